@@ -13,6 +13,7 @@ use std::process::ChildStderr;
 use std::time::{Duration, Instant};
 
 use aegis_image::config::Config;
+use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::artifacts::Artifacts;
@@ -20,9 +21,19 @@ use crate::cache::{Cache, KeyHasher};
 use crate::control::{FromGuest, LineBuffer};
 use crate::errors::Error;
 use crate::machine::{Machine, sockets};
-use crate::options::AccelChoice;
 use crate::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use crate::{artifacts, boot};
+
+/// `--accel`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccelChoice {
+    /// KVM if a tiny guest has really run under it here, else TCG
+    Auto,
+    /// The processor itself; needs /dev/kvm
+    Kvm,
+    /// QEMU's translator; works everywhere
+    Tcg,
+}
 
 /// The longest time that the trial may take.
 const TRIAL_LIMIT: Duration = Duration::from_secs(2);

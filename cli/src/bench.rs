@@ -50,7 +50,7 @@ use html::Earlier;
 pub(crate) use lottery::{DRAWS_VERB, measure_draws};
 pub(crate) use options::BenchOptions;
 use options::Suite;
-use result::{Figure, Report, Table};
+use result::Report;
 use system::Machines;
 
 /// Runs the suites; the answer is the exit status. Every failure is one line on standard error.
@@ -117,13 +117,6 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
     }
     let versions = about::versions(&machines, options, load);
     Ok(Report { mode: options.mode(), date_unix_s: unix_time_s(), versions, tables, figures, doubts })
-}
-
-/// A suite's tables and figures, and why they are not to be trusted, if so.
-struct Measured {
-    tables: Vec<Table>,
-    figures: Vec<Figure>,
-    doubts: Vec<String>,
 }
 
 /// Files first: what is printed says that they are there.

@@ -17,7 +17,7 @@ use crate::control::Mapping;
 use crate::ending::Verdict;
 use crate::errors::{Doing, Error};
 use crate::machine::{GuestEnds, HostEnds, Machine};
-use crate::options::MachineOptions;
+use crate::option_groups::MachineOptions;
 use crate::pod::chance;
 use crate::ports::{BOOT_LIMIT, Finished, Habits, Parts, printable_lines, relay};
 use crate::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};

@@ -29,6 +29,7 @@ mod json_text;
 mod launch;
 mod machine;
 mod marks;
+mod option_groups;
 mod options;
 mod pack;
 mod pack_dir;
@@ -53,6 +54,7 @@ mod terminal;
 mod up;
 mod up_currencies;
 mod up_file;
+mod values;
 
 use std::process::ExitCode;
 use std::time::Instant;

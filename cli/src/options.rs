@@ -5,37 +5,23 @@
 //! starts with `-`. clap parses; its messages are cut to the tool's one-line form in [`parse`].
 
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use aegis_image::config::Tickets;
 use aegis_image::pods::{POD_NAME_BYTES_MAX, is_name};
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::BenchOptions;
 use crate::compare::TestOptions;
-use crate::pack_host::split_with;
+use crate::option_groups::{CPU_COUNT_MAX, MachineOptions, PodOptions};
 use crate::profile;
-use crate::qemu::MachineKind;
 use crate::remote::exec::ExecOptions;
 use crate::remote::verbs;
-use crate::shares::{Volume, parse_volume};
+use crate::values::parse_machine_memory;
 
-/// Least memory of a machine in bytes: the kernel, exos and a small program.
-pub(crate) const MEMORY_BYTES_MIN: u64 = 8 << 20;
-/// Most memory of a machine in bytes.
-pub(crate) const MEMORY_BYTES_MAX: u64 = 64 << 30;
-/// Most processors.
-pub(crate) const CPU_COUNT_MAX: i64 = 8;
 /// Most tickets that a currency issues, and the longest name of one: exos's limits.
 const TICKETS_MAX: u64 = (1 << 40) - 1;
 const CURRENCY_BYTES_MAX: usize = 32;
-/// Largest shift of `--icount`, QEMU's own limit: about a microsecond for each instruction.
-const ICOUNT_SHIFT_MAX: i64 = 10;
-/// Memory for programs, unless it is said.
-pub(crate) const MEMORY_DEFAULT: &str = "256M";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -139,17 +125,6 @@ pub(crate) enum Command {
     Draws,
 }
 
-/// `--accel`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AccelChoice {
-    /// KVM if a tiny guest has really run under it here, else TCG
-    Auto,
-    /// The processor itself; needs /dev/kvm
-    Kvm,
-    /// QEMU's translator; works everywhere
-    Tcg,
-}
-
 /// `--stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StatsFormat {
@@ -157,93 +132,6 @@ pub(crate) enum StatsFormat {
     Text,
     /// One line of JSON
     Json,
-}
-
-/// `--with HOST[:GUEST]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct With {
-    /// File or directory of the host.
-    pub(crate) host: PathBuf,
-    /// Its absolute path in the machine; by default the host's.
-    pub(crate) guest: Option<PathBuf>,
-}
-
-// What belongs to a pod: on the command line of `aegis run`, and in a table of `aegis up`'s file. (No documentation
-// comment: clap would make it the text of the command.)
-#[allow(missing_docs, reason = "see above")]
-#[derive(Clone, Debug, Args)]
-pub(crate) struct PodOptions {
-    /// Root file system: a directory, served live; a tar file (also .tar.gz) or an EROFS image
-    #[arg(long, value_name = "DIR|TAR|IMAGE")]
-    pub(crate) root: Option<PathBuf>,
-    /// Pack the directory of --root into an image before the start, instead of serving it live; --with does so too
-    #[arg(long, requires = "root")]
-    pub(crate) pack: bool,
-    /// Show this directory of the host in the machine, live; writable unless :ro (repeatable)
-    #[arg(
-        short = 'v',
-        long = "volume",
-        value_name = "HOST:GUEST[:ro]",
-        value_parser = OsStringValueParser::new().try_map(parse_volume)
-    )]
-    pub(crate) volumes: Vec<Volume>,
-    /// Put this file or directory of the host into the root, read-only (repeatable)
-    #[arg(long, value_name = "HOST[:GUEST]", value_parser = OsStringValueParser::new().try_map(parse_with))]
-    pub(crate) with: Vec<With>,
-    /// Set a variable of the program's environment; without =VALUE it is copied (repeatable)
-    #[arg(
-        short = 'e',
-        long = "env",
-        value_name = "NAME[=VALUE]",
-        value_parser = OsStringValueParser::new().try_map(parse_variable)
-    )]
-    pub(crate) environment: Vec<OsString>,
-    /// Directory in the machine where the program starts
-    #[arg(short = 'w', long = "workdir", value_name = "DIR", default_value = "/")]
-    pub(crate) working_directory: PathBuf,
-    /// Memory for programs, with K, M or G; the root comes on top
-    #[arg(short = 'm', long, value_name = "SIZE", default_value = MEMORY_DEFAULT, value_parser = parse_memory)]
-    pub(crate) memory: u64,
-}
-
-// How a machine is started, whatever runs in it.
-#[allow(missing_docs, reason = "as above")]
-#[derive(Clone, Debug, Args)]
-pub(crate) struct MachineOptions {
-    /// What executes the machine's instructions
-    #[arg(long, value_name = "auto|kvm|tcg", default_value = "auto", hide_possible_values = true)]
-    pub(crate) accel: AccelChoice,
-    /// QEMU machine type [default: microvm; for pods that it has no room for, q35]
-    #[arg(short = 'M', long = "machine", value_name = "microvm|pc|q35", hide_possible_values = true)]
-    pub(crate) kind: Option<MachineKind>,
-    /// Let guest time count guest instructions, so that runs can be compared (TCG only); each takes 2^SHIFT ns
-    #[arg(
-        long,
-        value_name = "SHIFT",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "0",
-        value_parser = clap::value_parser!(u8).range(0..=ICOUNT_SHIFT_MAX)
-    )]
-    pub(crate) icount: Option<u8>,
-    /// Let chance (the scheduler's draws, the programs' random numbers) follow from this number
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) seed: Option<u64>,
-    /// End the program after this time, with status 124
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    pub(crate) timeout: Option<Duration>,
-    /// Print the QEMU command line instead of running it
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// One more word for QEMU's command line (repeatable)
-    #[arg(long = "qemu-word", value_name = "WORD", allow_hyphen_values = true)]
-    pub(crate) qemu_words: Vec<OsString>,
-    /// Print no warnings
-    #[arg(short = 'q', long, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-    /// Print the kernel's log and what the tool does
-    #[arg(long)]
-    pub(crate) verbose: bool,
 }
 
 /// `aegis up`.
@@ -396,61 +284,6 @@ fn one_line(error: &clap::Error) -> String {
     }
 }
 
-/// As [`parse_bytes`], within the limits of `-m`.
-pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
-    let bytes = parse_bytes(text)?;
-    if bytes < MEMORY_BYTES_MIN {
-        return Err(format!("at least {}M", MEMORY_BYTES_MIN >> 20));
-    }
-    if bytes > MEMORY_BYTES_MAX {
-        return Err(format!("at most {}G", MEMORY_BYTES_MAX >> 30));
-    }
-    Ok(bytes)
-}
-
-/// What is guaranteed, and the most: a size as [`parse_memory`] takes it for both, or two of them with a slash between.
-pub(crate) fn parse_memory_range(text: &str) -> Result<(u64, u64), String> {
-    let Some((guaranteed, limit)) = text.split_once('/') else { return parse_memory(text).map(|bytes| (bytes, bytes)) };
-    let (guaranteed, limit) = (parse_memory(guaranteed)?, parse_memory(limit)?);
-    if limit < guaranteed {
-        return Err(format!("{text}: the limit is below what is guaranteed"));
-    }
-    Ok((guaranteed, limit))
-}
-
-/// As [`parse_bytes`]; QEMU and the kernel judge what is too little.
-pub(crate) fn parse_machine_memory(text: &str) -> Result<u64, String> {
-    match parse_bytes(text)? {
-        bytes if bytes > MEMORY_BYTES_MAX => Err(format!("at most {}G", MEMORY_BYTES_MAX >> 30)),
-        bytes => Ok(bytes),
-    }
-}
-
-/// A number and an optional K, M, G or T (powers of 1024, also KiB, KB and in small letters); the result is
-/// in bytes.
-fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err("a number with K, M or G, such as 256M".into()),
-    };
-    let number: u64 = number.parse().map_err(|_| "a number with K, M or G, such as 256M".to_string())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_string())
-}
-
-pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds, such as 1.5".to_string())?;
-    if seconds <= 0.0 {
-        return Err("more than 0 seconds".into());
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|_| "too large".to_string())
-}
-
 fn parse_name(text: &str) -> Result<String, String> {
     if is_name(text) {
         return Ok(text.to_owned());
@@ -476,33 +309,6 @@ fn parse_tickets(text: &str) -> Result<Tickets, String> {
         ));
     }
     Ok(Tickets { amount, currency: currency.unwrap_or_default().into() })
-}
-
-pub(crate) fn parse_with(text: OsString) -> Result<With, String> {
-    if text.is_empty() {
-        return Err("HOST is empty".into());
-    }
-    let (host, guest) = split_with(&text);
-    Ok(With { host, guest: guest.map(|path| OsString::from_vec(path).into()) })
-}
-
-/// `NAME=VALUE` as it is; `NAME` with the value of this process.
-pub(crate) fn parse_variable(text: OsString) -> Result<OsString, String> {
-    let name_bytes = text.as_bytes().iter().position(|byte| *byte == b'=');
-    match name_bytes {
-        Some(0) => Err("NAME is empty".into()),
-        Some(_) => Ok(text),
-        None if text.is_empty() => Err("NAME is empty".into()),
-        None => match std::env::var_os(&text) {
-            Some(value) => {
-                let mut both = text;
-                both.push("=");
-                both.push(value);
-                Ok(both)
-            }
-            None => Err("not set in this environment; write NAME=VALUE".into()),
-        },
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The command line as users write it.
 
-use super::{AccelChoice, Command, Parsed, RunOptions, StatsFormat, With, parse};
+use super::{Command, Parsed, RunOptions, StatsFormat, parse};
+use crate::accel::AccelChoice;
 use crate::qemu::MachineKind;
+use crate::root::With;
 use crate::shares::Volume;
 use aegis_image::config::Tickets;
 use std::time::Duration;

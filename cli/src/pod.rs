@@ -13,7 +13,7 @@ use aegis_image::config::{Config, Flags, Tickets};
 
 use crate::cache::Cache;
 use crate::errors::{Doing, Error};
-use crate::options::{MachineOptions, PodOptions};
+use crate::option_groups::{MachineOptions, PodOptions};
 use crate::program::{absolute, locate};
 use crate::root::{Prepared, Source, is_directory, prepare, working_directory};
 use crate::shares::{Served, serve};

@@ -5,9 +5,10 @@
 //! unchanged source finds its image in the cache and no content is read. An archive or image alone is known
 //! by its own file and not even opened.
 
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -17,12 +18,28 @@ use aegis_image::tree::{Content, FileData, NodeId};
 use crate::boot::{RootImage, memory_file};
 use crate::cache::{Cache, KeyHasher};
 use crate::errors::{Doing, Error};
-use crate::options::With;
 use crate::pack::{self, HostData, Packed, Root, RootKind, WriteSink};
 use crate::pack_dir::pack_dir;
-use crate::pack_host::HostRoot;
+use crate::pack_host::{HostRoot, split_with};
 use crate::pack_image::pack_image;
 use crate::pack_tar::pack_tar;
+
+/// `--with HOST[:GUEST]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct With {
+    /// File or directory of the host.
+    pub(crate) host: PathBuf,
+    /// Its absolute path in the machine; by default the host's.
+    pub(crate) guest: Option<PathBuf>,
+}
+
+pub(crate) fn parse_with(text: OsString) -> Result<With, String> {
+    if text.is_empty() {
+        return Err("HOST is empty".into());
+    }
+    let (host, guest) = split_with(&text);
+    Ok(With { host, guest: guest.map(|path| OsString::from_vec(path).into()) })
+}
 
 /// Part of every key: a change of what images look like changes it, and old ones are not found any more.
 const FORMAT: &[u8] = b"aegis root 1";

@@ -13,14 +13,13 @@ use aegis_image::pods::{POD_COUNT_MAX, POD_NAME_BYTES_MAX, is_name};
 use toml_span::Value;
 use toml_span::value::{Key, Table};
 
-use crate::options::{
-    CPU_COUNT_MAX, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, MEMORY_DEFAULT, PodOptions, parse_memory, parse_memory_range,
-    parse_with,
-};
+use crate::option_groups::{CPU_COUNT_MAX, MEMORY_DEFAULT, PodOptions};
 use crate::program::absolute;
 use crate::remote::restart::Restart;
+use crate::root::parse_with;
 use crate::shares::parse_volume;
 use crate::up_currencies::{self, BASE, CurrencyEntry, Use, Written};
+use crate::values::{MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, parse_memory, parse_memory_range};
 
 /// Tickets of a pod or currency that says nothing.
 const TICKETS_DEFAULT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;

@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use crate::build::{self, Profile};
-use crate::{Error, process};
+use crate::errors::Error;
+use crate::process;
 
 /// Builds all, then runs the tests that `make test` leaves out. Words are `--minutes N`.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), Error> {

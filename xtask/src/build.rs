@@ -12,8 +12,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::errors::Error;
+use crate::process;
 use crate::toolchain::Toolchain;
-use crate::{Error, process};
 
 const KERNEL_PACKAGE: &str = "aegis-kernel";
 /// What the kernel is compiled with besides: its backtraces follow frame pointers, and it lies where it is linked.

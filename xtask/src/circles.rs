@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use crate::errors::Error;
 use crate::modules::{self, Graph};
-use crate::{Error, source};
+use crate::source;
 
 /// Prints the circles of all crates, or of the one in `folder`, with every arrow in them.
 pub(crate) fn print(root: &Path, folder: Option<&str>) -> Result<(), Error> {

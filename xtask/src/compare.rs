@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::build::{self, Profile};
-use crate::{Error, process};
+use crate::errors::Error;
+use crate::process;
 
 /// Programs and the arguments that they run with; what is not named here needs others beside it (`faults` ends by a
 /// signal for each of its arguments) or has its own test.

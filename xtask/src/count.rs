@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::Error;
+use crate::errors::Error;
 use crate::source::{self, Source};
 
 /// Sums of one folder.

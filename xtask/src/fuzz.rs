@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Error, build, process};
+use crate::errors::Error;
+use crate::{build, process};
 
 /// What has the compiler count edges.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 \

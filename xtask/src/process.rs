@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use crate::Error;
+use crate::errors::Error;
 
 /// How long a step may take before the user is told what is going on.
 const PATIENCE: Duration = Duration::from_secs(2);

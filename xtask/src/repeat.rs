@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::build::{self, Profile};
-use crate::{Error, process};
+use crate::errors::Error;
+use crate::process;
 
 /// Builds all, then runs the test that `make test` leaves out. Words are `--times N`, `--cpus LIST`, and files' names.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::Error;
+use crate::errors::Error;
 use crate::lexer::{self, Token};
 
 /// Folders that hold no sources of ours.

@@ -12,7 +12,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::build::{self, Profile};
-use crate::{Error, process};
+use crate::errors::Error;
+use crate::process;
 
 /// The classes whose stressors run unless stressors are named. Those of other names are about the processor alone.
 const CLASSES: [&str; 6] = ["os", "vm", "ipc", "scheduler", "filesystem", "pipe"];

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::build::{self, Profile};
-use crate::{Error, fuzz, process, tidy};
+use crate::errors::Error;
+use crate::{fuzz, process, tidy};
 
 /// The package whose tests boot QEMU; they need the artefacts and take the longest.
 const MACHINE_TESTS: &str = "aegis-tests";

@@ -8,6 +8,7 @@ mod arrows;
 mod circles;
 mod comments;
 mod config;
+mod finding;
 mod limits;
 mod manuals;
 mod unsafety;
@@ -16,10 +17,12 @@ mod words;
 use std::path::Path;
 use std::process::Command;
 
+use crate::errors::Error;
 use crate::toolchain::Toolchain;
-use crate::{Error, build, process};
+use crate::{build, process};
 use crate::{modules, source};
 use config::Config;
+use finding::Finding;
 
 /// How much is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,29 +31,6 @@ pub(crate) enum Depth {
     Fast,
     /// rustfmt, and clippy for the host and for the guest target, too.
     Full,
-}
-
-/// A place that breaks a rule.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Finding {
-    path: String,
-    /// From 1; 0 if it is about the whole file.
-    line: usize,
-    /// Short name of the rule, for reviews to quote.
-    rule: &'static str,
-    message: String,
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Finding {
-        Finding { path: path.to_string(), line, rule, message: message.into() }
-    }
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}:{}: {}: {}", self.path, self.line, self.rule, self.message)
-    }
 }
 
 /// Prints findings to standard error; the number of them, with that of failed tools, is the error.
@@ -140,18 +120,6 @@ fn why_not(command: &Command, subcommand: &str, pinned: &str) -> Option<String> 
     }
     let is_installed = ask(&[subcommand, "--version"]).is_some();
     (!is_installed).then(|| format!("cargo {subcommand} is not installed"))
-}
-
-/// A source for a lint's fixture.
-#[cfg(test)]
-fn fixture(path: &str, text: &str) -> Vec<source::Source> {
-    vec![source::Source::new(path, text)]
-}
-
-/// Rules of findings, for comparison in tests.
-#[cfg(test)]
-fn rules(findings: &[Finding]) -> Vec<(usize, &'static str)> {
-    findings.iter().map(|finding| (finding.line, finding.rule)).collect()
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Error, process};
+use crate::errors::Error;
+use crate::process;
 
 /// The target of every guest binary: no operating system, no vector registers, no red zone, static
 /// position-independent.

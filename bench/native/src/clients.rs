@@ -20,9 +20,9 @@ use aegis_abi::{CapSlot, Rights};
 use aegis_rt::gate::{MESSAGE_WORD_COUNT, Message, gate_call};
 use aegis_rt::{call, control};
 
+use crate::harness::{now_ns, say};
 use crate::memory::{behind_configuration, named};
 use crate::peer::{self, Home, Peer, shared};
-use crate::run::{now_ns, say};
 
 /// How the configuration begins.
 pub(crate) const WORD: &str = "clients ";

@@ -14,9 +14,9 @@ use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_NONE};
 use aegis_abi::{CapSlot, Rights};
 use aegis_rt::{call, control};
 
+use crate::harness::{now_ns, say};
 use crate::memory::take_frames;
 use crate::peer::{self, Home, Peer, PeerMain, Shared, shared};
-use crate::run::{now_ns, say};
 
 /// The configuration.
 pub(crate) const WORD: &str = "interrupt";

@@ -20,6 +20,8 @@
 #[cfg(target_os = "none")]
 mod clients;
 #[cfg(target_os = "none")]
+mod harness;
+#[cfg(target_os = "none")]
 mod interrupt;
 #[cfg(target_os = "none")]
 mod memory;

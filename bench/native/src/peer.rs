@@ -12,8 +12,8 @@ use aegis_abi::types::{SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF};
 use aegis_abi::{CapSlot, Rights};
 use aegis_rt::{call, control, gate};
 
+use crate::harness::now_ns;
 use crate::memory::{Measured, bind_in, named, own_image, take_frames, take_pages, take_slot};
-use crate::run::now_ns;
 
 /// Slots in the peer.
 pub(crate) const PEER_PARENT_PROCESSOR: CapSlot = CapSlot(8);

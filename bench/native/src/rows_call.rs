@@ -11,8 +11,8 @@ use aegis_abi::upcall::{ControlPage, UpcallFrame, UpcallKind};
 use aegis_rt::control;
 use aegis_rt::upcall::{self, UpcallHandlers};
 
+use crate::harness::{HANDLED, Row, check_handled, count_handled, handle, timed};
 use crate::memory::{Measured, PROGRAM_ADDRESS, bind, table_entry, take_addresses, take_frames, take_pages};
-use crate::run::{HANDLED, Row, check_handled, count_handled, handle, timed};
 
 pub(crate) const ROWS: &[Row] = &[
     ("native_null_call", null_call),

@@ -7,10 +7,10 @@ use core::sync::atomic::Ordering;
 use aegis_abi::CapSlot;
 use aegis_rt::{call, control};
 
+use crate::harness::{Row, timed};
 use crate::memory::Measured;
 use crate::peer::{self, PEER_BELLS, PEER_PARENT_PROCESSOR, Shared, WORD_TURN};
 use crate::ring::{Ring, Wait};
-use crate::run::{Row, timed};
 
 pub(crate) const ROWS: &[Row] = &[
     ("native_pipe_1B_rt", pipe_1b),

@@ -10,10 +10,10 @@ use aegis_abi::memory::{BindEntry, BindFlags, entry};
 use aegis_abi::upcall::UpcallFrame;
 use aegis_rt::call;
 
+use crate::harness::{Row, check_handled, count_handled, handle, now_ns, timed};
 use crate::memory::{
     Frames, Measured, bind, bind_all, named, table_entry, take_addresses, take_frames, take_pages, take_slot,
 };
-use crate::run::{Row, check_handled, count_handled, handle, now_ns, timed};
 
 pub(crate) const ROWS: &[Row] = &[
     ("native_fault_existing", fault_existing),

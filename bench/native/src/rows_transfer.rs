@@ -13,10 +13,10 @@ use aegis_abi::types::SLOT_NONE;
 use aegis_rt::call;
 use aegis_rt::gate::{MESSAGE_WORD_COUNT, Message, gate_call};
 
+use crate::harness::{Row, timed};
 use crate::memory::Measured;
 use crate::peer::{self, PEER_PARENT_PROCESSOR, Peer, WORD_TURN};
 use crate::ring::copy;
-use crate::run::{Row, timed};
 
 pub(crate) const ROWS: &[Row] = &[
     ("native_pct_oneway", pct_one_way),

@@ -14,7 +14,6 @@ mod rows;
 
 use std::time::{Duration, Instant};
 
-use super::Measured;
 use super::failure::{Failure, last_line};
 use super::filter::RowFilter;
 use super::forms::RootFiles;
@@ -22,7 +21,7 @@ use super::guest::{Event, Guest, Limits, Line};
 use super::json_parse::{Value, parse};
 use super::options::BenchOptions;
 use super::progress;
-use super::result::{Cell, Column, Mode, Row, Table};
+use super::result::{Cell, Column, Measured, Mode, Row, Table};
 use super::system::{LinuxLine, MEMORY_MIB, Machines, Shape, System, aegis_line, shown};
 use root::{LAUNCHER, Workshop};
 use rows::{AppRow, ROOTS, ROWS};

@@ -14,7 +14,6 @@ mod memory;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Measured;
 use super::failure::{Failure, last_line};
 use super::filter::RowFilter;
 use super::guest::{Event, Guest, Limits, Line};
@@ -22,7 +21,7 @@ use super::json_parse::{Value, parse};
 use super::linux::{Kernel, TUNED};
 use super::options::BenchOptions;
 use super::progress;
-use super::result::{Cell, Column, Row, Table};
+use super::result::{Cell, Column, Measured, Row, Table};
 use super::system::{LinuxLine, Machines, Shape, aegis_line, shown};
 use crate::accel::firmware_for;
 use crate::qemu::MachineKind;

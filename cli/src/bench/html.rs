@@ -19,21 +19,14 @@ macro_rules! put {
 mod bars;
 mod figure;
 mod history;
+mod text;
+
+pub(crate) use history::Earlier;
+use text::{date_and_time, escaped, grouped, title};
 
 use super::result::{Cell, Column, Mode, Report, Row, Table, Tally, Verdict};
 
 const STYLE: &str = include_str!("html/style.css");
-/// Seconds of a day.
-const DAY_S: u64 = 86_400;
-
-/// An earlier report, and the file that it came from.
-#[derive(Debug)]
-pub(crate) struct Earlier {
-    /// The file's name.
-    pub(crate) name: String,
-    /// What it holds.
-    pub(crate) report: Report,
-}
 
 /// The whole page.
 pub(crate) fn page(report: &Report, earlier: &[Earlier]) -> String {
@@ -95,10 +88,6 @@ fn put_tile(out: &mut String, table: &Table) {
         put!(out, "<span class=\"tally\">{} rows of one system</span>", table.rows.len());
     }
     out.push_str("</a>\n");
-}
-
-fn title(table: &Table) -> String {
-    format!("{}, {}", table.suite, table.unit)
 }
 
 /// What links inside the page call a table.
@@ -248,63 +237,6 @@ fn put_circumstances(out: &mut String, report: &Report) {
         }
     }
     out.push_str("</section>\n");
-}
-
-/// Text as it may stand between tags and in attributes with double quotation marks.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // Not allowed in a page in any form.
-            c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// The digits that mean something, in groups of three.
-fn grouped(value: f64) -> String {
-    let text = super::report::number(value);
-    let (whole, rest) = text.split_once('.').map_or((text.as_str(), None), |(whole, rest)| (whole, Some(rest)));
-    let mut out = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    match rest {
-        Some(rest) => out + "." + rest,
-        None => out,
-    }
-}
-
-/// `2026-11-21 08:10 UTC`
-fn date_and_time(unix_s: u64) -> String {
-    let (hours, minutes) = (unix_s % DAY_S / 3600, unix_s % 3600 / 60);
-    format!("{} {hours:02}:{minutes:02} UTC", date(unix_s))
-}
-
-/// Days to the Gregorian calendar, in years that begin in March so that the leap day is the last one.
-fn date(unix_s: u64) -> String {
-    /// From 0000-03-01 to 1970-01-01.
-    const EPOCH_DAYS: u64 = 719_468;
-    const DAYS_OF_400_YEARS: u64 = 146_097;
-    let days = unix_s / DAY_S + EPOCH_DAYS;
-    let (era, day_of_era) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02}")
 }
 
 #[cfg(test)]

@@ -23,60 +23,19 @@ mod inflation;
 mod insulation;
 mod interrupt;
 mod locks;
+mod outcome;
 mod overhead;
 mod within;
 
-use super::Measured;
 use super::compile;
 use super::failure::Failure;
 use super::filter::RowFilter;
 use super::options::BenchOptions;
-use super::result::{Cell, Column, Figure, Row, Series, Table};
+use super::result::{Column, Measured, Table};
 use super::system::Machines;
 use contest::Arena;
 pub(crate) use draws::{VERB as DRAWS_VERB, measure as measure_draws};
-
-/// What an experiment came to.
-#[derive(Default)]
-struct Found {
-    rows: Vec<Row>,
-    figures: Vec<Figure>,
-    doubts: Vec<String>,
-}
-
-impl Found {
-    fn add(&mut self, other: Self) {
-        self.rows.extend(other.rows);
-        self.figures.extend(other.figures);
-        self.doubts.extend(other.doubts);
-    }
-}
-
-/// Whether a result is further from what is due than this part of it, or is none: a ratio of nothings is no number.
-fn is_off(value: f64, due: f64, most: f64) -> bool {
-    let off = (value / due - 1.0).abs();
-    off.is_nan() || off > most
-}
-
-/// What the tickets say, what came out on the two systems, and what was published.
-struct Outcome {
-    due: f64,
-    aegis: Cell,
-    linux: Cell,
-    published: Option<f64>,
-}
-
-impl Outcome {
-    fn row(self, name: String) -> Row {
-        let [due, published] = [Some(self.due), self.published].map(Cell::of);
-        Row { name, cells: vec![due, self.aegis, self.linux, published], beside: None }
-    }
-}
-
-/// What a figure shows of these points, if there are any.
-fn series(title: &str, is_line: bool, points: Vec<(f64, f64)>) -> Option<Series> {
-    (!points.is_empty()).then(|| Series { title: title.into(), is_line, points })
-}
+use outcome::Found;
 
 /// Runs the experiments that are asked for; `None` if none is.
 pub(super) fn run(
@@ -123,15 +82,4 @@ fn columns(arena: &Arena<'_>) -> Vec<Column> {
         column("linux", "Linux", arena.linux_command()),
         column("published", "Paper", "Waldspurger and Weihl, OSDI 1994, section 5".into()),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_off;
-
-    #[test]
-    fn what_is_no_number_is_off() {
-        assert!(!is_off(2.1, 2.0, 0.1) && is_off(2.3, 2.0, 0.1) && is_off(1.7, 2.0, 0.1));
-        assert!(is_off(f64::NAN, 2.0, 0.1) && is_off(f64::INFINITY, 2.0, 0.1));
-    }
 }

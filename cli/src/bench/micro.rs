@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::Measured;
 use super::failure::{Failure, last_line};
 use super::filter::RowFilter;
 use super::guest::{Event, Guest, Limits};
@@ -21,7 +20,7 @@ use super::native::{self, NativeRow};
 use super::options::BenchOptions;
 use super::output::Output;
 use super::progress;
-use super::result::{Cell, Column, Mode, Row, Table, ratio};
+use super::result::{Cell, Column, Measured, Mode, Row, Table, ratio};
 use super::system::{Machines, Shape, System, shown};
 
 /// No row is silent for so long, also on a slow host.

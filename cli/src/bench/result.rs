@@ -270,6 +270,13 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// A suite's tables and figures, and why they are not to be trusted, if so.
+pub(crate) struct Measured {
+    pub(crate) tables: Vec<Table>,
+    pub(crate) figures: Vec<Figure>,
+    pub(crate) doubts: Vec<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Cell, median, ratio};

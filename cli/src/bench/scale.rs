@@ -7,13 +7,12 @@
 
 use std::time::Duration;
 
-use super::Measured;
 use super::failure::Failure;
 use super::filter::RowFilter;
 use super::guest::Limits;
 use super::micro::{Program, TWO_PROCESSORS, row_names, run_program};
 use super::options::BenchOptions;
-use super::result::Table;
+use super::result::{Measured, Table};
 use super::system::Machines;
 
 /// A batch is long as it is: most rows make their N things for each.

@@ -20,6 +20,7 @@ mod inlined;
 mod kernel_symbols;
 mod path;
 mod plugin;
+mod starter;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,7 +28,7 @@ use std::time::Duration;
 use aegis_abi::layout::LIBOS_IMAGE_BASE;
 
 use super::failure::{Failure, last_line};
-use super::guest::{Event, Guest, Limits, Line};
+use super::guest::{Event, Guest, Limits};
 use super::micro::{TWO_PROCESSORS, row_names};
 use super::native;
 use super::options::BenchOptions;
@@ -36,10 +37,10 @@ use super::result::Cell;
 use super::system::{Machines, Shape, System};
 use crate::artifacts::Artifacts;
 use crate::domain::Domain;
-use crate::errors::Error;
 use crate::symbols::Symbols;
 use attribution::{Attribution, Functions};
 use plugin::{Counts, Plugin};
+use starter::{Starter, read_file};
 
 /// A traced machine runs some five times slower; one batch of one row is short all the same.
 const LIMITS: Limits = Limits { silence: Duration::from_secs(300), total: Duration::from_secs(600) };
@@ -93,10 +94,6 @@ fn program_of<'a>(machines: &'a Machines, list: &str) -> Result<&'a Path, Failur
     Err(Failure::Rows(format!("no suite has the row {missing:?} and the others")))
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::file("reading", path.into(), error))
-}
-
 struct Trace<'a> {
     machines: &'a Machines,
     plugin: Plugin,
@@ -106,15 +103,6 @@ struct Trace<'a> {
     initramfs: PathBuf,
     /// If it is a native row.
     native: Option<native::Program<'a>>,
-}
-
-/// What a line starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Starter {
-    /// This tool, which starts QEMU.
-    Tool,
-    /// QEMU.
-    Qemu,
 }
 
 /// What the row said of itself.
@@ -216,21 +204,4 @@ fn read(guest: &mut Guest) -> (Output, Option<f64>, &'static str) {
             return (output, count, "");
         }
     }
-}
-
-/// The words that make `aegis run` pass words on to QEMU, or QEMU's own.
-fn add_qemu_words(line: &mut Line, starter: Starter, words: [String; 2]) {
-    match starter {
-        Starter::Tool => {
-            // Behind the verb.
-            let words = words.map(|word| format!("--qemu-word={word}").into());
-            line.arguments.splice(1..1, words);
-        }
-        Starter::Qemu => line.arguments.extend(words.map(Into::into)),
-    }
-}
-
-/// What went wrong on the host.
-fn host(doing: &'static str) -> impl FnOnce(std::io::Error) -> Failure {
-    move |error| Failure::Tool(Error::Host(doing, error))
 }

@@ -21,10 +21,10 @@ use super::desk::sessions::wish;
 use super::verbs::MachineChoice;
 use super::wire::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
 use crate::errors::{Doing, Error, STATUS_SIGNAL_BASE, STATUS_TOOL};
-use crate::options::parse_variable;
 use crate::pump::{Sink, read_some};
 use crate::signals::{Event, Signals};
 use crate::terminal::{self, RawTerminal};
+use crate::values::parse_variable;
 
 const NOTES: &str = "\
 The program runs in the pod beside those that are there, with the pod's files, memory and share of the

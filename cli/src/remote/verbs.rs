@@ -11,7 +11,7 @@ use super::client::{Conversation, Machine, running, the_machine};
 use super::table::{Report, memory_table, pods_table, tickets_table, top_table};
 use super::wire::Kind;
 use crate::errors::{Doing, Error};
-use crate::options::parse_seconds;
+use crate::values::parse_seconds;
 
 /// From one picture of `top` to the next.
 const INTERVAL_DEFAULT: &str = "2";

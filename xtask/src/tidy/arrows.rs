@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Finding;
 use super::config::Config;
+use super::finding::Finding;
 use crate::source::Source;
 use crate::toml::{self, Table, Value};
 
@@ -118,7 +118,7 @@ fn package_name(name: &str, value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{fixture, rules};
+    use super::super::finding::{fixture, rules};
     use super::*;
 
     fn workspace(kernel: &str) -> Vec<Source> {

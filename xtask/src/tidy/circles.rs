@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Finding;
 use super::config::Config;
+use super::finding::Finding;
 use crate::modules::Graph;
 
 pub(super) fn check(graphs: &BTreeMap<String, Graph>, config: &Config) -> Vec<Finding> {
@@ -37,7 +37,7 @@ pub(super) fn check(graphs: &BTreeMap<String, Graph>, config: &Config) -> Vec<Fi
 
 #[cfg(test)]
 mod tests {
-    use super::super::rules;
+    use super::super::finding::rules;
     use super::*;
     use crate::modules;
     use crate::source::Source;

@@ -3,7 +3,7 @@
 //! Whether a comment is code is guessed from its beginning and end. The guess leans to silence: prose that ends in a
 //! semicolon is left alone unless it begins as a statement does.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::lexer::{self, Kind};
 use crate::source::Source;
 
@@ -92,7 +92,7 @@ fn is_call_or_assignment(statement: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{fixture, rules};
+    use super::super::finding::{fixture, rules};
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<(usize, &'static str)> {

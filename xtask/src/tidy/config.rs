@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::Error;
+use crate::errors::Error;
 use crate::toml::{self, Table, Value};
 
 /// `tidy.toml`.

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Finding;
 use super::config::Config;
+use super::finding::Finding;
 use crate::count;
 use crate::lexer::Kind;
 use crate::source::{Source, closing, code_tokens};
@@ -141,7 +141,7 @@ fn code_lines(rule: &'static str, folders: &[String], limit: usize, sources: &[S
 
 #[cfg(test)]
 mod tests {
-    use super::super::{fixture, rules};
+    use super::super::finding::{fixture, rules};
     use super::*;
 
     fn config() -> Config {

@@ -104,7 +104,7 @@ fn normal(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{fixture, rules};
+    use super::super::finding::{fixture, rules};
     use super::*;
 
     const CONTRACT: &str = "calls! {\n  /// Nothing.\n  0 Null {}\n  1 FrameFree { slot: [u8; 3] }\n}";

@@ -4,8 +4,8 @@
 //! That is stricter than clippy's rule (which is on as well) and also sees `unsafe impl`, macro bodies and code for
 //! other targets.
 
-use super::Finding;
 use super::config::Config;
+use super::finding::Finding;
 use crate::lexer::{Kind, Token};
 use crate::source::{Source, closing, code_tokens};
 
@@ -162,7 +162,7 @@ fn starts_with_any(path: &str, prefixes: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{fixture, rules};
+    use super::super::finding::{fixture, rules};
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<(usize, &'static str)> {

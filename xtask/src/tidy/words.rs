@@ -4,8 +4,8 @@
 //! words). It is the vocabulary that shows first when policy slips into the kernel. An allowed phrase is matched
 //! exactly and taken out before.
 
-use super::Finding;
 use super::config::Config;
+use super::finding::Finding;
 use crate::source::Source;
 
 pub(super) fn check(sources: &[Source], config: &Config) -> Vec<Finding> {
@@ -53,7 +53,7 @@ fn split(line: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{fixture, rules};
+    use super::super::finding::{fixture, rules};
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<(usize, &'static str)> {

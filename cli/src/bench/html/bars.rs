@@ -3,7 +3,7 @@
 //! Positions are percentages of the width, so the drawings fit any screen without a script.
 
 use super::super::result::{Cell, Row, Table};
-use super::{escaped, grouped};
+use super::text::{escaped, grouped};
 
 /// Heights in pixels.
 const BAR: f64 = 7.0;

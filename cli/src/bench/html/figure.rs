@@ -4,7 +4,7 @@
 //! are in the table and in the file of `--json`.
 
 use super::super::result::{Figure, Series};
-use super::{escaped, grouped};
+use super::text::{escaped, grouped};
 
 /// The drawing, and where the axes are in it, in pixels.
 const WIDTH: f64 = 720.0;

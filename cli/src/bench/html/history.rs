@@ -4,7 +4,16 @@
 //! and left out.
 
 use super::super::result::{Cell, Report, Table};
-use super::{Earlier, date_and_time, escaped, grouped};
+use super::text::{date_and_time, escaped, grouped, title};
+
+/// An earlier report, and the file that it came from.
+#[derive(Debug)]
+pub(crate) struct Earlier {
+    /// The file's name.
+    pub(crate) name: String,
+    /// What it holds.
+    pub(crate) report: Report,
+}
 
 /// Size of a row's line in pixels.
 const WIDTH: f64 = 120.0;
@@ -46,7 +55,7 @@ fn put_table(out: &mut String, now: &Table, points: &[Point<'_>]) {
     let (Some(first), true) = (now.columns.first(), tables.len() > 1) else {
         return;
     };
-    put!(out, "<h3>{}: {}</h3>\n", escaped(&super::title(now)), escaped(&first.title));
+    put!(out, "<h3>{}: {}</h3>\n", escaped(&title(now)), escaped(&first.title));
     out.push_str("<div class=\"wide\" tabindex=\"0\">\n");
     put!(
         out,

@@ -14,7 +14,7 @@ use super::super::progress;
 use super::super::result::{Cell, Figure, Series};
 use super::super::system::Shape;
 use super::contest::{Arena, ICOUNT_SHIFT};
-use super::{Found, Outcome, is_off};
+use super::outcome::{Found, Outcome, is_off};
 
 /// As much as Shakespeare's plays, which the paper searched.
 const TEXT_BYTES: usize = 4_600_000;

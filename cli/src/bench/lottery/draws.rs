@@ -17,7 +17,8 @@ use super::super::guest::{Guest, Limits};
 use super::super::progress;
 use super::super::result::{Cell, Row};
 use super::super::system::aegis_line;
-use super::{Arena, Found};
+use super::contest::Arena;
+use super::outcome::Found;
 
 /// The hidden verb of this tool that measures.
 pub(crate) const VERB: &str = "measure-draws";

@@ -4,7 +4,7 @@ use super::super::failure::Failure;
 use super::super::filter::RowFilter;
 use super::super::result::{Cell, Figure, Series};
 use super::contest::{Arena, Contest, Contestant, totals};
-use super::{Found, Outcome, series};
+use super::outcome::{Found, Outcome, series};
 
 /// Runs of a ratio.
 const RUN_COUNT: u32 = 3;

@@ -7,7 +7,7 @@ use super::super::failure::Failure;
 use super::super::filter::RowFilter;
 use super::super::result::Cell;
 use super::contest::{Arena, Contest, Contestant, Loops, totals};
-use super::{Found, Outcome};
+use super::outcome::{Found, Outcome};
 
 /// What is tried. The first one is what the others are compared with.
 const KINDS: [&str; 6] = ["spin", "forks", "threads", "yields", "calls", "sleeps"];

@@ -9,7 +9,7 @@ use super::super::filter::RowFilter;
 use super::super::result::{Cell, Figure, Series};
 use super::contest::{Arena, Contest, Contestant, Loops};
 use super::fairness::Surprise;
-use super::{Found, Outcome, series};
+use super::outcome::{Found, Outcome, series};
 
 /// The paper's slice, and lotteries.
 const SLICE_MS: u8 = 100;

@@ -13,8 +13,8 @@ use super::super::native::Program;
 use super::super::progress;
 use super::super::result::{Cell, Row};
 use super::super::system::Shape;
-use super::Found;
 use super::contest::Arena;
+use super::outcome::Found;
 
 /// What it is told.
 const WORDS: &str = "interrupt";

@@ -14,7 +14,7 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection};
 
 use super::plugin::Counts;
-use super::read_file;
+use super::starter::read_file;
 use crate::artifacts::Artifacts;
 use crate::bench::failure::Failure;
 use crate::symbols::{Symbols, readable};

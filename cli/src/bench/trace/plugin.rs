@@ -7,7 +7,7 @@ use std::process::Command;
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection};
 
-use super::{Starter, add_qemu_words};
+use super::starter::{Starter, add_qemu_words, host};
 use crate::bench::compile::gcc_version;
 use crate::bench::failure::{Failure, last_line};
 use crate::bench::guest::Line;
@@ -81,7 +81,7 @@ fn compile(qemu: &Path, cache: &Path) -> Result<PathBuf, Failure> {
         .arg("-o")
         .args([&fresh, &source])
         .output()
-        .map_err(super::host("starting gcc"));
+        .map_err(host("starting gcc"));
     // Whether or not it compiled.
     let _ = std::fs::remove_file(&source);
     let output = output?;
@@ -95,7 +95,7 @@ fn compile(qemu: &Path, cache: &Path) -> Result<PathBuf, Failure> {
 
 /// The version of the plugin interface that this QEMU takes: 9 and later refuse the first.
 fn interface_version(qemu: &Path) -> Result<u32, Failure> {
-    let output = Command::new(qemu).arg("--version").output().map_err(super::host("asking QEMU for its version"))?;
+    let output = Command::new(qemu).arg("--version").output().map_err(host("asking QEMU for its version"))?;
     Ok(version_for(&String::from_utf8_lossy(&output.stdout)))
 }
 

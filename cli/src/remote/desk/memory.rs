@@ -6,7 +6,7 @@ use aegis_image::orders::{Action, amount_of_memory};
 
 use super::{ANSWER_LIMIT, Desk, Job, Why};
 use crate::launch::pod_quota_mib;
-use crate::options::parse_memory_range;
+use crate::values::parse_memory_range;
 
 /// Frames in a mebibyte.
 const FRAMES_PER_MIB: u64 = 256;

@@ -1,0 +1,86 @@
+//! Words of the command line and of `aegis up`'s file that stand for a value: sizes, times, variables.
+//!
+//! Each reader answers what is wrong in a few words, which its caller puts behind the option's or the key's name.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+/// Least memory of a machine in bytes: the kernel, exos and a small program.
+pub(crate) const MEMORY_BYTES_MIN: u64 = 8 << 20;
+/// Most memory of a machine in bytes.
+pub(crate) const MEMORY_BYTES_MAX: u64 = 64 << 30;
+
+/// As [`parse_bytes`], within the limits of `-m`.
+pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes < MEMORY_BYTES_MIN {
+        return Err(format!("at least {}M", MEMORY_BYTES_MIN >> 20));
+    }
+    if bytes > MEMORY_BYTES_MAX {
+        return Err(format!("at most {}G", MEMORY_BYTES_MAX >> 30));
+    }
+    Ok(bytes)
+}
+
+/// What is guaranteed, and the most: a size as [`parse_memory`] takes it for both, or two of them with a slash between.
+pub(crate) fn parse_memory_range(text: &str) -> Result<(u64, u64), String> {
+    let Some((guaranteed, limit)) = text.split_once('/') else { return parse_memory(text).map(|bytes| (bytes, bytes)) };
+    let (guaranteed, limit) = (parse_memory(guaranteed)?, parse_memory(limit)?);
+    if limit < guaranteed {
+        return Err(format!("{text}: the limit is below what is guaranteed"));
+    }
+    Ok((guaranteed, limit))
+}
+
+/// As [`parse_bytes`]; QEMU and the kernel judge what is too little.
+pub(crate) fn parse_machine_memory(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if bytes > MEMORY_BYTES_MAX => Err(format!("at most {}G", MEMORY_BYTES_MAX >> 30)),
+        bytes => Ok(bytes),
+    }
+}
+
+/// A number and an optional K, M, G or T (powers of 1024, also KiB, KB and in small letters); the result is
+/// in bytes.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err("a number with K, M or G, such as 256M".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| "a number with K, M or G, such as 256M".to_string())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_string())
+}
+
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds, such as 1.5".to_string())?;
+    if seconds <= 0.0 {
+        return Err("more than 0 seconds".into());
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| "too large".to_string())
+}
+
+/// `NAME=VALUE` as it is; `NAME` with the value of this process.
+pub(crate) fn parse_variable(text: OsString) -> Result<OsString, String> {
+    let name_bytes = text.as_bytes().iter().position(|byte| *byte == b'=');
+    match name_bytes {
+        Some(0) => Err("NAME is empty".into()),
+        Some(_) => Ok(text),
+        None if text.is_empty() => Err("NAME is empty".into()),
+        None => match std::env::var_os(&text) {
+            Some(value) => {
+                let mut both = text;
+                both.push("=");
+                both.push(value);
+                Ok(both)
+            }
+            None => Err("not set in this environment; write NAME=VALUE".into()),
+        },
+    }
+}
