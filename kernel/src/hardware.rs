@@ -232,6 +232,11 @@ impl Machine for Hardware {
         machine::physical_compare_exchange(frame, word_index, old, new)
     }
 
+    fn set_gs_base(&mut self, address: u64) {
+        let loaded = machine::user_bases();
+        machine::set_user_bases(machine::UserBases { gs: address, ..loaded }, loaded);
+    }
+
     fn zero_frame(&mut self, frame: FrameNumber) {
         machine::physical_zero(frame);
     }

@@ -51,6 +51,11 @@ fn what_one_thread_unmaps_is_gone_for_all() {
     same(&["--cpus", "4"], &[&program], b"");
 }
 
+#[test]
+fn a_program_that_loads_gs_goes_on() {
+    same_on_processors("segments");
+}
+
 /// What this is about shows only sometimes, where the host's processors are busy with others for moments.
 #[test]
 fn a_thread_that_is_moved_while_it_waits_for_a_lock_goes() {

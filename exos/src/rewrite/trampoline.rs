@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 
 use super::plan::{JUMP_BYTES, Plan, SYSCALL_BYTES};
 
+/// `jmp qword ptr gs:[...]` but for the offset: how a trampoline enters exos.
+pub const ENTRY_JUMP: [u8; 4] = [0x65, 0xff, 0x24, 0x25];
 /// Opcodes that fault in 64-bit user code whatever follows them: without meaning there (`#UD`), or privileged (HLT,
 /// CLI, STI: `#GP`). Intel SDM vol. 2, opcode map; not among them is D5, which newer processors have given a meaning.
 pub const TRAPPING: [u8; 21] = [
@@ -88,10 +90,10 @@ impl Site {
         let before = self.before_bytes() as usize;
         let mut bytes = Vec::with_capacity(TRAMPOLINE_BYTES_MAX as usize);
         bytes.extend_from_slice(&original[..before]);
-        // lea rcx, [rip + ...]; lea r11, [rip + ...]; jmp qword ptr gs:[...]
+        // lea rcx, [rip + ...]; lea r11, [rip + ...]
         self.relative(&mut bytes, &[0x48, 0x8d, 0x0d], self.plan.syscall + SYSCALL_BYTES);
         self.relative(&mut bytes, &[0x4c, 0x8d, 0x1d], self.continuation());
-        bytes.extend_from_slice(&[0x65, 0xff, 0x24, 0x25]);
+        bytes.extend_from_slice(&ENTRY_JUMP);
         bytes.extend_from_slice(&entry_offset.to_le_bytes());
         if !self.plan.returns_in_place() {
             bytes.extend_from_slice(&original[before + SYSCALL_BYTES as usize..]);

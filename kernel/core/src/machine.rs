@@ -92,6 +92,8 @@ pub trait Machine {
     fn vector_init(&mut self, frame: FrameNumber);
     /// A virtual processor was made: where its pages and its vector state are until there is another of its name.
     fn context_made(&mut self, _processor: ProcessorId, _pages: &Pages, _vector_state: FrameNumber) {}
+    /// Has the GS base of user mode that runs here be this.
+    fn set_gs_base(&mut self, _address: u64) {}
     /// Nanoseconds since the kernel's start; never decreases.
     fn now_ns(&self) -> u64;
 

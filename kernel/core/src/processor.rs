@@ -242,8 +242,12 @@ impl<M: Machine> State<'_, M> {
 
     /// Pushes the registers in the frame on the save area and enters the library OS.
     fn deliver(&mut self, processor: ProcessorId, kind: UpcallKind, frame: &mut UpcallFrame) -> Result<(), StopReason> {
-        self.processors[processor].pages.push(&mut self.machine, kind, frame)?;
-        let environment = self.processors[processor].environment_id();
+        let pages = &self.processors[processor].pages;
+        pages.push(&mut self.machine, kind, frame)?;
+        if kind == UpcallKind::Exception {
+            // A program may have taken it: then its library OS came no further than to this exception.
+            self.machine.set_gs_base(pages.control_address);
+        }
         let counter = match kind {
             UpcallKind::Exception => Some(Counter::UpcallsException),
             UpcallKind::SliceBegin | UpcallKind::SliceEnd => Some(Counter::UpcallsSlice),
@@ -251,7 +255,7 @@ impl<M: Machine> State<'_, M> {
             UpcallKind::Syscall | UpcallKind::Revocation | UpcallKind::Repossession => None,
         };
         if let Some(counter) = counter {
-            self.count(environment, counter, 1);
+            self.count(self.processors[processor].environment_id(), counter, 1);
         }
         Ok(())
     }

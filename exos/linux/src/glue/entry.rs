@@ -15,6 +15,7 @@ use exos::fs::permission::Credentials;
 use exos::mem::Handler;
 use exos::platform::FrameBytes;
 use exos::reserve::{self, Level};
+use exos::rewrite::trampoline::ENTRY_JUMP;
 use exos::task::signal::{Signal, SignalInfo};
 use exos_linux::abi::time::{CLOCK_MONOTONIC, CLOCK_REALTIME, timespec_words};
 use exos_linux::call::signal::return_from_handler;
@@ -576,6 +577,9 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
     if let FaultResult::Resolved(_) = result {
         return;
     }
+    if own_rip.is_some() && is_at_entry_jump(frame.rip) {
+        return;
+    }
     if handler.is_some_and(|handler| ask_handler(&target, &handler, frame, result)) {
         return;
     }
@@ -638,6 +642,23 @@ fn show_own_text(run: &Run, frame: &mut UpcallFrame) {
     }
 }
 
+/// Whether a trampoline was about to enter exos: as [`is_base_lost`].
+#[cold]
+fn is_at_entry_jump(rip: u64) -> bool {
+    let mut code = [0; ENTRY_JUMP.len()];
+    ProgramMemory.copy_in(rip, &mut code) == Ok(code.len()) && code == ENTRY_JUMP
+}
+
+/// Whether exos's own instruction there reaches the control page by GS. Its fault is over: a program had loaded GS, and
+/// the kernel gave exos its base back in order to tell it of the fault.
+fn is_base_lost(rip: u64) -> bool {
+    const PREFIX_GS: u8 = 0x65;
+    const PREFIX_LOCK: u8 = 0xf0;
+    // SAFETY: the processor has read the instruction there, which is of two bytes at least.
+    let [first, second] = unsafe { (rip as *const [u8; 2]).read_volatile() };
+    first == PREFIX_GS || first == PREFIX_LOCK && second == PREFIX_GS
+}
+
 /// A fault of exos itself: a copy from or to the program, or a bug.
 fn own_exception(run: &Run, frame: &mut UpcallFrame) {
     if frame.vector == VECTOR_DEBUG && fast::contains(frame.rip) {
@@ -645,7 +666,7 @@ fn own_exception(run: &Run, frame: &mut UpcallFrame) {
         frame.rflags &= !TRAP_FLAG;
         return;
     }
-    if frame.vector == VECTOR_PAGE_FAULT && direct::repair(frame.fault_address) {
+    if frame.vector == VECTOR_PAGE_FAULT && (is_base_lost(frame.rip) || direct::repair(frame.fault_address)) {
         return;
     }
     match user::faulted(frame.rip).filter(|copy| copy.expects(frame)) {

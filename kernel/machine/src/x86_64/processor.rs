@@ -65,8 +65,8 @@ impl AllStacks {
 }
 
 /// The save area of what runs here, as `trap.s` reads it: a page below its user address; how far from there a stack
-/// pointer is in it; the offset of its first frame; the kernel's address of it, and what that has more than the user's.
-type SaveAreaWords = [AtomicU64; 5];
+/// pointer is in it; the kernel's address of its first frame, and what that has more than the user's.
+type SaveAreaWords = [AtomicU64; 4];
 
 /// The state of a processor.
 #[repr(C, align(64))]
@@ -97,7 +97,7 @@ static PROCESSORS: [Processor; PROCESSOR_COUNT_MAX] = [const {
         kernel_stack_top: AtomicU64::new(0),
         control: AtomicU64::new(0),
         entry_counts: [const { AtomicU64::new(0) }; 2],
-        save_area: [const { AtomicU64::new(0) }; 5],
+        save_area: [const { AtomicU64::new(0) }; 4],
         index: AtomicU32::new(0),
         no_control: [const { AtomicU64::new(0) }; CONTROL_WORDS],
         descriptor_table: UnsafeCell::new([0; descriptor::GDT_LENGTH]),
@@ -211,12 +211,12 @@ pub(crate) fn kernel_stack_top() -> u64 {
 pub struct ContextPlaces {
     pub(super) vector_state: u64,
     control: u64,
-    save_area: [u64; 5],
+    save_area: [u64; 4],
 }
 
 impl ContextPlaces {
     /// No context's: an address that faults.
-    pub const NONE: Self = Self { vector_state: 0, control: 0, save_area: [0; 5] };
+    pub const NONE: Self = Self { vector_state: 0, control: 0, save_area: [0; 4] };
 
     /// Of a context whose save area's frames follow its control page's; panics if one is not memory.
     #[must_use]
@@ -229,8 +229,7 @@ impl ContextPlaces {
             save_area: [
                 save_area_base - PAGE_SIZE,
                 save_area_bytes + PAGE_SIZE,
-                save_area_bytes - size_of::<UpcallFrame>() as u64,
-                direct,
+                direct + save_area_bytes - size_of::<UpcallFrame>() as u64,
                 direct.wrapping_sub(save_area_base),
             ],
         }

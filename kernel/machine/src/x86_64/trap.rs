@@ -13,8 +13,8 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use aegis_abi::call::{BellAwait, GateCall, GateReply, SpaceEnter, Yield};
-use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SIZE};
-use aegis_abi::upcall::{ControlPage, RED_ZONE_BYTES, UpcallKind};
+use aegis_abi::layout::{LIBOS_BASE, LIBOS_END};
+use aegis_abi::upcall::{ControlPage, UpcallKind};
 
 use super::processor::{self, STACK_DOUBLE_FAULT, STACK_MACHINE_CHECK, STACK_NMI};
 use super::{instructions, interrupt, panic, start};
@@ -65,8 +65,6 @@ global_asm!(
     save_area = const processor::OFFSET_SAVE_AREA,
     libos_shift = const LIBOS_SHIFT,
     libos_number = const LIBOS_BASE >> LIBOS_SHIFT,
-    page_bytes = const PAGE_SIZE,
-    red_zone_bytes = const RED_ZONE_BYTES,
     kind_exception = const UpcallKind::Exception as u32,
     vector_page_fault = const VECTOR_PAGE_FAULT,
     vector_interrupt_first = const VECTOR_INTERRUPT_FIRST,

@@ -184,7 +184,7 @@ enter_context:
 # An exception of user mode, told to the library OS: its frame is written straight to the save area, whose frames stay
 # pinned and lie side by side, so no lock is needed and nothing here can fault. Registers that are not written on the
 # way out are those of the code that was interrupted. `Pages::push` of the core is the same with all its outcomes;
-# what this refuses goes there.
+# what this refuses goes there, as does one whose stack is the save area itself.
 trap_exception:
         test byte ptr [rsp + 24], 3     # the stack: vector, error code, RIP, CS, RFLAGS, RSP, SS
         jz trap_common
@@ -202,11 +202,8 @@ trap_exception:
         mov rax, [rsp + 64]
         sub rax, gs:[{save_area}]       # from a page below it
         cmp rax, gs:[{save_area} + 8]
-        ja 7f                           # elsewhere
-        sub rax, {page_bytes} + {red_zone_bytes} + {frame_bytes}
-        jb 8f                           # full
-        and rax, -16
-1:      add rax, gs:[{save_area} + 24]
+        jbe 8f                          # an upcall that did not get far: the core's business
+        mov rax, gs:[{save_area} + 16]
         .set place, {frame_r15}
         .irp register, r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx
         mov [rax + place], \register
@@ -230,15 +227,13 @@ trap_exception:
         .endr
         inc dword ptr gs:[{exception_upcall_count}]
         mov rdi, rax
-        sub rdi, gs:[{save_area} + 32]
+        sub rdi, gs:[{save_area} + 24]
         xor eax, eax
         xor edx, edx
         mov rsp, rdi
         mov r11d, 0x202
         swapgs
         sysretq
-7:      mov rax, gs:[{save_area} + 16]
-        jmp 1b
 8:      pop rdx
         pop rcx
         pop rax
