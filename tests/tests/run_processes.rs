@@ -52,6 +52,11 @@ fn what_one_thread_unmaps_is_gone_for_all() {
 }
 
 #[test]
+fn waits_end_as_on_linux() {
+    same_on_processors("waits");
+}
+
+#[test]
 fn a_program_that_loads_gs_goes_on() {
     same_on_processors("segments");
 }

@@ -541,6 +541,15 @@ pub fn lseek(context: &mut Context<'_>, [descriptor, distance, whence, ..]: Argu
     })
 }
 
+/// Writes to a pipe what it has room for once it has some, as `sendfile` does: who sends may be who reads.
+fn write_what_fits(context: &mut Context<'_>, output: &Arc<Description>, source: &mut dyn Source) -> Result<u64> {
+    let attempt = until_ready(context, output, Readiness::WRITE, |context| output.write(source, || now(context)));
+    if attempt == Err(Errno::EPIPE) {
+        raise_own(context, Signal::PIPE);
+    }
+    attempt.map(|count| count as u64)
+}
+
 /// Copies `length` bytes from one description to another through a buffer of exos's own. `from` and `to` are offsets
 /// to use and to move, or the descriptions' own.
 fn copy(
@@ -566,7 +575,12 @@ fn copy(
             Err(error) => return Err(error),
         };
         let mut source = &buffer.bytes[..count];
-        let written = match write_from_source(context, output, &mut source, to) {
+        let written = if output.is_pipe() {
+            write_what_fits(context, output, &mut source)
+        } else {
+            write_from_source(context, output, &mut source, to)
+        };
+        let written = match written {
             Ok(written) => written,
             Err(error) => {
                 rewind(input, from, start, 0);
@@ -580,7 +594,7 @@ fn copy(
         done += written;
         from = from.map(|offset| offset + written);
         to = to.map(|offset| offset + written);
-        if (written as usize) < count || (done < length && preempt::unless_signalled().is_err()) {
+        if (written as usize) < count || output.is_pipe() || (done < length && preempt::unless_signalled().is_err()) {
             break;
         }
     }

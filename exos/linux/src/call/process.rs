@@ -12,6 +12,7 @@ use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
 use exos::fs::description::StatusFlags;
 use exos::fs::readiness::Readiness;
+use exos::preempt::Interruption;
 use exos::reserve;
 use exos::task::capability::Capability;
 use exos::task::limits::Resource;
@@ -25,6 +26,7 @@ use super::timer::arm_processor_limit;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::context::{Arguments, Context, Restart};
+use crate::interruption::interruption;
 use crate::leaving::{ChildChange, child_code, claim, forget};
 use crate::process::{Birth, Ending, Process, Thread};
 use crate::system::ThreadStart;
@@ -177,8 +179,10 @@ fn check(wish: &Wish) -> Result<()> {
     if is_bad {
         return Err(Errno::EINVAL);
     }
-    // Memory shared by processes that both run, or signal handlers without threads: nobody's C library asks for it.
-    let is_half = has(CLONE_VM) && !has(CLONE_THREAD) && !has(CLONE_VFORK);
+    // Memory, descriptors or directories shared by processes that both run, or signal handlers without threads: nobody's C
+    // library asks for it.
+    let is_shared = has(CLONE_VM) || has(CLONE_FILES) || has(CLONE_FS);
+    let is_half = is_shared && !has(CLONE_THREAD) && !has(CLONE_VFORK);
     if is_half { Err(Errno::ENOSYS) } else { Ok(()) }
 }
 
@@ -390,11 +394,12 @@ fn start_process(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -> 
     Ok(process.clone())
 }
 
-/// Waits until `child` has let go of the memory that it borrowed. Only the caller's own end cuts this short; then the
-/// child keeps the memory alive.
+/// Waits until `child` has let go of the memory that it borrowed. Only the caller's own end cuts this short, or a signal
+/// that is going to end it; then the child keeps the memory alive.
 fn wait_for_memory(context: &mut Context<'_>, child: &Arc<Process>) {
     let _registration = context.watch(&child.changes, Readiness::READ);
-    while child.borrows_memory.load(Ordering::Acquire) && !context.process.has_ended() {
+    let is_killed = || interruption(context.process, context.thread) == Interruption::Kill;
+    while child.borrows_memory.load(Ordering::Acquire) && !is_killed() {
         context.system.platform.wait(None);
     }
 }
