@@ -66,19 +66,27 @@ pub fn function_at(file: &mut dyn FileBytes, offset: u64) -> Option<Range<u64>> 
     Some(start..start + (found.end - found.start))
 }
 
+/// The word at a place of a header, which it has.
+fn word_of<const N: usize>(header: &[u8; N], at: usize) -> u64 {
+    u64::from_le_bytes(core::array::from_fn(|byte| header[at + byte]))
+}
+
 impl<'a> Elf<'a> {
     fn open(file: &'a mut dyn FileBytes) -> Option<Self> {
         let none = Segment { offset: 0, address: 0, length: 0 };
         let mut elf = Self { file, segments: [none; 16], segment_count: 0, unwind: None, form: None };
+        let head: [u8; 58] = elf.array(0)?;
         // 64-bit, little-endian.
-        if elf.u32(0)? != 0x464c_457f || elf.u16(4)? != 0x0102 {
+        if head[..6] != *b"\x7fELF\x02\x01" {
             return None;
         }
-        let (table, size, count) = (elf.u64(32)?, u64::from(elf.u16(54)?), u64::from(elf.u16(56)?));
+        let half = |at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
+        let (table, size, count) = (word_of(&head, 32), half(54), half(56));
         for index in 0..count.min(HEADER_COUNT_MAX) {
-            let header = table.checked_add(index * size)?;
-            let kind = elf.u32(header)?;
-            let (offset, address, length) = (elf.u64(header + 8)?, elf.u64(header + 16)?, elf.u64(header + 32)?);
+            // Each is read at once: whoever reads asks where the page is.
+            let header: [u8; 40] = elf.array(table.checked_add(index * size)?)?;
+            let kind = word_of(&header, 0) as u32;
+            let (offset, address, length) = (word_of(&header, 8), word_of(&header, 16), word_of(&header, 32));
             if kind == SEGMENT_LOAD && elf.segment_count < elf.segments.len() {
                 elf.segments[elf.segment_count] = Segment { offset, address, length };
                 elf.segment_count += 1;

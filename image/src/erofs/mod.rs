@@ -101,7 +101,8 @@ impl FileKind {
 
     /// The kind that a directory entry says.
     fn from_entry_type(number: u8) -> Option<Self> {
-        FILE_KINDS.iter().find(|row| row.1 == number).map(|row| row.0)
+        // They are numbered in the table's order, from 1 on.
+        FILE_KINDS.get(usize::from(number).wrapping_sub(1)).map(|row| row.0)
     }
 
     fn row(self) -> (Self, u8, u16) {

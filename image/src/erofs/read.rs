@@ -416,7 +416,7 @@ impl<'a> Image<'a> {
             let block_index = position / BLOCK_BYTES;
             let block = self.directory_block(directory, block_index)?;
             let first = ((position % BLOCK_BYTES) as usize).div_ceil(DIRENT_BYTES);
-            for index in first..block.entry_count {
+            for index in first..block.entries.len() {
                 let entry = block.entry(index)?;
                 if !visit(&entry) {
                     return Ok(position);
@@ -559,7 +559,7 @@ pub(super) fn checksum(bytes: &[u8]) -> Option<u32> {
 #[derive(Clone, Copy, Debug)]
 struct DirectoryBlock<'a> {
     bytes: &'a [u8],
-    entry_count: usize,
+    entries: &'a [[u8; DIRENT_BYTES]],
     /// Offset in the directory.
     start: u64,
 }
@@ -574,26 +574,21 @@ impl<'a> DirectoryBlock<'a> {
         if !valid {
             return Err(DAMAGED);
         }
-        Ok(Self { bytes, entry_count: names_start / DIRENT_BYTES, start })
+        Ok(Self { bytes, entries: bytes[..names_start].as_chunks().0, start })
     }
 
     /// The name of an entry, which may not be one.
     #[inline]
     fn name(&self, index: usize) -> Result<&'a [u8], ReadError> {
         const DAMAGED: ReadError = ReadError::Corrupt(Damage::DirectoryBlock);
-        let offset = index * DIRENT_BYTES;
-        let name_start = usize::from(u16_at(self.bytes, offset + 8).ok_or(DAMAGED)?);
-        let is_last = index + 1 == self.entry_count;
-        let name_end = if is_last {
-            self.bytes.len()
-        } else {
-            usize::from(u16_at(self.bytes, offset + DIRENT_BYTES + 8).ok_or(DAMAGED)?)
-        };
-        if name_start < self.entry_count * DIRENT_BYTES {
+        let start_of = |entry: &[u8; DIRENT_BYTES]| usize::from(u16::from_le_bytes([entry[8], entry[9]]));
+        let name_start = start_of(self.entries.get(index).ok_or(DAMAGED)?);
+        let next = self.entries.get(index + 1);
+        if name_start < self.entries.len() * DIRENT_BYTES {
             return Err(DAMAGED);
         }
-        let mut name = self.bytes.get(name_start..name_end).ok_or(DAMAGED)?;
-        if is_last {
+        let mut name = self.bytes.get(name_start..next.map_or(self.bytes.len(), start_of)).ok_or(DAMAGED)?;
+        if next.is_none() {
             // The last name of a block ends with the block or with the padding behind it.
             let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
             name = &name[..length];
@@ -609,25 +604,26 @@ impl<'a> DirectoryBlock<'a> {
     #[inline]
     fn entry_of(&self, index: usize, name: &'a [u8]) -> Result<DirectoryEntry<'a>, ReadError> {
         const DAMAGED: ReadError = ReadError::Corrupt(Damage::DirectoryBlock);
-        let offset = index * DIRENT_BYTES;
-        let is_last = index + 1 == self.entry_count;
+        let entry = self.entries.get(index).ok_or(DAMAGED)?;
+        let is_last = index + 1 == self.entries.len();
         let next_position =
-            if is_last { self.start + BLOCK_BYTES } else { self.start + (offset + DIRENT_BYTES) as u64 };
+            if is_last { self.start + BLOCK_BYTES } else { self.start + ((index + 1) * DIRENT_BYTES) as u64 };
         Ok(DirectoryEntry {
             name,
-            number: InodeNumber(u64_at(self.bytes, offset).ok_or(DAMAGED)?),
-            kind: FileKind::from_entry_type(self.bytes[offset + 10]),
+            number: InodeNumber(u64_at(entry, 0).ok_or(DAMAGED)?),
+            kind: FileKind::from_entry_type(entry[10]),
             next_position,
         })
     }
 
     fn find(&self, name: &[u8]) -> Result<Option<DirectoryEntry<'a>>, ReadError> {
-        let (mut low, mut high) = (0, self.entry_count);
+        let (mut low, mut high) = (0, self.entries.len());
         while low < high {
             let middle = low + (high - low) / 2;
             let here = self.name(middle)?;
             match order_of(here, name) {
-                core::cmp::Ordering::Equal => return self.entry(middle).map(Some),
+                core::cmp::Ordering::Equal if name_is_valid(here) => return self.entry_of(middle, here).map(Some),
+                core::cmp::Ordering::Equal => return Err(ReadError::Corrupt(Damage::Name)),
                 core::cmp::Ordering::Less => low = middle + 1,
                 core::cmp::Ordering::Greater => high = middle,
             }
@@ -697,7 +693,7 @@ impl<'a> Entries<'a> {
             };
             self.block = Some(block);
             let index = ((self.position % BLOCK_BYTES) as usize).div_ceil(DIRENT_BYTES);
-            if index < block.entry_count {
+            if index < block.entries.len() {
                 let entry = block.entry(index)?;
                 self.position = entry.next_position;
                 return Ok(Some(entry));
