@@ -345,8 +345,9 @@ impl AddressSpace {
     /// Whether all that was taken over is still there as it was, for whom it was left.
     fn is_as_taken(&self, taken: &Residue) -> bool {
         let has_sites = match taken.next {
-            // The same table, as nobody changes one that others have: the same jumps to the same trampolines.
-            Next::Start(_) => taken.sites.as_ref().is_some_and(|sites| Arc::ptr_eq(sites, &self.sites)),
+            // The same table, or what became of it by patches in what was mapped since: the same jumps to the same
+            // trampolines. Another patch of a page that was taken over has another frame.
+            Next::Start(_) => taken.sites.as_ref().is_some_and(|sites| self.sites.extends(sites)),
             Next::Child(_) => true,
         };
         let mut areas = self.areas.iter();

@@ -127,6 +127,21 @@ impl PatchedText {
         }
     }
 
+    /// Has every offer use `better` in place of `before`, of which it has all trampolines: files that lie beside each
+    /// other share a page of trampolines, and whoever maps them next need not compare again.
+    fn prefer(&self, pool: &FramePool, better: FrameNumber, before: FrameNumber) {
+        for offer in self.offers.lock().values_mut() {
+            let frames = offer.trampolines.iter();
+            if frames.clone().all(|(_, frame)| *frame != before) {
+                continue;
+            }
+            for (_, frame) in Arc::make_mut(offer).trampolines.iter_mut().filter(|(_, frame)| *frame == before) {
+                pool.retain(better);
+                pool.release(core::mem::replace(frame, better));
+            }
+        }
+    }
+
     /// Takes an offer on, with the references that it has and one to `original`; or gives them back.
     fn put(&self, pool: &FramePool, original: FrameNumber, offer: Offer) {
         let count_max = OFFER_COUNT_MAX.min((pool.statistics().limit / OFFER_SHARE) as usize);
@@ -284,6 +299,7 @@ impl AddressSpace {
             return false;
         }
         self.pool.retain(frame);
+        self.pool.patched_text().prefer(&self.pool, frame, entry.frame());
         let is_done = self.swap_page(page, frame, TEXT_RIGHTS).is_ok();
         self.sites_mut().take_all_slots(address);
         is_done
@@ -318,13 +334,25 @@ fn has_same(pool: &FramePool, frames: (FrameNumber, FrameNumber), address: u64, 
 /// Whether every trampoline of `before` is in `after`, too.
 fn has_all(pool: &FramePool, before: FrameNumber, after: FrameNumber) -> bool {
     const SLOT_BYTES: usize = TRAMPOLINE_BYTES_MAX as usize;
-    let mut slots = [[0; SLOT_BYTES]; 2];
-    let [old, new] = &mut slots;
-    (0..PAGE_SIZE as usize).step_by(SLOT_BYTES).all(|offset| {
+    const PART_BYTES: usize = SLOT_BYTES * 8;
+    let mut parts = [[0; PART_BYTES]; 2];
+    let [old, new] = &mut parts;
+    (0..PAGE_SIZE as usize).step_by(PART_BYTES).all(|offset| {
         pool.bytes().read(before, offset, old);
         pool.bytes().read(after, offset, new);
-        old == new || old.iter().all(|byte| *byte == 0)
+        let slots = old.as_chunks::<SLOT_BYTES>().0.iter().zip(new.as_chunks::<SLOT_BYTES>().0);
+        slots.fold(true, |has_all, (old, new)| has_all & is_in_slot(old, new))
     })
+}
+
+/// Whether a slot is empty or the same in `new`, by words.
+fn is_in_slot(old: &[u8; TRAMPOLINE_BYTES_MAX as usize], new: &[u8; TRAMPOLINE_BYTES_MAX as usize]) -> bool {
+    let words = old.as_chunks::<8>().0.iter().zip(new.as_chunks::<8>().0);
+    let (any, difference) = words.fold((0, 0), |(any, difference), (old, new)| {
+        let (old, new) = (u64::from_ne_bytes(*old), u64::from_ne_bytes(*new));
+        (any | old, difference | (old ^ new))
+    });
+    any == 0 || difference == 0
 }
 
 /// Whether the page of an offer is `original` but for the jumps.
@@ -342,6 +370,8 @@ fn says_the_same(pool: &FramePool, original: FrameNumber, offer: &Offer) -> bool
                 before[place - start] = patched[place - start];
             }
         }
-        before == patched
+        let words = before.as_chunks::<8>().0.iter().zip(patched.as_chunks::<8>().0);
+        // By words: a comparison of bytes is a call that goes byte by byte.
+        words.fold(0, |all, (one, other)| all | (u64::from_ne_bytes(*one) ^ u64::from_ne_bytes(*other))) == 0
     })
 }

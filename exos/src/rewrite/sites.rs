@@ -50,6 +50,9 @@ pub struct SiteTable {
     reach: Range<u64>,
     /// No other pages hold trampolines. Never shrinks.
     trampolines: Range<u64>,
+    /// How often something was taken out or refused: between two tables of one origin that say the same, one has all
+    /// of the other, and what it has more are patches.
+    loss_count: u64,
 }
 
 impl SiteTable {
@@ -66,7 +69,14 @@ impl SiteTable {
             pages: reserve::tree(self.pages.iter().map(|(page, slots)| (*page, *slots)))?,
             reach: self.reach.clone(),
             trampolines: self.trampolines.clone(),
+            loss_count: self.loss_count,
         })
+    }
+
+    /// Whether this table, which `before` became, still has all of that, and only patches beside it.
+    #[must_use]
+    pub fn extends(&self, before: &Self) -> bool {
+        self.loss_count == before.loss_count
     }
 
     /// The table with what lies in some pages alone: sites whose text and trampolines are in pages that `stay`, and
@@ -108,6 +118,7 @@ impl SiteTable {
             pages: reserve::tree(pages.map(|(page, slots)| (*page, *slots)))?,
             reach: this.reach.clone(),
             trampolines: this.trampolines.clone(),
+            loss_count: this.loss_count,
         }))
     }
 
@@ -157,6 +168,7 @@ impl SiteTable {
     /// Notes a refusal.
     pub fn refuse(&mut self, syscall: u64, refusal: Refusal) {
         if let Some(state) = self.states.get_mut(&syscall) {
+            self.loss_count += 1;
             *state = SiteState::Refused(refusal);
         }
     }
@@ -282,6 +294,7 @@ impl SiteTable {
         if !has_sites && !has_trampolines {
             return Vec::new();
         }
+        self.loss_count += 1;
         let known: Vec<u64> = self.states.range(addresses).map(|(syscall, _)| *syscall).collect();
         for syscall in known {
             self.states.remove(&syscall);
