@@ -117,6 +117,10 @@ impl PageSource for MappedFile {
         FileIdentity { device: metadata.device.encoded(), inode: metadata.inode_number }
     }
 
+    fn place(&self) -> usize {
+        Arc::as_ptr(&self.inode).addr()
+    }
+
     fn path(&self) -> String {
         String::from_utf8_lossy(&self.location.path_from(&self.root)).into_owned()
     }

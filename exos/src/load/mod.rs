@@ -263,6 +263,8 @@ impl Program {
             interpreter: interpreter.map_or(0..0, |interpreter| interpreter.start..interpreter.end),
             vdso: vdso.unwrap_or(0),
             stack_top,
+            heap: space.heap().start,
+            ..StartPlaces::default()
         };
         space.start_as_before(self.file.source.identity(), places);
         Ok(LoadedProgram {

@@ -32,6 +32,8 @@ const FAULT_ON_PAGES: u64 = 64;
 const AHEAD_PAGES: u64 = 64;
 /// Known pages of no file mapped around a fault.
 const REMAP_PAGES: u64 = 64;
+/// Of the bytes behind a file's end, so many are looked at at a time.
+const TAIL_PART_BYTES: usize = 512;
 /// Below this many frames left, nothing is resolved ahead.
 pub(crate) const SCARCE_FRAMES: u64 = 512;
 
@@ -129,10 +131,12 @@ impl AddressSpace {
 
     /// Resolves a page fault at `address` of the program's half.
     pub fn handle_fault(&mut self, address: u64, access: Access) -> FaultOutcome {
-        if self.notes.is_some() {
+        let is_resolved = self.notes.is_some() && {
             self.note_first_fault(address, access);
-        }
-        let outcome = match self.resolve(address, access) {
+            self.has_pending_notes() && self.repeat_in_mappings(address, access)
+        };
+        let resolved = if is_resolved { Ok(1) } else { self.resolve(address, access) };
+        let outcome = match resolved {
             Ok(pages) => match self.flush() {
                 Ok(()) => FaultOutcome::Resolved { pages },
                 Err(_) => FaultOutcome::OutOfMemory,
@@ -549,18 +553,20 @@ impl AddressSpace {
         if found.valid_bytes >= PAGE_SIZE as usize || !self.pool.is_immutable(frame) {
             return true;
         }
-        let mut tail = [0; PAGE_SIZE as usize];
-        let tail = &mut tail[found.valid_bytes..];
-        self.pool.bytes().read(frame, found.valid_bytes, tail);
-        tail.iter().all(|&byte| byte == 0)
+        let mut part = [0; TAIL_PART_BYTES];
+        (found.valid_bytes..PAGE_SIZE as usize).step_by(TAIL_PART_BYTES).all(|start| {
+            let part = &mut part[..TAIL_PART_BYTES.min(PAGE_SIZE as usize - start)];
+            self.pool.bytes().read(frame, start, part);
+            has_only_zeros(part)
+        })
     }
 
     /// A private copy of a file's page, with zeros behind the file's end.
     fn copy_of(&mut self, found: &FilePage) -> Result<FrameNumber> {
         let frame = self.pool.allocate_copy(found.frame.frame())?;
         if found.valid_bytes < PAGE_SIZE as usize {
-            let zeros = [0; PAGE_SIZE as usize];
-            self.pool.bytes().write(frame, found.valid_bytes, &zeros[found.valid_bytes..]);
+            static ZEROS: [u8; PAGE_SIZE as usize] = [0; PAGE_SIZE as usize];
+            self.pool.bytes().write(frame, found.valid_bytes, &ZEROS[found.valid_bytes..]);
         }
         self.fault_counts.copied += 1;
         Ok(frame)
@@ -630,6 +636,12 @@ pub(crate) fn allows(protection: Protection, access: Access) -> bool {
         Access::Write => protection.contains(Protection::WRITE),
         Access::Execute => protection.contains(Protection::EXECUTE),
     }
+}
+
+/// By words: most of a page is behind the end of a small file.
+fn has_only_zeros(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().fold(0, |all, word| all | u64::from_ne_bytes(*word)) == 0 && rest.iter().all(|byte| *byte == 0)
 }
 
 fn owned(frame: FrameNumber) -> PageEntry {

@@ -10,14 +10,22 @@
 //! the same number, has other pages at hand than it touches.
 //!
 //! Places: what is loaded lies elsewhere in each run, so a fault in it is noted by its distance ([`StartPlaces`]).
-//! Where nothing lies when the program starts (its heap, its libraries), nothing is noted of its start.
+//!
+//! Libraries and the heap: nothing lies there when the program is loaded, and nobody knows where it will. But an
+//! interpreter makes the same mappings in the same order in each run of a program. So the mappings that follow a load
+//! are counted, and a place in the third is known by its distance from the third's start, as long as the third is of
+//! the same part of the same file with the same rights ([`MappedAs`]); where it is not, what was noted of it and of
+//! those behind it is forgotten. What was noted of a mapping of a file is not resolved when it is made, but with the
+//! first fault or the first anonymous memory that comes after it: an interpreter maps a library part by part, the
+//! later over the first, and one change of the page tables does for all. What was noted of anonymous memory and of the
+//! heap is resolved at once.
 //!
 //! A fault brings its neighbours, of which a short run touches few. So the first runs of a program are looked at when
 //! they end ([`AddressSpace::note_touched`]): the page tables say what they touched of its files. What is resolved
 //! ahead is that and no neighbour more; a fault of its own still brings all of them.
 //!
-//! Limits: [`CHILD_FAULT_COUNT`] and [`START_FAULT_COUNT`] faults, those of [`PROGRAM_COUNT_MAX`] programs, and of each
-//! program's parts the first [`TOUCHED_PAGE_COUNT_MAX`] pages.
+//! Limits: [`CHILD_FAULT_COUNT`] and [`START_FAULT_COUNT`] faults, [`MAPPING_COUNT_MAX`] mappings, those of
+//! [`PROGRAM_COUNT_MAX`] programs, and of each program's parts the first [`TOUCHED_PAGE_COUNT_MAX`] pages.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,9 +33,9 @@ use core::ops::Range;
 
 use aegis_abi::layout::PAGE_SHIFT;
 
-use crate::mem::area::{Area, AreaFlags, AreaLabel, Backing};
-use crate::mem::fault::{Access, SCARCE_FRAMES};
-use crate::mem::page_map::PageFlags;
+use crate::mem::area::{Area, AreaFlags, AreaLabel, Backing, Protection};
+use crate::mem::fault::{Access, FAULT_AROUND_PAGES, SCARCE_FRAMES};
+use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::source::FileIdentity;
 use crate::mem::space::AddressSpace;
 use crate::sync::Mutex;
@@ -35,7 +43,7 @@ use crate::sync::Mutex;
 /// Faults of children that are remembered for the next.
 const CHILD_FAULT_COUNT: usize = 12;
 /// Faults of a program's runs that are remembered for the next.
-const START_FAULT_COUNT: usize = 32;
+const START_FAULT_COUNT: usize = 96;
 /// A program's start is over after so many.
 const START_FAULT_REACH: u64 = 48;
 /// Runs that are looked at when they end.
@@ -46,6 +54,16 @@ const LOOK_COUNT_MIN: u8 = 2;
 const TOUCHED_PAGE_COUNT_MAX: u64 = 4096;
 /// Pages between two that were touched that are mapped with them: an entry of a batch costs what these cost.
 const BRIDGED_PAGE_COUNT: u32 = 2;
+/// Mappings of a start in which faults are noted.
+const MAPPING_COUNT_MAX: usize = 64;
+/// So many faults in memory that is no file's are worth being resolved ahead: one costs what resolving it ahead does.
+const ANONYMOUS_FAULT_COUNT_MIN: usize = 2;
+/// Of a few of them the list has room from its start.
+const MAPPING_ROOM: usize = 12;
+/// A program and its interpreter, which come before the mappings among its parts.
+const LOADED_PART_COUNT: usize = 2;
+/// Bits of a distance in pages.
+const PLACE_BITS: u32 = u64::BITS - PAGE_SHIFT;
 /// Programs whose faults are remembered.
 const PROGRAM_COUNT_MAX: usize = 32;
 
@@ -59,6 +77,10 @@ pub(crate) struct StartPlaces {
     pub(crate) interpreter: Range<u64>,
     pub(crate) vdso: u64,
     pub(crate) stack_top: u64,
+    /// Where the heap is going to begin.
+    pub(crate) heap: u64,
+    /// What was mapped since, in its order.
+    pub(crate) mappings: Vec<Range<u64>>,
 }
 
 /// From where the distance of a place counts.
@@ -70,6 +92,25 @@ enum Anchor {
     Interpreter,
     Vdso,
     Stack,
+    Heap,
+    /// The mapping of this number since the start.
+    Mapping(u8),
+}
+
+impl Anchor {
+    /// The place of its first page; those of the next anchor come behind its last.
+    fn first_place(self) -> u64 {
+        let rank = match self {
+            Self::Zero => 0,
+            Self::Image => 1,
+            Self::Interpreter => 2,
+            Self::Vdso => 3,
+            Self::Stack => 4,
+            Self::Heap => 5,
+            Self::Mapping(number) => 6 + u64::from(number),
+        };
+        rank << PLACE_BITS
+    }
 }
 
 impl StartPlaces {
@@ -80,16 +121,19 @@ impl StartPlaces {
             Anchor::Interpreter => self.interpreter.start,
             Anchor::Vdso => self.vdso,
             Anchor::Stack => self.stack_top,
+            Anchor::Heap => self.heap,
+            Anchor::Mapping(number) => self.mappings.get(usize::from(number)).map_or(0, |mapping| mapping.start),
         }
     }
 
-    fn anchor_in(&self, area: &Area) -> Option<Anchor> {
+    fn anchor_of(&self, area: &Area, address: u64) -> Option<Anchor> {
         match area.label {
             AreaLabel::Stack => Some(Anchor::Stack),
             AreaLabel::Vdso | AreaLabel::Vvar => Some(Anchor::Vdso),
+            AreaLabel::Heap => Some(Anchor::Heap),
             _ if self.image.contains(&area.start) => Some(Anchor::Image),
             _ if self.interpreter.contains(&area.start) => Some(Anchor::Interpreter),
-            _ => None,
+            _ => mapping_of(&self.mappings, address).map(|number| Anchor::Mapping(number as u8)),
         }
     }
 }
@@ -124,33 +168,47 @@ impl TouchedPages {
     }
 }
 
-/// What runs touched of a program and of its interpreter, and how many of them were looked at.
+/// What runs touched of a program, of its interpreter and of what it mapped, and how many of them were looked at.
 #[derive(Clone, Debug, Default)]
 struct Touched {
-    parts: [TouchedPages; 2],
+    parts: Vec<TouchedPages>,
     look_count: u8,
 }
 
 /// What is worth resolving ahead in a space: what was touched, from where its parts lie.
 pub(crate) struct Ahead {
     touched: Arc<Touched>,
-    parts: [Range<u64>; 2],
+    parts: Vec<Range<u64>>,
 }
 
 impl Ahead {
     /// Of the 64 pages from the start of `block` on, a bit each; with `page`, and with the few between two.
     fn of(&self, block: &Range<u64>, page: u64) -> u64 {
-        let part = self.parts.iter().position(|part| part.contains(&(page << PAGE_SHIFT)));
-        let Some(part) = part else { return u64::MAX };
+        let Some(part) = mapping_of(&self.parts, page << PAGE_SHIFT) else { return u64::MAX };
+        let Some(pages) = self.touched.parts.get(part).filter(|pages| !pages.0.is_empty()) else {
+            return around(block, page);
+        };
         let first = self.parts[part].start >> PAGE_SHIFT;
         let touched = match block.start.checked_sub(first) {
-            Some(distance) => self.touched.parts[part].from(distance),
+            Some(distance) => pages.from(distance),
             // A block may begin before the part does.
-            None => self.touched.parts[part].from(0).checked_shl((first - block.start) as u32).unwrap_or(0),
+            None => pages.from(0).checked_shl((first - block.start) as u32).unwrap_or(0),
         };
         let own = 1_u64.checked_shl((page - block.start) as u32).unwrap_or(0);
         bridged(touched | own)
     }
+}
+
+/// What a page has to be for an access.
+fn flags_of(access: Access) -> PageFlags {
+    if access == Access::Write { PageFlags::WRITE } else { PageFlags::MAPPED }
+}
+
+/// The neighbours that a fault has, of the 64 pages from the start of `block` on.
+fn around(block: &Range<u64>, page: u64) -> u64 {
+    let first = (page & !(FAULT_AROUND_PAGES - 1)).max(block.start);
+    let count = FAULT_AROUND_PAGES - first % FAULT_AROUND_PAGES;
+    ((1 << count) - 1_u64).checked_shl((first - block.start) as u32).unwrap_or(0)
 }
 
 /// With the bits between two that are set, if they are few.
@@ -163,7 +221,8 @@ fn bridged(bits: u64) -> u64 {
 /// Which program a space was loaded with, and where.
 pub(crate) struct Start {
     faults: Arc<Mutex<FirstFaults>>,
-    parts: [Range<u64>; 2],
+    /// Its image, its interpreter, and what it mapped.
+    parts: Vec<Range<u64>>,
 }
 
 /// A fault at a distance from an anchor.
@@ -171,6 +230,8 @@ pub(crate) struct Start {
 struct Fault {
     anchor: Anchor,
     distance: u64,
+    /// Its page, in the order of anchors and of distances from them.
+    place: u64,
     access: Access,
     /// The last run that had it.
     run: u64,
@@ -178,7 +239,13 @@ struct Fault {
     is_known: bool,
 }
 
-/// The faults that come first, in the order in which they were met.
+impl Fault {
+    fn new(anchor: Anchor, distance: u64, access: Access, run: u64, is_known: bool) -> Self {
+        Self { anchor, distance, place: anchor.first_place() | distance >> PAGE_SHIFT, access, run, is_known }
+    }
+}
+
+/// The faults that come first, in the order of their places.
 #[derive(Clone)]
 pub(crate) struct FirstFaults {
     faults: Vec<Fault>,
@@ -186,12 +253,14 @@ pub(crate) struct FirstFaults {
     /// How many runs began.
     run: u64,
     touched: Arc<Touched>,
+    /// What the last run mapped after it was loaded.
+    mappings: Vec<MappedAs>,
 }
 
 impl Default for FirstFaults {
     /// Of children.
     fn default() -> Self {
-        Self { faults: Vec::new(), count_max: CHILD_FAULT_COUNT, run: 0, touched: Arc::default() }
+        Self { faults: Vec::new(), count_max: CHILD_FAULT_COUNT, run: 0, touched: Arc::default(), mappings: Vec::new() }
     }
 }
 
@@ -210,10 +279,10 @@ impl FirstFaults {
 
     /// A page that is stored to after it was read is noted once.
     fn note(&mut self, fault: Fault) {
-        let place = |fault: &Fault| (fault.anchor, fault.distance >> PAGE_SHIFT);
-        let is_here = |other: &&mut Fault| place(other) == place(&fault);
-        let is_full = self.is_full();
-        match self.faults.iter_mut().find(is_here) {
+        let (place, is_full) = (fault.place, self.is_full());
+        // In the order of places: what is known of neighbouring pages is found together.
+        let at = self.faults.partition_point(|other| other.place < place);
+        match self.faults.get_mut(at).filter(|other| other.place == place) {
             Some(known) => {
                 known.is_known |= fault.run > known.run;
                 known.run = known.run.max(fault.run);
@@ -221,11 +290,7 @@ impl FirstFaults {
                     known.access = Access::Write;
                 }
             }
-            // In the order of places: what is known of neighbouring pages is found together.
-            None if !is_full => {
-                let at = self.faults.partition_point(|other| place(other) < place(&fault));
-                self.faults.insert(at, fault);
-            }
+            None if !is_full => self.faults.insert(at, fault),
             None => {}
         }
     }
@@ -240,6 +305,11 @@ pub(crate) struct Notes {
     run: u64,
     /// How many faults are still looked at.
     left_count: u64,
+    pending: Pending,
+    /// Enough is known of the heap to be resolved ahead.
+    knows_heap: bool,
+    /// Mappings that are made are still looked at.
+    counts_mappings: bool,
 }
 
 impl Notes {
@@ -249,11 +319,11 @@ impl Notes {
 
     fn fault_in(&self, area: &Area, address: u64, access: Access) -> Option<Fault> {
         let Some(places) = &self.places else {
-            return Some(Fault { anchor: Anchor::Zero, distance: address, access, run: self.run, is_known: true });
+            return Some(Fault::new(Anchor::Zero, address, access, self.run, true));
         };
-        let anchor = places.anchor_in(area)?;
+        let anchor = places.anchor_of(area, address)?;
         let distance = address.wrapping_sub(places.address_of(anchor));
-        Some(Fault { anchor, distance, access, run: self.run, is_known: false })
+        Some(Fault::new(anchor, distance, access, self.run, false))
     }
 }
 
@@ -286,7 +356,16 @@ impl StartFaults {
 impl AddressSpace {
     /// In a child: what the children before it touched first.
     pub(crate) fn start_as_child(&mut self, faults: Arc<Mutex<FirstFaults>>) {
-        self.repeat_first_faults(Notes { faults, places: None, run: 0, left_count: u64::MAX });
+        let pending = Pending::default();
+        self.repeat_first_faults(Notes {
+            faults,
+            places: None,
+            run: 0,
+            left_count: u64::MAX,
+            pending,
+            knows_heap: false,
+            counts_mappings: false,
+        });
     }
 
     /// For a program that was loaded: what its runs before touched first.
@@ -299,14 +378,23 @@ impl AddressSpace {
             let mut faults = faults.lock();
             (faults.begin(), faults.touched.clone())
         };
-        let parts = [places.image.clone(), places.interpreter.clone()];
-        if touched.look_count >= LOOK_COUNT_MIN {
-            self.ahead = Some(Ahead { touched: touched.clone(), parts: parts.clone() });
-        }
+        let parts: Vec<_> = [places.image.clone(), places.interpreter.clone()].into();
         if touched.look_count < LOOK_COUNT {
-            self.start = Some(Start { faults: faults.clone(), parts });
+            self.start = Some(Start { faults: faults.clone(), parts: parts.clone() });
         }
-        self.repeat_first_faults(Notes { faults, places: Some(places), run, left_count: START_FAULT_REACH });
+        if touched.look_count >= LOOK_COUNT_MIN {
+            self.ahead = Some(Ahead { touched, parts });
+        }
+        let (places, pending) = (Some(places), Pending::default());
+        self.repeat_first_faults(Notes {
+            faults,
+            places,
+            run,
+            left_count: START_FAULT_REACH,
+            pending,
+            knows_heap: false,
+            counts_mappings: true,
+        });
         self.ahead = None;
     }
 
@@ -317,6 +405,9 @@ impl AddressSpace {
         let mut touched = Touched::clone(&faults.lock().touched);
         if touched.look_count >= LOOK_COUNT {
             return;
+        }
+        if touched.parts.len() < parts.len() {
+            touched.parts.resize(parts.len(), TouchedPages::default());
         }
         for (part, known) in parts.iter().zip(&mut touched.parts) {
             let pages = part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT;
@@ -339,46 +430,57 @@ impl AddressSpace {
 
     /// Resolves in one batch what was noted, and goes on noting. What cannot be had without waiting or at all is left
     /// to the fault.
-    fn repeat_first_faults(&mut self, notes: Notes) {
-        let noted = notes.faults.lock().clone();
-        let is_scarce = self.pool.frames_available() < SCARCE_FRAMES;
-        self.waits_for_no_page = true;
-        for fault in noted.faults.iter().filter(|fault| fault.is_known && !is_scarce) {
-            let address = notes.address_of(fault);
-            if let Some((area, access)) = self.access_ahead(address, fault.access) {
-                let _ = self.resolve_in(&area, address >> PAGE_SHIFT, access);
-            }
-        }
-        self.waits_for_no_page = false;
-        self.wanted = None;
+    fn repeat_first_faults(&mut self, mut notes: Notes) {
+        let noted = notes.faults.lock().faults.clone();
+        // What is not mapped yet comes last.
+        let loaded_count = noted.partition_point(|fault| fault.place < Anchor::Heap.first_place());
+        self.resolve_noted(&notes, &noted[..loaded_count]);
+        let heap = noted[loaded_count..].iter().take_while(|fault| fault.anchor == Anchor::Heap);
+        notes.knows_heap = heap.filter(|fault| fault.is_known).count() >= ANONYMOUS_FAULT_COUNT_MIN;
         // A refused mapping is not in the page map, and faults again.
         let _ = self.flush();
         self.notes = Some(notes);
+    }
+
+    /// Queues the mappings for faults that were noted, as far as they can be had without a wait.
+    fn resolve_noted(&mut self, notes: &Notes, faults: &[Fault]) {
+        if self.pool.frames_available() < SCARCE_FRAMES {
+            return;
+        }
+        let waits_for_no_page = core::mem::replace(&mut self.waits_for_no_page, true);
+        for fault in faults.iter().filter(|fault| fault.is_known) {
+            let address = notes.address_of(fault);
+            let known = self.pages.get(address >> PAGE_SHIFT);
+            // Most came with the space.
+            if known.is_some_and(|entry| entry.has(flags_of(fault.access))) {
+                continue;
+            }
+            if let Some((area, access)) = self.access_ahead(address, fault.access, known) {
+                let _ = self.resolve_in(&area, address >> PAGE_SHIFT, access);
+            }
+        }
+        self.waits_for_no_page = waits_for_no_page;
+        self.wanted = None;
     }
 
     /// In which area and as which access a fault that may not come is resolved; `None`: it is not, or was.
     ///
     /// A store to shared memory tells the file's source, which one that does not come must not. A private page of a
     /// file that can change shows the changes until it is stored to, so it is only read ahead.
-    fn access_ahead(&self, address: u64, access: Access) -> Option<(Area, Access)> {
-        let wanted_for = |access| if access == Access::Write { PageFlags::WRITE } else { PageFlags::MAPPED };
+    #[inline(always)]
+    fn access_ahead(&self, address: u64, access: Access, known: Option<PageEntry>) -> Option<(Area, Access)> {
         let page = address >> PAGE_SHIFT;
-        let known = self.pages.get(page);
-        // Most came with the space.
-        if known.is_some_and(|entry| entry.has(wanted_for(access))) {
-            return None;
-        }
         let area = self.areas.find(address).filter(|area| !area.is_shared())?;
         let can_change = |frame| !self.pool.is_immutable(frame);
-        let shows_file = match (&area.backing, known) {
+        let shows_file = || match (&area.backing, known) {
             (Backing::Anonymous, _) => false,
             (_, Some(entry)) => !entry.has(PageFlags::OWNED) && can_change(entry.frame()),
             (Backing::File(file), None) => {
                 file.source.resident_page(area.file_index(page)).is_none_or(|found| can_change(found.frame.frame()))
             }
         };
-        let access = if access == Access::Write && shows_file { Access::Read } else { access };
-        let is_there = known.is_some_and(|entry| entry.has(wanted_for(access)));
+        let access = if access == Access::Write && shows_file() { Access::Read } else { access };
+        let is_there = known.is_some_and(|entry| entry.has(flags_of(access)));
         (!is_there).then(|| (area.clone(), access))
     }
 
@@ -401,73 +503,209 @@ impl AddressSpace {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use alloc::sync::Arc;
+/// What a mapping is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MappedAs {
+    /// Where the file lies, and which page of it comes first.
+    file: Option<(usize, u64)>,
+    page_count: u64,
+    protection: Protection,
+    is_shared: bool,
+}
 
-    use super::{
-        Ahead, Anchor, Fault, FirstFaults, LOOK_COUNT, PROGRAM_COUNT_MAX, START_FAULT_COUNT, StartFaults,
-        TOUCHED_PAGE_COUNT_MAX, Touched, TouchedPages,
-    };
-    use crate::mem::fault::Access;
-    use crate::mem::source::FileIdentity;
-
-    fn fault(page: u64, access: Access, run: u64) -> Fault {
-        Fault { anchor: Anchor::Image, distance: (page << 12) + page % 7, access, run, is_known: false }
-    }
-
-    #[test]
-    fn two_runs_one_after_the_other_make_a_fault_known_and_others_are_forgotten() {
-        let mut faults = FirstFaults { count_max: START_FAULT_COUNT, ..FirstFaults::default() };
-        let runs: [&[(u64, Access)]; 4] = [
-            &[(1, Access::Execute), (2, Access::Read), (3, Access::Read)],
-            &[(1, Access::Execute), (2, Access::Write), (4, Access::Read)],
-            &[(3, Access::Read)],
-            &[(3, Access::Write), (4, Access::Read)],
-        ];
-        for places in runs {
-            let run = faults.begin();
-            places.iter().for_each(|(page, access)| faults.note(fault(*page, *access, run)));
+impl MappedAs {
+    fn of(range: &Range<u64>, protection: Protection, backing: &Backing) -> Self {
+        let file = match backing {
+            Backing::Anonymous => None,
+            Backing::File(file) => Some(file),
+        };
+        Self {
+            file: file.map(|file| (file.source.place(), file.first_index)),
+            page_count: (range.end - range.start) >> PAGE_SHIFT,
+            protection,
+            is_shared: file.is_some_and(|file| file.is_shared),
         }
-        let known = faults.faults.iter().filter(|fault| fault.is_known);
-        let known: alloc::vec::Vec<_> = known.map(|fault| (fault.distance >> 12, fault.access)).collect();
-        assert_eq!(known, [(1, Access::Execute), (2, Access::Write), (3, Access::Write)]);
-        let run = faults.begin();
-        (0..1000).for_each(|page| faults.note(fault(page, Access::Read, run)));
-        assert_eq!(faults.faults.len(), START_FAULT_COUNT);
-    }
-
-    #[test]
-    fn what_was_touched_is_mapped_with_what_lies_between() {
-        let mut pages = TouchedPages::default();
-        [0, 3, 10, 63, 64, 70, 130, TOUCHED_PAGE_COUNT_MAX].into_iter().for_each(|page| pages.add(page));
-        assert_eq!(pages.0.len(), 3, "what is far is not noted");
-        assert_eq!(pages.from(60) & 0xffff, 1 << 3 | 1 << 4 | 1 << 10);
-        assert_eq!(pages.from(128), 1 << 2);
-        let touched = Touched { parts: [pages, TouchedPages::default()], look_count: LOOK_COUNT };
-        let parts = [0x40_0000..0x50_0000, 0x7000_0000..0x7001_0000];
-        let ahead = Ahead { touched: Arc::new(touched), parts };
-        assert_eq!(ahead.of(&(0x400..0x410), 0x405) & 0xffff, 0b100_0011_1111, "0 and 3, 5, 10, and what lies between");
-        assert_eq!(ahead.of(&(0x3fe..0x410), 0x400) & 0xff, 0b0011_1100);
-        assert_eq!(ahead.of(&(0x7_0000..0x7_0010), 0x7_0008), 1 << 8, "nothing was touched there");
-        assert_eq!(ahead.of(&(0x1000..0x1010), 0x1008), u64::MAX, "other files have all neighbours");
-        assert_eq!(super::bridged(0b1_0001), 0b1_0001);
-    }
-
-    #[test]
-    fn programs_that_were_not_run_for_long_are_forgotten() {
-        let all = StartFaults::default();
-        let program = |inode| FileIdentity { device: 1, inode };
-        let first = all.of(program(0));
-        for inode in 1..PROGRAM_COUNT_MAX as u64 {
-            all.of(program(inode));
-        }
-        assert!(Arc::ptr_eq(&first, &all.of(program(0))), "used last now");
-        let second = all.of(program(1));
-        all.of(program(1000));
-        all.of(program(1001));
-        assert!(Arc::ptr_eq(&first, &all.of(program(0))) && Arc::ptr_eq(&second, &all.of(program(1))));
-        assert_eq!(all.programs.lock().len(), PROGRAM_COUNT_MAX);
-        assert!(!all.programs.lock().iter().any(|(other, _)| [2, 3].contains(&other.inode)));
     }
 }
+
+/// What of a run's mappings was looked at already.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pending {
+    /// What was noted of those from this one on is still to be resolved.
+    first: usize,
+    /// There is some.
+    has_some: bool,
+    /// Some of it is a file's.
+    has_files: bool,
+    /// It is resolved now, and waits for no fault.
+    is_due: bool,
+    /// So much of the heap is new, as distances from its start, and what was noted of it is still to be resolved.
+    heap: Option<(u64, u64)>,
+}
+
+impl FirstFaults {
+    /// A run's mapping `number`: how many faults in it are known.
+    fn mapped_as(&mut self, number: usize, mapped_as: MappedAs) -> usize {
+        if self.mappings.get(number) != Some(&mapped_as) {
+            self.forget_mappings_from(number);
+            if self.mappings.len() != number || self.mappings.try_reserve(1).is_err() {
+                return 0;
+            }
+            self.mappings.push(mapped_as);
+        }
+        let anchor = Anchor::Mapping(number as u8);
+        known_count(self.between(anchor, anchor))
+    }
+
+    /// The faults between two distances from the heap's start.
+    fn of_heap(&self, (start, end): (u64, u64)) -> &[Fault] {
+        let all = self.between(Anchor::Heap, Anchor::Heap);
+        let before = |distance: u64| all.partition_point(|fault| fault.distance < distance);
+        &all[before(start)..before(end)]
+    }
+
+    /// The faults from one anchor to another.
+    fn between(&self, first: Anchor, last: Anchor) -> &[Fault] {
+        let (first, end) = (first.first_place(), last.first_place() + (1 << PLACE_BITS));
+        let start = self.faults.partition_point(|fault| fault.place < first);
+        let count = self.faults[start..].partition_point(|fault| fault.place < end);
+        &self.faults[start..start + count]
+    }
+
+    fn forget_mappings_from(&mut self, number: usize) {
+        if number >= self.mappings.len() {
+            return;
+        }
+        self.mappings.truncate(number);
+        self.faults.retain(|fault| fault.anchor < Anchor::Mapping(number as u8));
+        let touched = Arc::make_mut(&mut self.touched);
+        touched.parts.truncate(LOADED_PART_COUNT + number);
+        // One more run says what is touched of the others.
+        touched.look_count = touched.look_count.min(LOOK_COUNT - 1);
+    }
+}
+
+fn known_count(faults: &[Fault]) -> usize {
+    faults.iter().filter(|fault| fault.is_known).count()
+}
+
+impl Notes {
+    /// Notes a mapping of a program that starts; answers its number, if it has one.
+    fn note_mapping(&mut self, range: &Range<u64>, label: AreaLabel, mapped_as: MappedAs) -> Option<usize> {
+        let places = self.places.as_mut()?;
+        let mappings = &mut places.mappings;
+        match label {
+            AreaLabel::Heap if self.knows_heap => {
+                let heap = places.heap;
+                let new = (range.start.saturating_sub(heap), range.end.saturating_sub(heap));
+                if known_count(self.faults.lock().of_heap(new)) >= ANONYMOUS_FAULT_COUNT_MIN {
+                    self.pending = Pending { heap: Some(new), has_some: true, is_due: true, ..self.pending };
+                }
+                None
+            }
+            AreaLabel::None if mappings.len() < MAPPING_COUNT_MAX && mappings.try_reserve(MAPPING_ROOM).is_ok() => {
+                let number = mappings.len();
+                mappings.push(range.clone());
+                let known_count = self.faults.lock().mapped_as(number, mapped_as);
+                let has_file = mapped_as.file.is_some() && known_count > 0;
+                self.pending.has_some |= has_file || known_count >= ANONYMOUS_FAULT_COUNT_MIN;
+                self.pending.has_files |= has_file;
+                self.pending.is_due |= self.pending.has_some && mapped_as.file.is_none();
+                Some(number)
+            }
+            _ => {
+                self.counts_mappings &= mappings.len() < MAPPING_COUNT_MAX;
+                None
+            }
+        }
+    }
+
+    /// What was noted of the mappings that there are since the last call.
+    fn take_pending(&mut self) -> Vec<Fault> {
+        let Pending { first, heap, .. } = self.pending;
+        let count = self.places.as_ref().map_or(0, |places| places.mappings.len());
+        self.pending = Pending { first: count, ..Pending::default() };
+        let faults = self.faults.lock();
+        let heap = heap.map_or(&[][..], |new| faults.of_heap(new));
+        let mapped = faults.between(Anchor::Mapping(first as u8), Anchor::Mapping(count.saturating_sub(1) as u8));
+        let mapped = if first < count { mapped } else { &[] };
+        let mut pending = Vec::with_capacity(heap.len() + mapped.len());
+        pending.extend(heap.iter().chain(mapped).filter(|fault| fault.is_known));
+        pending
+    }
+
+    /// What runs touched of the parts and mappings of this one, if enough of them were looked at.
+    fn ahead(&self) -> Option<Ahead> {
+        let touched = self.faults.lock().touched.clone();
+        let places = self.places.as_ref().filter(|_| touched.look_count >= LOOK_COUNT_MIN)?;
+        let loaded = [places.image.clone(), places.interpreter.clone()];
+        Some(Ahead { touched, parts: loaded.into_iter().chain(places.mappings.iter().cloned()).collect() })
+    }
+}
+
+/// The mapping that holds an address: the last, if it was made over another.
+fn mapping_of(mappings: &[Range<u64>], address: u64) -> Option<usize> {
+    mappings.iter().rposition(|range| range.contains(&address))
+}
+
+impl AddressSpace {
+    /// Counts a new area, if it is one of those that follow a program's load.
+    #[inline]
+    pub(crate) fn note_mapping(
+        &mut self,
+        range: &Range<u64>,
+        (protection, label): (Protection, AreaLabel),
+        backing: &Backing,
+    ) {
+        if self.notes.as_ref().is_some_and(|notes| notes.counts_mappings) {
+            self.note_first_mapping(range, label, MappedAs::of(range, protection, backing));
+        }
+    }
+
+    fn note_first_mapping(&mut self, range: &Range<u64>, label: AreaLabel, mapped_as: MappedAs) {
+        let number = self.notes.as_mut().and_then(|notes| notes.note_mapping(range, label, mapped_as));
+        let (Some(number), Some(start)) = (number, self.start.as_mut()) else { return };
+        if start.parts.len() == LOADED_PART_COUNT + number && start.parts.try_reserve(1).is_ok() {
+            // Of memory that is no file's, what is touched of it says nothing.
+            start.parts.push(if mapped_as.file.is_some() { range.clone() } else { 0..0 });
+        }
+    }
+
+    /// A mapping was made: resolves what was noted of anonymous memory, with all that waits for that.
+    #[inline]
+    pub(crate) fn repeat_in_mapping(&mut self) {
+        if self.notes.as_ref().is_some_and(|notes| notes.pending.is_due) && self.resolve_pending() {
+            // A refused mapping is not in the page map, and faults again.
+            let _ = self.flush();
+        }
+    }
+
+    /// At a fault: queues what was noted of mappings that were made since the last. True: the page at `address` came
+    /// with them, for this access.
+    pub(crate) fn repeat_in_mappings(&mut self, address: u64, access: Access) -> bool {
+        let page = address >> PAGE_SHIFT;
+        let was_known = self.pages.get(page).is_some();
+        self.resolve_pending() && !was_known && self.pages.get(page).is_some_and(|entry| entry.has(flags_of(access)))
+    }
+
+    /// Whether there is anything for [`Self::repeat_in_mappings`].
+    pub(crate) fn has_pending_notes(&self) -> bool {
+        self.notes.as_ref().is_some_and(|notes| notes.pending.has_some)
+    }
+
+    fn resolve_pending(&mut self) -> bool {
+        let Some(mut notes) = self.notes.take_if(|notes| notes.pending.has_some) else { return false };
+        if notes.pending.has_files {
+            self.ahead = notes.ahead();
+        }
+        let pending = notes.take_pending();
+        self.resolve_noted(&notes, &pending);
+        self.ahead = None;
+        self.notes = Some(notes);
+        true
+    }
+}
+
+#[cfg(test)]
+#[path = "first_faults_tests.rs"]
+mod tests;

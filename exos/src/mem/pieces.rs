@@ -29,6 +29,30 @@ pub(crate) fn is_long(pages: &Range<u64>) -> bool {
 const PIECE_AREAS: usize = PIECE_PAGES as usize;
 
 impl AddressSpace {
+    /// Does `work` with one change of the page tables at its end. `ENOMEM` if the kernel refuses that.
+    pub(crate) fn in_one_batch<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.is_batching = true;
+        let done = work(self);
+        self.is_batching = false;
+        let flushed = self.flush();
+        done.and_then(|value| flushed.map(|()| value))
+    }
+
+    /// Does what was queued, unless a batch goes on.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        if self.is_batching {
+            self.binder.seal();
+            return Ok(());
+        }
+        if self.binder.is_empty() {
+            return Ok(());
+        }
+        if self.binder.releases() {
+            self.handlers.note_release();
+        }
+        self.binder.flush(&self.pool, self.environment, &mut self.pages)
+    }
+
     /// As [`Self::drop_pages`], for pages without rewritten sites.
     pub(crate) fn drop_known_pages(&mut self, pages: Range<u64>) -> Result<()> {
         if is_long(&pages) {

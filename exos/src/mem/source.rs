@@ -102,6 +102,11 @@ pub trait PageSource: Send + Sync {
     /// Who it is.
     fn identity(&self) -> FileIdentity;
 
+    /// What tells it from other files for as long as somebody holds it, and costs nothing: where it lies. A hint.
+    fn place(&self) -> usize {
+        0
+    }
+
     /// The path for `/proc/self/maps`, with ` (deleted)` if it has no name any more.
     fn path(&self) -> String;
 

@@ -279,6 +279,7 @@ impl AddressSpace {
         self.remove_range(range.clone())?;
         let grows_down = flags.contains(AreaFlags::GROWS_DOWN);
         let pages = start >> PAGE_SHIFT..range.end >> PAGE_SHIFT;
+        self.note_mapping(&range, (request.protection, request.label), &backing);
         self.areas.insert(Area {
             start,
             end: range.end,
@@ -289,6 +290,7 @@ impl AddressSpace {
             backing,
             window: FaultWindow::new(&pages, grows_down),
         });
+        self.repeat_in_mapping();
         self.note_peak();
         if request.populate || flags.contains(AreaFlags::LOCKED) {
             // As on Linux, a mapping that cannot be populated is a mapping all the same.
@@ -519,30 +521,6 @@ impl AddressSpace {
     pub(crate) fn drop_pages(&mut self, pages: Range<u64>) -> Result<()> {
         self.withdraw_rewrites(&pages);
         self.drop_known_pages(pages)
-    }
-
-    /// Does `work` with one change of the page tables at its end. `ENOMEM` if the kernel refuses that.
-    pub(crate) fn in_one_batch<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        self.is_batching = true;
-        let done = work(self);
-        self.is_batching = false;
-        let flushed = self.flush();
-        done.and_then(|value| flushed.map(|()| value))
-    }
-
-    /// Does what was queued, unless a batch goes on.
-    pub(crate) fn flush(&mut self) -> Result<()> {
-        if self.is_batching {
-            self.binder.seal();
-            return Ok(());
-        }
-        if self.binder.is_empty() {
-            return Ok(());
-        }
-        if self.binder.releases() {
-            self.handlers.note_release();
-        }
-        self.binder.flush(&self.pool, self.environment, &mut self.pages)
     }
 
     /// Records `entry` for `page` and queues its mapping; an entry that was there loses its
