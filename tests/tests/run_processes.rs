@@ -52,6 +52,11 @@ fn what_one_thread_unmaps_is_gone_for_all() {
 }
 
 #[test]
+fn a_thread_that_runs_a_program_becomes_the_first() {
+    same_on_processors("exchanged");
+}
+
+#[test]
 fn waits_end_as_on_linux() {
     same_on_processors("waits");
 }

@@ -69,7 +69,7 @@ pub fn thread_leaves(target: &Target<'_>) {
         let mut threads = process.threads.lock();
         process.times.lock().ended_threads += thread.time.used_in_all();
         // Threads mostly end in the order in which they began.
-        if let Some(place) = threads.iter().position(|other| other.tid == thread.tid) {
+        if let Some(place) = threads.iter().position(|other| other.tid() == thread.tid()) {
             threads.remove(place);
         }
         if threads.len() == 1 {
@@ -77,9 +77,9 @@ pub fn thread_leaves(target: &Target<'_>) {
         }
         threads.is_empty()
     };
-    if thread.tid != process.pid {
-        system.processes.give_number(thread.tid);
-        system.facts.remove_thread(process.pid, thread.tid);
+    if thread.tid() != process.pid {
+        system.processes.give_number(thread.tid());
+        system.facts.remove_thread(process.pid, thread.tid());
     }
     // One that waits in `execve` or for a thread of the same process looks again.
     process.changes.notify(Readiness::READ);

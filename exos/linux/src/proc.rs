@@ -113,18 +113,29 @@ impl ProcFacts {
     pub fn add_process(&self, process: Arc<Process>, thread: Arc<Thread>) {
         let mut members = self.members.lock();
         if members.is_empty() {
-            *self.current.lock() = (process.pid, thread.tid);
+            *self.current.lock() = (process.pid, thread.tid());
         }
         match members.binary_search_by_key(&process.pid, |member| member.process.pid) {
             Ok(index) => {
                 let threads = &mut members[index].threads;
-                let place = threads.partition_point(|known| known.tid < thread.tid);
+                let place = threads.partition_point(|known| known.tid() < thread.tid());
                 threads.insert(place, thread);
             }
             Err(index) => {
                 let threads = alloc::vec![thread];
                 members.insert(index, Member { process, threads });
             }
+        }
+    }
+
+    /// Makes a thread the only one of a process, and its first.
+    pub fn set_first(&self, pid: u32, thread: Arc<Thread>) {
+        let mut members = self.members.lock();
+        if let Ok(index) = members.binary_search_by_key(&pid, |member| member.process.pid) {
+            let before = core::mem::replace(&mut members[index].threads, alloc::vec![thread]);
+            drop(members);
+            // Not under the lock: the first thread goes here, which had ended before.
+            drop(before);
         }
     }
 
@@ -135,7 +146,7 @@ impl ProcFacts {
             && members[index].threads.len() > 1
         {
             let threads = &mut members[index].threads;
-            if let Ok(place) = threads.binary_search_by_key(&tid, |thread| thread.tid) {
+            if let Ok(place) = threads.binary_search_by_key(&tid, |thread| thread.tid()) {
                 threads.remove(place);
             }
         }
@@ -196,7 +207,7 @@ impl ProcFacts {
     fn member(&self, pid: u32) -> Result<Member> {
         let members = self.members.lock();
         let found = members.binary_search_by_key(&pid, |member| member.process.pid);
-        let has_thread = |member: &&Member| member.threads.iter().any(|thread| thread.tid == pid);
+        let has_thread = |member: &&Member| member.threads.iter().any(|thread| thread.tid() == pid);
         // A thread's number leads to its process, though no directory lists it.
         let found = found.map(|index| &members[index]).ok().or_else(|| members.iter().find(has_thread));
         found.cloned().ok_or(Errno::ESRCH)
@@ -207,8 +218,8 @@ impl ProcFacts {
         let member = self.member(name.process)?;
         let wanted = match name.thread {
             None if name.process == member.process.pid => member.threads.first(),
-            None => member.threads.iter().find(|thread| thread.tid == name.process),
-            Some(tid) => member.threads.iter().find(|thread| thread.tid == tid),
+            None => member.threads.iter().find(|thread| thread.tid() == name.process),
+            Some(tid) => member.threads.iter().find(|thread| thread.tid() == tid),
         };
         let thread = wanted.cloned().ok_or(Errno::ESRCH)?;
         let is_same = name.birth == 0 || name.birth == birth_of(name, &member, &thread);
@@ -261,7 +272,7 @@ impl ProcessProvider for ProcFacts {
 
     fn threads(&self, process: ProcessName) -> Vec<u32> {
         self.find(process)
-            .map_or_else(|_| Vec::new(), |(member, _)| member.threads.iter().map(|thread| thread.tid).collect())
+            .map_or_else(|_| Vec::new(), |(member, _)| member.threads.iter().map(|thread| thread.tid()).collect())
     }
 
     fn open_text(&self, name: ProcessName, text: ProcessText) -> Result<Arc<dyn OpenText>> {

@@ -264,8 +264,8 @@ pub struct Process {
 
 /// A thread.
 pub struct Thread {
-    /// Its number.
-    pub tid: u32,
+    /// Its number; changes where it becomes its process's first ([`Thread::become_first`]).
+    number: AtomicU32,
     /// See [`Process::birth`].
     pub birth: u64,
     /// What it may ask about itself without a lock; published whenever the fields that it repeats change.
@@ -629,7 +629,7 @@ impl Process {
     /// The thread with that number.
     #[must_use]
     pub fn thread(&self, tid: u32) -> Option<Arc<Thread>> {
-        self.threads.lock().iter().find(|thread| thread.tid == tid).cloned()
+        self.threads.lock().iter().find(|thread| thread.tid() == tid).cloned()
     }
 
     /// Processor time that its threads have used.
@@ -652,7 +652,7 @@ impl Thread {
     #[must_use]
     pub fn new(tid: u32, process: &Process, identities: Identities, task: Arc<Task>) -> Self {
         Self {
-            tid,
+            number: AtomicU32::new(tid),
             facts: crate::facts::Facts::new(process.pid, process.visible_parent(), &identities),
             identities: Mutex::new(identities),
             is_ending: AtomicBool::new(false),
@@ -676,6 +676,21 @@ impl Thread {
             clear_tid_address: Mutex::new(0),
             robust_list: Mutex::new((0, 0)),
         }
+    }
+
+    /// Its number.
+    #[must_use]
+    #[inline]
+    pub fn tid(&self) -> u32 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// It is all that is left of its process, and runs another program: it has the process's number from then on, as
+    /// the thread has with which a program begins. Its own is free.
+    pub fn become_first(self: &Arc<Self>, system: &System, process: &Process) {
+        let before = self.number.swap(process.pid, Ordering::Relaxed);
+        system.facts.set_first(process.pid, self.clone());
+        system.processes.give_number(before);
     }
 
     /// Has the thread look at its signals and at its process's end and pause before its program goes on. Called after
@@ -711,7 +726,7 @@ impl Thread {
         process: &Process,
         change: impl FnOnce(&mut Identities) -> exos::error::Result<T>,
     ) -> exos::error::Result<T> {
-        let stands_for_process = self.tid == process.pid || process.threads.lock().len() == 1;
+        let stands_for_process = self.tid() == process.pid || process.threads.lock().len() == 1;
         let mut identities = self.identities.lock();
         let before = (identities.acts_as(), identities.capabilities.permitted);
         let answer = change(&mut identities)?;

@@ -421,7 +421,7 @@ pub fn own_signal(caller: &Target<'_>, frame: &UpcallFrame) -> Option<(Signal, S
         CALL_TKILL => (caller.process.pid, frame.rdi, frame.rsi),
         _ => (frame.rdi as u32, frame.rsi, frame.rdx),
     };
-    if pid != caller.process.pid || tid as u32 != caller.thread.tid {
+    if pid != caller.process.pid || tid as u32 != caller.thread.tid() {
         return None;
     }
     let signal = Signal::new(number).ok().filter(|signal| !signal.acts_when_raised())?;

@@ -41,7 +41,7 @@ pub fn capget(context: &mut Context<'_>, [header, data, ..]: Arguments) -> Resul
     if (pid as i32) < 0 {
         return Err(Errno::EINVAL);
     }
-    let held = if pid == 0 || pid == context.process.pid || pid == context.thread.tid {
+    let held = if pid == 0 || pid == context.process.pid || pid == context.thread.tid() {
         context.thread.identities.lock().capabilities
     } else {
         let others = context.system.processes.all();
@@ -62,7 +62,7 @@ pub fn capget(context: &mut Context<'_>, [header, data, ..]: Arguments) -> Resul
 /// `capset(2)`: of the caller only.
 pub fn capset(context: &mut Context<'_>, [header, data, ..]: Arguments) -> Result<u64> {
     let (words, pid) = read_header(context, header)?.ok_or(Errno::EINVAL)?;
-    if pid != 0 && pid != context.thread.tid {
+    if pid != 0 && pid != context.thread.tid() {
         return Err(Errno::EPERM);
     }
     let length = words * SET_COUNT * 4;

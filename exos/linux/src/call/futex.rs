@@ -167,7 +167,7 @@ pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, sec
             lock_owned(context, key, address, deadline_ns)
         }
         7 | 8 => {
-            let (key, tid) = (key(context, address)?, context.thread.tid);
+            let (key, tid) = (key(context, address)?, context.thread.tid());
             let (locks, word) = (&context.system.locks, ProgramWord { process: context.process, address });
             let is_there = |tid| holder_of(context.system, context.process, tid).is_some();
             let done = match operation {
@@ -349,7 +349,7 @@ impl LockWord for ProgramWord<'_> {
 fn lock_owned(context: &mut Context<'_>, key: FutexKey, address: u64, deadline_ns: Option<u64>) -> Result<u64> {
     context.restart = Restart::Always;
     let (system, process) = (context.system, context.process);
-    let me = Holder { tid: context.thread.tid, task: context.thread.task.clone() };
+    let me = Holder { tid: context.thread.tid(), task: context.thread.task.clone() };
     let mut orphan = None;
     loop {
         let word = ProgramWord { process, address };
@@ -450,7 +450,7 @@ fn walk_robust(target: &Target<'_>, head: u64) -> Result<()> {
 }
 
 fn release_one(target: &Target<'_>, address: u64) -> Result<()> {
-    let tid = target.thread.tid;
+    let tid = target.thread.tid();
     let before = target
         .process
         .space()

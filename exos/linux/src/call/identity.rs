@@ -27,7 +27,7 @@ pub fn getpid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
 
 /// `gettid(2)`.
 pub fn gettid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
-    Ok(u64::from(context.thread.tid))
+    Ok(u64::from(context.thread.tid()))
 }
 
 /// `getppid(2)`.

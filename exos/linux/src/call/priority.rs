@@ -48,7 +48,7 @@ fn find(context: &Context<'_>, tid: u64) -> Result<(Arc<Process>, Arc<Thread>)> 
     if (tid as i32) < 0 {
         return Err(Errno::EINVAL);
     }
-    if tid == 0 || tid == context.thread.tid {
+    if tid == 0 || tid == context.thread.tid() {
         return Ok((context.process.clone(), context.thread.clone()));
     }
     let all = context.system.processes.all();

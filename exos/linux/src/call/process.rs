@@ -269,7 +269,7 @@ fn make_thread(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
         context.system.platform.start_thread(context.process, &thread, &frame, thread_start(wish))
     });
     if let Err(error) = started {
-        context.process.threads.lock().retain(|other| other.tid != tid);
+        context.process.threads.lock().retain(|other| other.tid() != tid);
         context.system.facts.remove_thread(context.process.pid, tid);
         context.system.processes.give_number(tid);
         return Err(error);
@@ -425,7 +425,7 @@ pub fn exit_group(context: &mut Context<'_>, [status, ..]: Arguments) -> Result<
 /// `set_tid_address(2)`.
 pub fn set_tid_address(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
     *context.thread.clear_tid_address.lock() = address;
-    Ok(u64::from(context.thread.tid))
+    Ok(u64::from(context.thread.tid()))
 }
 
 /// `WNOHANG`.

@@ -96,6 +96,9 @@ fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: 
         return Ok(0);
     }
     let space = fresh_space(context, prepared.identity())?;
+    if context.thread.tid() != context.process.pid {
+        context.thread.become_first(context.system, context.process);
+    }
     let Context { system, process, thread, memory, .. } = *context;
     release_thread_words(&Target { system, process, thread, memory });
     thread.has_left_locks.store(false, Ordering::Release);
@@ -150,7 +153,7 @@ fn end_other_threads(context: &mut Context<'_>) -> bool {
         if context.process.has_ended() || context.thread.is_ending.load(Ordering::Acquire) {
             return false;
         }
-        for other in others.iter().filter(|other| other.tid != context.thread.tid) {
+        for other in others.iter().filter(|other| other.tid() != context.thread.tid()) {
             other.is_ending.store(true, Ordering::Release);
             other.summon();
         }

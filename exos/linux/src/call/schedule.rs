@@ -20,7 +20,7 @@ const MASK_BYTES_MAX: usize = 8192;
 /// The thread that `tid` names; 0 is the caller.
 fn find(context: &Context<'_>, tid: u64) -> Result<Arc<Thread>> {
     let tid = tid as u32;
-    if tid == 0 || tid == context.thread.tid {
+    if tid == 0 || tid == context.thread.tid() {
         return Ok(context.thread.clone());
     }
     if let Some(thread) = context.process.thread(tid) {
@@ -74,7 +74,7 @@ pub fn sched_setaffinity(context: &mut Context<'_>, [tid, length, address, ..]: 
         return Err(Errno::EINVAL);
     }
     thread.task.set_affinity(mask);
-    if thread.tid == context.thread.tid {
+    if thread.tid() == context.thread.tid() {
         if mask & 1 << context.system.platform.processor_number() == 0 {
             context.system.platform.yield_now();
         }
@@ -150,7 +150,7 @@ fn set_policy(context: &Context<'_>, tid: u64, policy: Option<u32>, address: u64
     }
     match policy & !RESET_ON_FORK {
         0 | 3 | 5 if priority == 0 => {
-            let owner = context.system.processes.named(thread.tid).unwrap_or_else(|| context.process.clone());
+            let owner = context.system.processes.named(thread.tid()).unwrap_or_else(|| context.process.clone());
             let gives_up_reset = thread.policy.load(Ordering::Relaxed) & !policy & RESET_ON_FORK != 0;
             let is_more = gives_up_reset || leaves_idle(&owner, &thread, policy & !RESET_ON_FORK);
             if is_more && !context.can(Capability::SYS_NICE) {

@@ -245,7 +245,7 @@ pub fn kill(context: &mut Context<'_>, [pid, number, ..]: Arguments) -> Result<u
 
 /// A thread by its number, and its process.
 fn find_thread(context: &Context<'_>, pid: Option<u32>, tid: u32) -> Result<(Arc<Process>, Arc<Thread>)> {
-    if tid == context.thread.tid && pid.is_none_or(|pid| pid == context.process.pid) {
+    if tid == context.thread.tid() && pid.is_none_or(|pid| pid == context.process.pid) {
         return Ok((context.process.clone(), context.thread.clone()));
     }
     let candidates = match pid {

@@ -269,14 +269,14 @@ fn base_of_clock(context: &Context<'_>, clock: u64) -> Result<(TimeBase, bool)> 
         abi::CLOCK_REALTIME | abi::CLOCK_TAI => Ok((TimeBase::Monotonic, true)),
         abi::CLOCK_MONOTONIC | 7 => Ok((TimeBase::Monotonic, false)),
         abi::CLOCK_PROCESS_CPU => Ok((TimeBase::Process, false)),
-        abi::CLOCK_THREAD_CPU => Ok((TimeBase::Thread(context.thread.tid), false)),
+        abi::CLOCK_THREAD_CPU => Ok((TimeBase::Thread(context.thread.tid()), false)),
         // Raw and coarse clocks; and those that wake a suspended machine, which has no alarm clock.
         4..=6 | 8 | 9 => Err(Errno::EOPNOTSUPP),
         _ => {
             let id = clock as u32 as i32;
             let number = !(id >> 3) as u32;
             match (id < 0 && id & 3 != 3, id & IS_THREAD != 0) {
-                (true, true) if number == 0 => Ok((TimeBase::Thread(context.thread.tid), false)),
+                (true, true) if number == 0 => Ok((TimeBase::Thread(context.thread.tid()), false)),
                 (true, true) if context.process.thread(number).is_some() => Ok((TimeBase::Thread(number), false)),
                 (true, false) if number == 0 || number == context.process.pid => Ok((TimeBase::Process, false)),
                 _ => Err(Errno::EINVAL),
@@ -300,7 +300,7 @@ fn read_notice(context: &Context<'_>, address: u64) -> Result<Option<Notice>> {
     let thread = match kind {
         NONE => return Ok(None),
         SIGNAL | THREAD => None,
-        THREAD_ID => Some(context.process.thread(tid).ok_or(Errno::EINVAL)?.tid),
+        THREAD_ID => Some(context.process.thread(tid).ok_or(Errno::EINVAL)?.tid()),
         _ => return Err(Errno::EINVAL),
     };
     Ok(Some(Notice { signal: Signal::new(u64::from(number))?, thread, value: Some(value) }))

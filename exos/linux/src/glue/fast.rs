@@ -60,7 +60,7 @@ unsafe extern "C" {
 #[inline]
 pub(crate) fn set_thread(process: &Process, thread: &Thread) {
     control::set_library_word::<WORD_FACTS>(core::ptr::from_ref::<Facts>(&thread.facts) as u64);
-    control::set_library_word::<WORD_THREAD>(u64::from(thread.tid));
+    control::set_library_word::<WORD_THREAD>(u64::from(thread.tid()));
     let has_handled_faults = process.has_handled_faults.load(Ordering::Relaxed);
     set_fault_handler(has_handled_faults.then_some(entry::fault_at_once));
 }

@@ -307,6 +307,9 @@ fn finish_end(processor: &Processor, task: Arc<Task>) {
 pub(crate) fn enter_space(space: &Space) {
     if let Some(fiber) = current() {
         fiber.space_slot.store(space.slot().0, Ordering::Relaxed);
+        // The thread may have another number in it.
+        let (process, thread) = fiber.owner();
+        fast::set_thread(process, thread);
     }
     enter_slot(this_processor(), space.slot().0);
 }

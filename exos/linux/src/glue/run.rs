@@ -92,7 +92,7 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
 
 /// The process and thread that run on the processor that asks.
 fn current_numbers() -> Option<(u32, u32)> {
-    fiber::current().map(|fiber| (fiber.owner().0.pid, fiber.owner().1.tid))
+    fiber::current().map(|fiber| (fiber.owner().0.pid, fiber.owner().1.tid()))
 }
 
 /// Why there is no run: status and line for the user.

@@ -61,7 +61,7 @@ impl GroupProvider for ProcFacts {
     }
 
     fn threads(&self, group: u64) -> Vec<u32> {
-        self.in_group(group).flat_map(|member| member.threads).map(|thread| thread.tid).collect()
+        self.in_group(group).flat_map(|member| member.threads).map(|thread| thread.tid()).collect()
     }
 
     fn memory(&self) -> Result<MemoryUse> {
@@ -88,7 +88,7 @@ impl GroupProvider for ProcFacts {
         // As on Linux, a thread's number stands for its process.
         let found = all
             .iter()
-            .find(|member| member.process.pid == number || member.threads.iter().any(|thread| thread.tid == number));
+            .find(|member| member.process.pid == number || member.threads.iter().any(|thread| thread.tid() == number));
         let process = &found.ok_or(Errno::ESRCH)?.process;
         if process.is_zombie.load(Ordering::Acquire) {
             return Err(Errno::ESRCH);

@@ -74,12 +74,18 @@ pub(super) fn status(subject: &Subject<'_>, out: &mut Text<'_>) {
     out.escaped(&subject.thread.name.lock(), b"\n\\");
     let (letter, word) = state(subject);
     put!(out, "\nUmask:\t{:04o}\nState:\t{letter} ({word})\n", process.files.umask());
-    put!(out, "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\n", process.pid, subject.thread.tid, process.visible_parent());
+    put!(
+        out,
+        "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\n",
+        process.pid,
+        subject.thread.tid(),
+        process.visible_parent()
+    );
     out.raw(b"TracerPid:\t0\n");
     identity_lines(subject, out);
     let group = *process.group.lock();
     let session = *process.session.lock();
-    put!(out, "NStgid:\t{}\nNSpid:\t{}\n", process.pid, subject.thread.tid);
+    put!(out, "NStgid:\t{}\nNSpid:\t{}\n", process.pid, subject.thread.tid());
     put!(out, "NSpgid:\t{group}\nNSsid:\t{session}\n");
     status_lines(process, out);
     let has_large_pages = u8::from(!process.has_no_large_pages.load(Ordering::Relaxed));
@@ -182,7 +188,7 @@ pub(super) fn stat(subject: &Subject<'_>, is_open: bool, out: &mut Text<'_>) {
         false => (hidden_ranges(&ranges), 0, 0),
     };
     let nice = subject.thread.nice();
-    put!(out, "{} (", subject.thread.tid);
+    put!(out, "{} (", subject.thread.tid());
     out.escaped(&subject.thread.name.lock(), b"\n\\");
     put!(out, ") {} {} ", state(subject).0, process.visible_parent());
     let group = *process.group.lock();
@@ -227,7 +233,7 @@ pub(super) fn call(subject: &Subject<'_>, may_look: bool, out: &mut Text<'_>) ->
         out.raw(b"-1 0x0 0x0\n");
         return Ok(());
     }
-    let is_own = subject.system.facts.current_numbers().1 == thread.tid;
+    let is_own = subject.system.facts.current_numbers().1 == thread.tid();
     let is_there = || is_own || thread.task.is_blocked();
     let stopped_in = *thread.stopped_in.lock();
     let registers = if is_there() { subject.system.platform.program_registers(thread) } else { None };
