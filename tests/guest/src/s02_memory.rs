@@ -212,9 +212,12 @@ fn donated_frames_come_back(_: &Machine) -> CaseResult {
     expect!(call::frame_donate(SLOT_NONE, SLOT_SELF) == Ok(0));
     expect!(read(EnvironmentField::FramesDonated) == Ok(0));
     expect!(read(EnvironmentField::FramesOwned) == Ok(owned - unused) && read(EnvironmentField::FrameQuota) == quota);
-    // For what comes next.
-    expect_ok!(take(slot(0), unused));
-    expect!(call::frame_donate(slot(0), SLOT_SELF) == Ok(unused));
+    // What was there before, for what comes next.
+    let before = unused - 40;
+    if before != 0 {
+        expect_ok!(take(slot(0), before));
+        expect!(call::frame_donate(slot(0), SLOT_SELF) == Ok(before));
+    }
     Ok(())
 }
 

@@ -179,8 +179,8 @@ fn check(wish: &Wish) -> Result<()> {
     if is_bad {
         return Err(Errno::EINVAL);
     }
-    // Memory, descriptors or directories shared by processes that both run, or signal handlers without threads: nobody's C
-    // library asks for it.
+    // Memory, descriptors or directories shared by processes that both run, or signal handlers without threads:
+    // nobody's C library asks for it.
     let is_shared = has(CLONE_VM) || has(CLONE_FILES) || has(CLONE_FS);
     let is_half = is_shared && !has(CLONE_THREAD) && !has(CLONE_VFORK);
     if is_half { Err(Errno::ENOSYS) } else { Ok(()) }
@@ -394,8 +394,8 @@ fn start_process(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -> 
     Ok(process.clone())
 }
 
-/// Waits until `child` has let go of the memory that it borrowed. Only the caller's own end cuts this short, or a signal
-/// that is going to end it; then the child keeps the memory alive.
+/// Waits until `child` has let go of the memory that it borrowed. Only the caller's own end cuts this short, or a
+/// signal that is going to end it; then the child keeps the memory alive.
 fn wait_for_memory(context: &mut Context<'_>, child: &Arc<Process>) {
     let _registration = context.watch(&child.changes, Readiness::READ);
     let is_killed = || interruption(context.process, context.thread) == Interruption::Kill;
