@@ -148,6 +148,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         vdso,
         options: options(config),
         counters: Counters::default(),
+        time_zone: Mutex::default(),
         realtime_offset_ns: AtomicI64::new(config.realtime_start_ns.cast_signed()),
         hostname: Mutex::new(config.hostname.clone()),
         domain_name: Mutex::new(b"(none)".to_vec()),

@@ -136,6 +136,7 @@ pub fn release_memory(system: &Arc<System>, process: &Arc<Process>) {
         // Nobody changes the tables while the space is locked, and the processor is in it until it is left below.
         process.space().lock().note_touched(|address| system.platform.page_entry(address) & ACCESSED != 0);
     }
+    process.note_peak();
     let before = process.replace_space(system.empty_space.clone());
     give_memory_back(system, process, before);
 }

@@ -181,6 +181,10 @@ pub struct GoneTimes {
     pub ended_threads: UsedTime,
     /// Of children that were waited for, and theirs.
     pub children: UsedTime,
+    /// Most memory that any of these had at once, in bytes.
+    pub children_peak_bytes: u64,
+    /// The same of the process in the programs that it ran before.
+    pub peak_bytes: u64,
 }
 
 /// A process.
@@ -193,6 +197,8 @@ pub struct Process {
     pub parent: AtomicU32,
     /// The signal that its parent gets when it ends, 0 for none.
     pub exit_signal: AtomicU8,
+    /// The thread that made it, whose child it is for `__WNOTHREAD` as long as that thread is there.
+    pub maker: AtomicU32,
     /// Its threads that have not ended.
     pub threads: Mutex<Vec<Arc<Thread>>>,
     /// Its group.
@@ -262,6 +268,16 @@ pub struct Process {
     pub has_handled_faults: AtomicBool,
 }
 
+/// What [`Thread::habits`] has bits for.
+pub mod habit {
+    /// It writes back what others' memory is waiting for (`PR_SET_IO_FLUSHER`).
+    pub const FLUSHES: u8 = 1;
+    /// It has said when it is told of broken memory (`PR_MCE_KILL_SET`).
+    pub const CHOOSES_FAULTS: u8 = 2;
+    /// At once.
+    pub const WANTS_FAULTS_EARLY: u8 = 4;
+}
+
 /// A thread.
 pub struct Thread {
     /// Its number; changes where it becomes its process's first ([`Thread::become_first`]).
@@ -295,6 +311,8 @@ pub struct Thread {
     pub io_priority: AtomicU32,
     /// `PR_SET_TIMERSLACK`; timers here are exact.
     pub timer_slack_ns: AtomicU64,
+    /// [`habit`]s that were set, which change nothing here.
+    pub habits: AtomicU8,
     /// Where its memory is to come from; there is only one place.
     pub memory_policy: Mutex<crate::call::memory_policy::MemoryPolicy>,
     /// What it waits for words of memory with.
@@ -387,6 +405,7 @@ impl Process {
             pid: birth.pid,
             parent: AtomicU32::new(birth.parent),
             exit_signal: AtomicU8::new(Signal::CHLD.number()),
+            maker: AtomicU32::new(0),
             threads: Mutex::default(),
             group: Mutex::new(birth.group),
             session: Mutex::new(birth.session),
@@ -450,6 +469,19 @@ impl Process {
         core::mem::replace(&mut *memory, space)
     }
 
+    /// The most memory that it had at once, in this program and those before.
+    #[must_use]
+    pub fn peak_bytes(&self) -> u64 {
+        let now_bytes = self.space().resident_peak_bytes();
+        self.times.lock().peak_bytes.max(now_bytes)
+    }
+
+    /// It is about to leave its memory, whose peak is kept.
+    pub fn note_peak(&self) {
+        let peak_bytes = self.peak_bytes();
+        self.times.lock().peak_bytes = peak_bytes;
+    }
+
     /// Its parent's number.
     #[must_use]
     pub fn parent(&self) -> u32 {
@@ -489,7 +521,15 @@ impl Process {
         Ok(())
     }
 
-    /// Signals that wait for the process or a thread of it, each with an information of its own.
+    /// What counts against its limit of pending signals: its timers, and the signals with an information of their own
+    /// that wait for it or for a thread of it.
+    #[must_use]
+    pub fn pending_count(&self) -> usize {
+        self.queued_count() + self.timers.lock().count()
+    }
+
+    /// Signals that wait for the process or a thread of it, each with an information of its own, but for those of
+    /// timers.
     #[must_use]
     pub fn queued_count(&self) -> usize {
         let threads = self.threads.lock().clone();
@@ -668,6 +708,7 @@ impl Thread {
             has_left_locks: AtomicBool::new(false),
             resumption: Resumption::default(),
             timer_slack_ns: AtomicU64::new(TIMER_SLACK_NS),
+            habits: AtomicU8::new(0),
             memory_policy: Mutex::default(),
             futex: FutexWaiter::new(task.clone()),
             task,

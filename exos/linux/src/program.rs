@@ -135,8 +135,9 @@ pub fn prepare(
     let name = wish.path.clone();
     for _ in 0..=SCRIPT_DEPTH_MAX {
         let (file, location) = open_program(access, &found).map_err(StartError::Open)?;
+        // Of a script too, which must not be written while it is looked at.
+        let running = RunningFile::begin(location.inode()).map_err(StartError::Open)?;
         let Some(line) = script_line(system, &file).map_err(StartError::Open)? else {
-            let running = RunningFile::begin(location.inode()).map_err(StartError::Open)?;
             let may_read = |location: &Location| access.caller().check(location, Permission::READ).is_ok();
             let mut is_readable = may_read(&location);
             let mut open = |path: &[u8]| {

@@ -167,6 +167,9 @@ pub struct System {
     pub counters: Counters,
     /// Realtime minus monotonic time.
     pub realtime_offset_ns: AtomicI64,
+    /// The time zone that was set, as `gettimeofday` tells it: minutes west and the kind of summer time. It is at its
+    /// start where none was.
+    pub time_zone: Mutex<Option<[u8; 8]>>,
     /// What `uname` calls the machine.
     pub hostname: Mutex<Vec<u8>>,
     /// NIS domain name.

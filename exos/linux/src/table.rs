@@ -103,7 +103,7 @@ const TIME: &[Entry] = &[
     full(Sysno::time, time::time),
     full(Sysno::times, time::times),
     full(Sysno::nanosleep, time::nanosleep),
-    full(Sysno::clock_nanosleep, time::clock_nanosleep),
+    partial(Sysno::clock_nanosleep, "no waiting for processor time", time::clock_nanosleep),
     full(Sysno::pause, time::pause),
 ];
 

@@ -443,6 +443,29 @@ impl exos::fs::transfer::Destination for UserWriter<'_> {
     }
 }
 
+/// How many of the first `room` bytes lie in front of the first page that cannot be read.
+pub fn readable_bytes<'a>(
+    memory: &dyn UserMemory,
+    extents: impl IntoIterator<Item = &'a Extent>,
+    room: usize,
+) -> usize {
+    const PAGE_BYTES: u64 = 4096;
+    let (mut done, mut byte) = (0, [0]);
+    for extent in extents {
+        let mut at = extent.address;
+        let end = extent.address.saturating_add(extent.length.min((room - done) as u64));
+        while at < end {
+            if memory.copy_in(at, &mut byte).unwrap_or(0) == 0 {
+                return done;
+            }
+            let next = (at / PAGE_BYTES + 1).saturating_mul(PAGE_BYTES).min(end);
+            done += (next - at) as usize;
+            at = next;
+        }
+    }
+    done
+}
+
 /// Program buffers as a place to write from.
 pub struct UserReader<'a> {
     memory: &'a dyn UserMemory,
@@ -464,6 +487,11 @@ impl exos::fs::transfer::Source for UserReader<'_> {
 
     fn writer(&self) -> Option<Credentials> {
         self.memory.caller()
+    }
+
+    fn can_take(&mut self, count: usize) -> bool {
+        let extents = core::iter::once(&self.cursor.current).chain(self.cursor.rest);
+        readable_bytes(self.memory, extents, count) == count
     }
 
     fn pass_over(&mut self) -> usize {

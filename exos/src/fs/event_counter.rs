@@ -1,6 +1,7 @@
 //! eventfd(2): a counter that is read and written as eight bytes.
 
 use alloc::sync::Arc;
+use core::any::Any;
 
 use super::readiness::{Readiness, WaitQueue};
 use super::transfer::{Destination, Source};
@@ -80,6 +81,10 @@ impl OpenFile for EventCounter {
         }
         self.queue.notify(Readiness::READ);
         Ok(VALUE_BYTES)
+    }
+
+    fn extension(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn takes_whole(&self) -> bool {

@@ -22,6 +22,8 @@ pub enum AttributeChange {
     Create,
     /// It must (`XATTR_REPLACE`).
     Replace,
+    /// It must and must not (both).
+    Never,
 }
 
 /// A name and its value.
@@ -50,8 +52,8 @@ impl ExtendedAttributes {
     pub fn set(&mut self, name: &[u8], value: &[u8], change: AttributeChange) -> Result<()> {
         let place = self.place_of(name);
         match (place, change) {
-            (Some(_), AttributeChange::Create) => return Err(Errno::EEXIST),
-            (None, AttributeChange::Replace) => return Err(Errno::ENODATA),
+            (Some(_), AttributeChange::Create | AttributeChange::Never) => return Err(Errno::EEXIST),
+            (None, AttributeChange::Replace | AttributeChange::Never) => return Err(Errno::ENODATA),
             _ => {}
         }
         let before = place.map_or(0, |place| name.len() + self.entries[place].1.len());
@@ -121,6 +123,8 @@ mod tests {
         assert_eq!(attributes.set(b"a", b"1", AttributeChange::Replace), Err(Errno::ENODATA));
         assert_eq!(attributes.set(b"a", b"1", AttributeChange::Create), Ok(()));
         assert_eq!(attributes.set(b"a", b"2", AttributeChange::Create), Err(Errno::EEXIST));
+        assert_eq!(attributes.set(b"a", b"2", AttributeChange::Never), Err(Errno::EEXIST));
+        assert_eq!(attributes.set(b"z", b"2", AttributeChange::Never), Err(Errno::ENODATA));
         assert_eq!(attributes.set(b"b", b"", AttributeChange::Any), Ok(()));
         assert_eq!(attributes.set(b"c", &alloc::vec![0; FILE_BYTES_MAX], AttributeChange::Any), Err(Errno::ENOSPC));
         assert_eq!(attributes.set(b"a", &alloc::vec![7; FILE_BYTES_MAX - 2], AttributeChange::Any), Ok(()));

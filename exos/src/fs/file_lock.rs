@@ -158,7 +158,7 @@ impl Default for LockTable {
 
 impl LockTable {
     /// Takes a lock, in place of whatever the owner holds in that range. A `flock` lock has the range
-    /// [`LockRange::ALL`].
+    /// [`LockRange::ALL`], and one of the other kind that the owner had is gone even if this fails.
     ///
     /// # Errors
     /// `EAGAIN`: somebody else's lock is in the way. `ENOLCK`: too many locks, or no memory for one more.
@@ -169,10 +169,25 @@ impl LockTable {
             self.entry_count.fetch_add(1, Ordering::Relaxed);
             Vec::new()
         });
+        // As on Linux, a `flock` lock of another kind is given up before the new one is looked for.
+        let mut has_given_up = false;
+        if family == LockFamily::Whole
+            && let Some(own) = held.iter().position(|other| other.owner == lock.owner)
+        {
+            if held[own].kind == lock.kind {
+                return Ok(());
+            }
+            held.swap_remove(own);
+            has_given_up = true;
+        }
         // One look at each, as there may be many: where they lie says most of them have nothing to do with it.
         let mut replaces_own = false;
         for other in held.iter().filter(|other| lock.range.meets(&other.range)) {
             if other.conflicts(&lock) {
+                drop(table);
+                if has_given_up {
+                    self.queue.notify(Readiness::ALWAYS);
+                }
                 return Err(Errno::EAGAIN);
             }
             replaces_own |= other.owner == lock.owner;
@@ -395,5 +410,20 @@ mod tests {
         table.unlock(FILE, record, LockOwner::Process(2), LockRange::ALL);
         assert!(table.is_idle());
         assert_eq!(table.lock(FILE, LockFamily::Whole, lock(9, LockKind::Exclusive, 0, 9)), Ok(()));
+    }
+
+    #[test]
+    fn a_conversion_that_fails_leaves_no_lock() {
+        let table = LockTable::default();
+        let whole = |owner, kind| {
+            let owner = LockOwner::Description(owner);
+            table.lock(FILE, LockFamily::Whole, HeldLock { owner, process: 1, kind, range: LockRange::ALL })
+        };
+        assert_eq!(whole(1, LockKind::Shared), Ok(()));
+        assert_eq!(whole(2, LockKind::Shared), Ok(()));
+        assert_eq!(whole(2, LockKind::Shared), Ok(()));
+        assert_eq!(whole(1, LockKind::Exclusive), Err(Errno::EAGAIN));
+        assert_eq!(whole(2, LockKind::Exclusive), Ok(()));
+        assert_eq!(whole(1, LockKind::Shared), Err(Errno::EAGAIN));
     }
 }

@@ -33,8 +33,11 @@ mod taken;
 pub const PIPE_BUFFER_BYTES: usize = 4096;
 /// Capacity of a new pipe.
 pub const PIPE_CAPACITY_BYTES: usize = 64 * 1024;
-/// Largest capacity that can be asked for (`/proc/sys/fs/pipe-max-size`).
+/// Largest capacity that anybody can ask for (`/proc/sys/fs/pipe-max-size`).
 pub const PIPE_CAPACITY_BYTES_MAX: usize = 1024 * 1024;
+/// Largest capacity that who may use more than others (`CAP_SYS_RESOURCE`) can ask for; Linux ends where its memory
+/// does. The memory is taken as bytes come in.
+pub const PIPE_CAPACITY_BYTES_PRIVILEGED_MAX: usize = 16 << 20;
 
 /// A pipe.
 pub struct Pipe {
@@ -113,13 +116,17 @@ impl Pipe {
     /// Sets the capacity, rounded up to a power of two of pages; returns what it became.
     ///
     /// # Errors
-    /// `EPERM`: above [`PIPE_CAPACITY_BYTES_MAX`]. `EBUSY`: more is inside. `ENOMEM`.
-    pub fn set_capacity_bytes(&self, wanted: usize) -> Result<usize> {
-        if wanted > PIPE_CAPACITY_BYTES_MAX {
-            return Err(Errno::EPERM);
+    /// `EPERM`: above [`PIPE_CAPACITY_BYTES_MAX`] and not privileged. `EBUSY`: more is inside. `ENOMEM`: above
+    /// [`PIPE_CAPACITY_BYTES_PRIVILEGED_MAX`].
+    pub fn set_capacity_bytes(&self, wanted: usize, is_privileged: bool) -> Result<usize> {
+        if wanted > PIPE_CAPACITY_BYTES_PRIVILEGED_MAX {
+            return Err(if is_privileged { Errno::ENOMEM } else { Errno::EPERM });
         }
         let capacity = wanted.max(PIPE_BUFFER_BYTES).next_power_of_two();
         let mut state = self.state.lock();
+        if capacity > state.capacity.max(PIPE_CAPACITY_BYTES_MAX) && !is_privileged {
+            return Err(Errno::EPERM);
+        }
         if state.queue.length() + state.reserved > capacity {
             return Err(Errno::EBUSY);
         }

@@ -91,6 +91,13 @@ pub trait Source {
         take_unseen(self)
     }
 
+    /// Whether the next `count` bytes (at most [`Self::remaining`]) are there now, as far as that can be told without
+    /// taking them.
+    fn can_take(&mut self, count: usize) -> bool {
+        let _ = count;
+        true
+    }
+
     /// Fills all of `into` and moves on, or says `false` and does not move, as [`Destination::put_at_once`] does.
     fn take_at_once(&mut self, into: &mut [u8]) -> bool {
         let _ = into;

@@ -33,6 +33,8 @@ pub enum Advice {
     NoLarge,
     /// `DONTNEED`: private anonymous pages read as zero again, file pages are read again.
     DontNeed,
+    /// `DONTNEED_LOCKED`: the same, of locked memory too.
+    DontNeedLocked,
     /// `FREE`: as `DontNeed`, allowed for private anonymous memory only.
     Free,
     /// `REMOVE`: a hole in the shared file.
@@ -92,6 +94,7 @@ impl AddressSpace {
                 }
                 self.drop_pages(pages)
             }
+            Advice::DontNeedLocked => self.drop_pages(pages),
             Advice::Remove => self.punch_hole(part, pages),
             Advice::DontFork => self.change_flags(part, AreaFlags::DONT_FORK, AreaFlags::empty()),
             Advice::DoFork => self.change_flags(part, AreaFlags::empty(), AreaFlags::DONT_FORK),

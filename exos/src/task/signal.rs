@@ -279,10 +279,10 @@ impl Pending {
         self.set
     }
 
-    /// How many wait with an information of their own beside the standard ones.
+    /// How many wait with an information of their own beside the standard ones and those of timers.
     #[must_use]
     pub fn queued_count(&self) -> usize {
-        self.queue.len()
+        self.queue.iter().filter(|(_, info)| !matches!(info.payload, SignalPayload::Timer { .. })).count()
     }
 
     /// Adds a signal. `EAGAIN`: the real-time queue is full.

@@ -145,6 +145,11 @@ impl TimerTable {
         }
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.timers.len()
+    }
+
     /// Takes a timer away. `EINVAL`: there is none.
     pub fn delete(&mut self, id: i32) -> Result<()> {
         let timer = self.timers.remove(&id).ok_or(Errno::EINVAL)?;

@@ -188,8 +188,10 @@ pub mod request {
     pub const GET_MODES_2: u32 = 0x802c_542a;
     /// `TCSETS2`, `TCSETSW2`, `TCSETSF2`.
     pub const SET_MODES_2: [u32; 3] = [0x402c_542b, 0x402c_542c, 0x402c_542d];
-    /// `TCSBRK`, `TCXONC`, `TCFLSH`.
-    pub const LINE_CONTROL: [u32; 3] = [0x5409, 0x540a, 0x540b];
+    /// `TCSBRK`, `TCXONC`, `TCFLSH`, and the breaks that no terminal here can send: `TCSBRKP`, `TIOCSBRK`, `TIOCCBRK`.
+    pub const LINE_CONTROL: [u32; 6] = [0x5409, 0x540a, 0x540b, 0x5425, 0x5427, 0x5428];
+    /// `TIOCVHANGUP`.
+    pub const HANG_UP: u32 = 0x5437;
     /// `TIOCSCTTY`.
     pub const SET_CONTROLLING_TERMINAL: u32 = 0x540e;
     /// `TIOCGPGRP`.

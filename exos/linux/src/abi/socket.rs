@@ -200,6 +200,16 @@ pub mod option {
     pub const RECEIVE_BUFFER: u64 = 8;
     /// `SO_KEEPALIVE`.
     pub const KEEP_ALIVE: u64 = 9;
+    /// `SO_OOBINLINE`.
+    pub const URGENT_INLINE: u64 = 10;
+    /// `SO_PRIORITY`.
+    pub const PRIORITY: u64 = 12;
+    /// `SO_TIMESTAMP`, `SO_TIMESTAMPNS`, of old and of new.
+    pub const TIMES: [u64; 4] = [29, 35, 63, 64];
+    /// `SO_BUSY_POLL`.
+    pub const BUSY_POLL: u64 = 46;
+    /// `SO_MEMINFO`.
+    pub const MEMORY: u64 = 55;
     /// `SO_REUSEPORT`.
     pub const REUSE_PORT: u64 = 15;
     /// `SO_PASSCRED`.

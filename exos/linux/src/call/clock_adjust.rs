@@ -10,7 +10,7 @@ use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 use syscalls::Sysno;
 
-use super::time::clock_ns;
+use super::time::{check_settable, clock_ns, is_processor_clock, set_realtime};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time as abi;
 use crate::context::{Arguments, Context};
@@ -55,18 +55,26 @@ fn step(context: &Context<'_>, by_ns: i64) -> Result<()> {
     Ok(())
 }
 
-/// `settimeofday(2)`: a time zone is checked and forgotten, as on Linux where no driver keeps one.
+/// `settimeofday(2)`: a time zone is kept and told back.
 pub fn settimeofday(context: &mut Context<'_>, [time, zone, ..]: Arguments) -> Result<u64> {
     let wanted_ns = (time != 0).then(|| abi::read_timeval(context.memory, time)).transpose()?;
-    if zone != 0 {
-        let minutes_west = get::u32(&read_array::<8>(context.memory, zone)?, 0) as i32;
+    let zone = (zone != 0).then(|| read_array::<8>(context.memory, zone)).transpose()?;
+    check_settable(context, wanted_ns.unwrap_or(0))?;
+    if let Some(zone) = zone {
         const MINUTES_MAX: u32 = 15 * 60;
+        let minutes_west = get::i32(&zone, 0);
         if minutes_west.unsigned_abs() > MINUTES_MAX {
             return Err(Errno::EINVAL);
         }
+        let before = context.system.time_zone.lock().replace(zone);
+        if before.is_none() && wanted_ns.is_none() {
+            // The first zone says by how much the machine's clock shows a local time, as on Linux.
+            step(context, i64::from(minutes_west) * 60 * NS_PER_SECOND)?;
+        }
     }
-    let by_ns = wanted_ns.map_or(0, |wanted_ns| (wanted_ns as i64).wrapping_sub(context.system.realtime_ns() as i64));
-    step(context, by_ns)?;
+    if let Some(wanted_ns) = wanted_ns {
+        set_realtime(context, wanted_ns)?;
+    }
     Ok(0)
 }
 
@@ -82,7 +90,8 @@ pub fn adjtimex(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u
         MODE_ADJTIME => step(context, (get::u64(&request, 8) as i64).saturating_mul(NS_PER_MICROSECOND))?,
         _ if modes & !(MODE_STEP | MODE_NANOSECONDS | MODE_MICROSECONDS) == 0 => {
             if modes & MODE_STEP != 0 {
-                step(context, offset_ns(&request, is_nanoseconds)?)?;
+                let target_ns = context.system.realtime_ns().checked_add_signed(offset_ns(&request, is_nanoseconds)?);
+                set_realtime(context, target_ns.ok_or(Errno::EINVAL)?)?;
             }
         }
         _ => return Err(Errno::EINVAL),
@@ -97,7 +106,9 @@ pub fn clock_adjtime(context: &mut Context<'_>, [id, address, ..]: Arguments) ->
         return adjtimex(context, [address, 0, 0, 0, 0, 0]);
     }
     read_array::<STATE_BYTES>(context.memory, address)?;
-    clock_ns(context, id)?;
+    if !is_processor_clock(id) {
+        clock_ns(context, id)?;
+    }
     Err(Errno::EOPNOTSUPP)
 }
 

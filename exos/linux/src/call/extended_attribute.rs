@@ -69,7 +69,7 @@ fn set_in(context: &Context<'_>, location: &Location, [name, value, size, flags]
         1 => AttributeChange::Create,
         2 => AttributeChange::Replace,
         // Must be there and must not.
-        3 => return Err(Errno::ENODATA),
+        3 => AttributeChange::Never,
         _ => return Err(Errno::EINVAL),
     };
     let name = read_name(context, name)?;

@@ -12,6 +12,7 @@ use exos::fs::terminal::tty::Side;
 use exos::fs::vnode::{FileKind, Seals};
 use exos::mem::FileIdentity;
 use exos::net::unix::SocketFile;
+use exos::task::capability::Capability;
 use syscalls::Sysno;
 
 use super::file_owner;
@@ -76,7 +77,10 @@ pub fn fcntl(context: &mut Context<'_>, [descriptor, command, argument, ..]: Arg
         | control::SET_LOCK_WAIT
         | control::SET_DESCRIPTION_LOCK
         | control::SET_DESCRIPTION_LOCK_WAIT => set_lock(context, &description, command, argument),
-        control::GET_PIPE_SIZE | control::SET_PIPE_SIZE => pipe_size(&description, command, argument as u32),
+        control::GET_PIPE_SIZE | control::SET_PIPE_SIZE => {
+            let is_privileged = context.can(Capability::SYS_RESOURCE);
+            pipe_size(&description, command, argument as u32, is_privileged)
+        }
         control::IS_DUPLICATE_OF => {
             let other = files.get(argument)?;
             Ok(u64::from(Arc::ptr_eq(&description, &other)))
@@ -94,12 +98,12 @@ pub fn fcntl(context: &mut Context<'_>, [descriptor, command, argument, ..]: Arg
 }
 
 /// `F_GETPIPE_SZ` and `F_SETPIPE_SZ`. `EBADF`: not a pipe.
-fn pipe_size(description: &Description, command: u64, wanted: u32) -> Result<u64> {
+fn pipe_size(description: &Description, command: u64, wanted: u32, is_privileged: bool) -> Result<u64> {
     let pipe = description.pipe().ok_or(Errno::EBADF)?;
     let capacity = match command {
         control::GET_PIPE_SIZE => pipe.capacity_bytes(),
         _ if wanted > 1 << 31 => return Err(Errno::EINVAL),
-        _ => pipe.set_capacity_bytes(wanted as usize)?,
+        _ => pipe.set_capacity_bytes(wanted as usize, is_privileged)?,
     };
     Ok(capacity as u64)
 }
@@ -313,8 +317,9 @@ pub fn flock(context: &mut Context<'_>, [descriptor, operation, ..]: Arguments) 
     const UNLOCK: u64 = 8;
     const MANDATORY: u64 = 32;
     if operation & MANDATORY != 0 {
-        // Locks that keep others from reading or writing are gone from Linux too, which says so in its log alone.
-        return context.process.files.get(descriptor).map(|_| 0);
+        // Locks that keep others from reading or writing are gone from Linux too, which says so in its log alone, and
+        // looks at nothing else.
+        return Ok(0);
     }
     let kind = match u64::from(operation as u32) & !NON_BLOCKING {
         SHARED => Some(LockKind::Shared),

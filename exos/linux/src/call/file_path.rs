@@ -4,21 +4,24 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
+use exos::fs::description::SeekFrom;
 use exos::fs::location::{Location, MountFlags};
 use exos::fs::permission::Wish;
+use exos::fs::transfer::Destination;
 use exos::fs::vnode::{DeviceNumber, DirectoryEntry, FileKind, NewNode, RenameMode};
 use exos::fs::walk::LookupFlags;
 use exos::preempt::{self, Pace};
 use exos::task::capability::Capability;
 use syscalls::Sysno;
 
+use crate::abi::bytes::get;
 use crate::abi::file as abi;
 use crate::context::{Arguments, Context};
 use crate::files::{
     AT_EMPTY_PATH, AT_FOLLOW, AT_REMOVE_DIRECTORY, Access, CURRENT_DIRECTORY, now, read_path, read_path_into, start_of,
 };
 use crate::table::{Entry, full, partial};
-use crate::user::{Text, write_all};
+use crate::user::{Extent, Text, UserWriter, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -48,7 +51,7 @@ pub const ENTRIES: &[Entry] = &[
 
 const HERE: u64 = CURRENT_DIRECTORY as u64;
 /// Most bytes that one listing returns, whatever room there is.
-const LISTING_BYTES_MAX: u64 = 1 << 20;
+const LISTING_BYTES_MAX: i32 = 1 << 20;
 
 /// What is set aside for a listing that has an entry.
 const LISTING_BYTES_USUAL: usize = 1 << 10;
@@ -67,7 +70,8 @@ type PushEntry = fn(&mut Vec<u8>, usize, &DirectoryEntry<'_>) -> bool;
 
 fn list(context: &mut Context<'_>, [descriptor, address, room]: [u64; 3], push: PushEntry) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
-    let limit = u64::from(room as u32).min(LISTING_BYTES_MAX) as usize;
+    // As on Linux, so much room that it is a negative number is none.
+    let limit = (room as i32).clamp(0, LISTING_BYTES_MAX) as usize;
     let root = context.process.files.root();
     let before = description.offset();
     let mut bytes = Vec::new();
@@ -91,11 +95,31 @@ fn list(context: &mut Context<'_>, [descriptor, address, room]: [u64; 3], push: 
         // Not even the first entry fits, or there is none left.
         return if is_refused { Err(Errno::EINVAL) } else { Ok(0) };
     }
-    if let Err(error) = write_all(context.memory, address, &bytes) {
-        let _ = description.seek(exos::fs::description::SeekFrom::Start(before as i64));
-        return Err(error);
+    let extents = [Extent { address, length: bytes.len() as u64 }];
+    let written = UserWriter::new(context.memory, &extents).put(&bytes);
+    if written == bytes.len() {
+        return Ok(written as u64);
     }
-    Ok(bytes.len() as u64)
+    let (count, next) = whole_entries(&bytes[..written]);
+    let _ = description.seek(SeekFrom::Start(next.unwrap_or(before) as i64));
+    if count == 0 { Err(Errno::EFAULT) } else { Ok(count as u64) }
+}
+
+/// Bytes of the entries that are there whole, and where the directory goes on behind the last one.
+fn whole_entries(bytes: &[u8]) -> (usize, Option<u64>) {
+    /// `d_off` and `d_reclen`, where both forms of an entry have them.
+    const NEXT_OFFSET: usize = 8;
+    const LENGTH_OFFSET: usize = 16;
+    let (mut count, mut next) = (0, None);
+    while bytes.len() >= count + LENGTH_OFFSET + 2 {
+        let length = usize::from(get::u16(bytes, count + LENGTH_OFFSET));
+        if length == 0 || bytes.len() < count + length {
+            break;
+        }
+        next = Some(get::u64(bytes, count + NEXT_OFFSET));
+        count += length;
+    }
+    (count, next)
 }
 
 /// `getdents(2)` of old.

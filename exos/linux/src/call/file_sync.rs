@@ -68,6 +68,9 @@ pub fn sync(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
 /// `fadvise64(2)`: checked; everything is in memory already.
 pub fn fadvise64(context: &mut Context<'_>, [descriptor, _, length, advice, ..]: Arguments) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
+    if description.is_path_only() {
+        return Err(Errno::EBADF);
+    }
     if description.inode().kind() == FileKind::Fifo {
         return Err(Errno::ESPIPE);
     }

@@ -10,11 +10,13 @@ use aegis_abi::FrameNumber;
 use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, SeekFrom, StatusFlags};
+use exos::fs::event_counter::EventCounter;
 use exos::fs::permission::Credentials;
 use exos::fs::readiness::Readiness;
 use exos::fs::terminal::tty::Side;
 use exos::fs::transfer::{Buffer, Source, take_unseen};
 use exos::fs::vnode::{Allocate, FileKind, Metadata, is_same};
+use exos::fs::watch::Watcher;
 use exos::net::unix::{Socket, SocketFile};
 use exos::platform::FrameBytes;
 use exos::preempt;
@@ -26,7 +28,9 @@ use super::waiting::until_ready;
 use super::{message, terminal};
 use crate::context::{Arguments, Context, Restart};
 use crate::files::{Access, now, read_path};
+use crate::signal_file::SignalFile;
 use crate::table::{Entry, full, partial};
+use crate::timer_file::TimerFile;
 use crate::user::{
     CHUNK_BYTES, Extent, TRANSFER_BYTES_MAX, UserMemory, UserReader, UserWriter, read_array, read_extents, write_all,
 };
@@ -377,7 +381,36 @@ pub fn readv(context: &mut Context<'_>, [descriptor, extents, count, ..]: Argume
     context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
     let description = readable(context, descriptor)?;
+    if extents.len() > 1 && (description.extension::<TimerFile>().is_some() || gives_records(&description)) {
+        return one_by_one(&extents, |extent| read_into(context, &description, extent, None));
+    }
     read_into(context, &description, &extents, None)
+}
+
+/// Whether what is read are signals or changes of files, each whole.
+fn gives_records(description: &Description) -> bool {
+    description.extension::<SignalFile>().is_some() || description.extension::<Watcher>().is_some()
+}
+
+/// Moves buffer by buffer, as Linux does where a file knows only one: until one is not moved whole. An empty one is too
+/// small for all of these files, unless nothing follows it.
+fn one_by_one(extents: &[Extent], mut act: impl FnMut(&[Extent]) -> Result<u64>) -> Result<u64> {
+    let mut done = 0;
+    let last = extents.iter().rposition(|extent| extent.length > 0);
+    for extent in &extents[..last.map_or(0, |last| last + 1)] {
+        let outcome = if extent.length == 0 { Err(Errno::EINVAL) } else { act(core::slice::from_ref(extent)) };
+        match outcome {
+            Ok(count) => {
+                done += count;
+                if count < extent.length {
+                    break;
+                }
+            }
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
 }
 
 /// `writev(2)`.
@@ -385,6 +418,9 @@ pub fn writev(context: &mut Context<'_>, [descriptor, extents, count, ..]: Argum
     context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
     let description = writable(context, descriptor)?;
+    if extents.len() > 1 && description.extension::<EventCounter>().is_some() {
+        return one_by_one(&extents, |extent| write_from(context, &description, extent, None));
+    }
     write_from(context, &description, &extents, None)
 }
 
@@ -756,7 +792,8 @@ pub fn fallocate(context: &mut Context<'_>, [descriptor, mode, offset, length, .
         m if m == KEEP_SIZE | ZERO_RANGE => Allocate::ZeroRangeKeepSize,
         _ => return Err(Errno::EOPNOTSUPP),
     };
-    let grows = matches!(mode, Allocate::Extend | Allocate::ZeroRange);
+    // As on Linux's tmpfs, one that keeps its size too.
+    let grows = matches!(mode, Allocate::Extend | Allocate::ZeroRange | Allocate::KeepSize);
     if grows && description.is_writable() && (offset | length) as i64 >= 0 {
         check_new_size(context, &description.metadata(), offset + length)?;
     }

@@ -218,10 +218,12 @@ pub fn setgroups(context: &mut Context<'_>, [count, address, ..]: Arguments) -> 
         return Err(Errno::EINVAL);
     }
     let bytes = read_vec(context.memory, address, count * 4, GROUP_COUNT_MAX as usize * 4)?;
-    let groups: Vec<u32> = bytes.chunks_exact(4).map(|chunk| get::u32(chunk, 0)).collect();
+    let mut groups: Vec<u32> = bytes.chunks_exact(4).map(|chunk| get::u32(chunk, 0)).collect();
     if groups.contains(&u32::MAX) {
         return Err(Errno::EINVAL);
     }
+    // As on Linux, which then looks for one by halves.
+    groups.sort_unstable();
     change(context, |identities| {
         identities.groups = groups;
         Ok(0)
@@ -358,7 +360,10 @@ pub fn getrusage(context: &mut Context<'_>, [who, address, ..]: Arguments) -> Re
         -1 => context.process.times.lock().children,
         _ => return Err(Errno::EINVAL),
     };
-    let resident_kib = if used.whole_ns == 0 { 0 } else { context.process.space().resident_peak_bytes() / 1024 };
+    let resident_kib = match who as u32 as i32 {
+        -1 => context.process.times.lock().children_peak_bytes / 1024,
+        _ => context.process.peak_bytes() / 1024,
+    };
     let times = [timeval(used.user_ns()), timeval(used.system_ns)];
     let bytes = Encoder::new().raw(&times[0]).raw(&times[1]).u64(resident_kib).zero_to(144).finish();
     write_all(context.memory, address, &bytes)?;

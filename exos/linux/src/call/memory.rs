@@ -231,6 +231,7 @@ pub fn madvise(context: &mut Context<'_>, [address, length, advice, ..]: Argumen
         19 => Advice::KeepOnFork,
         22 => Advice::PopulateRead,
         23 => Advice::PopulateWrite,
+        24 => Advice::DontNeedLocked,
         _ => return Err(Errno::EINVAL),
     };
     if advice == Advice::Remove {

@@ -251,13 +251,16 @@ fn read_header(context: &Context<'_>, address: u64) -> Result<(Header, Vec<Exten
 /// What a sender's control messages say.
 fn read_sending(context: &Context<'_>, header: &Header) -> Result<Sending<'static>> {
     let mut sending = Sending::default();
-    if header.control == 0 || header.control_bytes < CONTROL_HEADER_BYTES as u64 {
+    if header.control_bytes == 0 {
         return Ok(sending);
     }
     if header.control_bytes > CONTROL_BYTES_MAX {
         return Err(Errno::ENOBUFS);
     }
     let bytes = read_vec(context.memory, header.control, header.control_bytes, CONTROL_BYTES_MAX as usize)?;
+    if bytes.len() < CONTROL_HEADER_BYTES {
+        return Ok(sending);
+    }
     let mut descriptions = Vec::new();
     for control in read_controls(&bytes)?.into_iter().filter(|control| u64::from(control.level) == LEVEL_SOCKET) {
         match control.kind {
@@ -365,7 +368,8 @@ struct Controls {
 }
 
 impl Controls {
-    /// Writes one message, cut where the room ends.
+    /// Writes one message, cut where the room ends. Where it cannot be written the caller passes over it,
+    /// as on Linux.
     fn put(&mut self, context: &Context<'_>, kind: u32, data: &[u8]) -> Result<()> {
         let room = self.room - self.used;
         if room < CONTROL_HEADER_BYTES {
@@ -384,7 +388,7 @@ impl Controls {
     }
 
     /// Makes descriptors of as many descriptions as there is room for.
-    fn put_rights(&mut self, context: &Context<'_>, rights: &Rights, close_on_exec: bool) -> Result<()> {
+    fn put_rights(&mut self, context: &Context<'_>, rights: &Rights, close_on_exec: bool) {
         const NUMBER_BYTES: usize = 4;
         let room = (self.room - self.used).saturating_sub(CONTROL_HEADER_BYTES) / NUMBER_BYTES;
         let files = &context.process.files;
@@ -397,16 +401,15 @@ impl Controls {
             self.flags |= flag::CONTROL_TRUNCATED;
         }
         if numbers.is_empty() {
-            return Ok(());
+            return;
         }
         let data: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        let outcome = self.put(context, RIGHTS, &data);
-        if outcome.is_err() {
+        if self.put(context, RIGHTS, &data).is_err() {
+            self.flags |= flag::CONTROL_TRUNCATED;
             for number in numbers {
                 drop(files.table().remove(number));
             }
         }
-        outcome
     }
 }
 
@@ -427,10 +430,10 @@ fn receive_message(
     if socket.wants_identity() {
         let identity = arrival.identity.unwrap_or(Identity::UNKNOWN);
         let data = Encoder::new().u32(identity.pid).u32(identity.uid).u32(identity.gid).finish();
-        controls.put(context, CREDENTIALS, &data)?;
+        let _ = controls.put(context, CREDENTIALS, &data);
     }
     if let Some(rights) = &arrival.rights {
-        controls.put_rights(context, rights, flags & flag::CLOSE_ON_EXEC != 0)?;
+        controls.put_rights(context, rights, flags & flag::CLOSE_ON_EXEC != 0);
     }
     let told = (controls.flags | flags & flag::CLOSE_ON_EXEC) as u32;
     write_all(context.memory, address + Header::FLAGS_OFFSET, &told.to_le_bytes())?;

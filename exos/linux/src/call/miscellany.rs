@@ -9,7 +9,7 @@ use exos::task::capability::Capability;
 use super::capability;
 use crate::abi::bytes::Encoder;
 use crate::context::{Arguments, Context};
-use crate::process::TIMER_SLACK_NS;
+use crate::process::{TIMER_SLACK_NS, habit};
 use crate::user::{CHUNK_BYTES, read_vec, write_all};
 
 /// What `uname -r` says: a version that current C libraries accept, with our mark.
@@ -216,6 +216,7 @@ fn quiet_option(context: &Context<'_>, option: u64, arguments: [u64; 4]) -> Resu
     const SET_COUNTER: u64 = 26;
     const EVENTS_OFF: u64 = 31;
     const EVENTS_ON: u64 = 32;
+    const SET_MEMORY_FAULTS: u64 = 33;
     const GET_MEMORY_FAULTS: u64 = 34;
     const SET_PLACES: u64 = 35;
     const SET_FLUSHER: u64 = 57;
@@ -227,11 +228,20 @@ fn quiet_option(context: &Context<'_>, option: u64, arguments: [u64; 4]) -> Resu
         SET_COUNTER if argument == 1 => Ok(0),
         // Nobody has such events.
         EVENTS_OFF | EVENTS_ON => Ok(0),
-        // `PR_MCE_KILL_DEFAULT`.
-        GET_MEMORY_FAULTS if arguments == [0; 4] => Ok(2),
+        SET_MEMORY_FAULTS => set_memory_faults(context, arguments),
+        GET_MEMORY_FAULTS if arguments == [0; 4] => Ok(memory_faults(context.thread.habits.load(Ordering::Relaxed))),
         SET_PLACES => set_places(context, [argument, third, fourth, fifth]),
         SET_FLUSHER | GET_FLUSHER if !context.can(Capability::SYS_RESOURCE) => Err(Errno::EPERM),
-        GET_FLUSHER if arguments == [0; 4] => Ok(0),
+        GET_FLUSHER if arguments == [0; 4] => {
+            Ok(u64::from(context.thread.habits.load(Ordering::Relaxed) & habit::FLUSHES))
+        }
+        SET_FLUSHER if argument <= 1 && arguments[1..] == [0; 3] => {
+            match argument {
+                0 => context.thread.habits.fetch_and(!habit::FLUSHES, Ordering::Relaxed),
+                _ => context.thread.habits.fetch_or(habit::FLUSHES, Ordering::Relaxed),
+            };
+            Ok(0)
+        }
         GET_TIMING => Ok(0),
         // Only statistical timing, as on Linux.
         SET_TIMING if argument == 0 => Ok(0),
@@ -256,6 +266,29 @@ fn quiet_option(context: &Context<'_>, option: u64, arguments: [u64; 4]) -> Resu
         }
         _ => capability::option(context, option, arguments),
     }
+}
+
+/// `PR_MCE_KILL_EARLY`, `_LATE` and `_DEFAULT`, as a thread has chosen.
+fn memory_faults(habits: u8) -> u64 {
+    match (habits & habit::CHOOSES_FAULTS != 0, habits & habit::WANTS_FAULTS_EARLY != 0) {
+        (false, _) => 2,
+        (true, is_early) => u64::from(is_early),
+    }
+}
+
+/// `PR_MCE_KILL`: kept, as no memory is found broken here.
+fn set_memory_faults(context: &Context<'_>, arguments: [u64; 4]) -> Result<u64> {
+    let chosen = match arguments {
+        // `PR_MCE_KILL_CLEAR`, and `PR_MCE_KILL_SET` to each of the three.
+        [0, 0, 0, 0] | [1, 2, 0, 0] => 0,
+        [1, 1, 0, 0] => habit::CHOOSES_FAULTS | habit::WANTS_FAULTS_EARLY,
+        [1, 0, 0, 0] => habit::CHOOSES_FAULTS,
+        _ => return Err(Errno::EINVAL),
+    };
+    let habits = &context.thread.habits;
+    let kept = habits.load(Ordering::Relaxed) & habit::FLUSHES;
+    habits.store(kept | chosen, Ordering::Relaxed);
+    Ok(0)
 }
 
 /// `PR_SET_MM`: what would be changed is where the parts of a program are said to lie, which is not kept.

@@ -174,8 +174,7 @@ fn check(wish: &Wish) -> Result<()> {
         || has(CLONE_SIGHAND) && !has(CLONE_VM)
         || has(CLONE_CLEAR_SIGHAND) && has(CLONE_SIGHAND)
         || has(CLONE_PIDFD) && (has(CLONE_THREAD) || has(CLONE_DETACHED))
-        || has(CLONE_PIDFD) && has(CLONE_PARENT_SETTID) && wish.descriptor == wish.parent_tid
-        || wish.exit_signal > 64;
+        || has(CLONE_PIDFD) && has(CLONE_PARENT_SETTID) && wish.descriptor == wish.parent_tid;
     if is_bad {
         return Err(Errno::EINVAL);
     }
@@ -216,6 +215,7 @@ fn new_thread(context: &Context<'_>, process: &Process, tid: u32, wish: &Wish) -
     }
     thread.io_priority.store(context.thread.io_priority.load(Ordering::Relaxed), Ordering::Relaxed);
     thread.timer_slack_ns.store(context.thread.timer_slack_ns.load(Ordering::Relaxed), Ordering::Relaxed);
+    thread.habits.store(context.thread.habits.load(Ordering::Relaxed), Ordering::Relaxed);
     *thread.memory_policy.lock() = *context.thread.memory_policy.lock();
     thread.signals.lock().mask = context.thread.signals.lock().mask;
     thread.name.lock().clone_from(&context.thread.name.lock());
@@ -358,6 +358,9 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
         start_ns: context.now_ns(),
     });
     process.exit_signal.store(wish.exit_signal, Ordering::Relaxed);
+    let is_sibling = wish.flags & CLONE_PARENT != 0;
+    let maker = if is_sibling { caller.maker.load(Ordering::Relaxed) } else { context.thread.tid() };
+    process.maker.store(maker, Ordering::Relaxed);
     process.control_group.store(caller.control_group.load(Ordering::Relaxed), Ordering::Relaxed);
     process.borrows_memory.store(borrows, Ordering::Release);
     process.persona.store(caller.persona.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -440,6 +443,8 @@ const CONTINUED: u64 = 8;
 const NO_REAP: u64 = 0x0100_0000;
 /// `__WNOTHREAD`, `__WALL`, `__WCLONE`.
 const KINDS: u64 = 0xe000_0000;
+/// `__WNOTHREAD`.
+const NO_THREADS: u64 = 0x2000_0000;
 /// `__WALL`.
 const ALL_KINDS: u64 = 0x4000_0000;
 /// `__WCLONE`.
@@ -461,9 +466,13 @@ struct Found {
     code: i32,
     status: i32,
     used: UsedTime,
+    peak_bytes: u64,
 }
 
-fn is_chosen(child: &Arc<Process>, choice: &Choice, options: u64) -> bool {
+fn is_chosen(context: &Context<'_>, child: &Arc<Process>, choice: &Choice, options: u64) -> bool {
+    if options & NO_THREADS != 0 && parent_thread(context, child) != context.thread.tid() {
+        return false;
+    }
     let is_named = match choice {
         Choice::Any => true,
         Choice::Same(target) => Arc::ptr_eq(child, target),
@@ -474,10 +483,18 @@ fn is_chosen(child: &Arc<Process>, choice: &Choice, options: u64) -> bool {
     is_named && (options & ALL_KINDS != 0 || is_clone == (options & CLONE_KIND != 0))
 }
 
+/// The thread of the caller's process whose child it is: who made it, or the first one that is left.
+fn parent_thread(context: &Context<'_>, child: &Process) -> u32 {
+    let maker = child.maker.load(Ordering::Relaxed);
+    let threads = context.process.threads.lock();
+    let is_there = threads.iter().any(|thread| thread.tid() == maker);
+    if is_there { maker } else { threads.first().map_or(maker, |thread| thread.tid()) }
+}
+
 /// The first change among the children that are chosen; `ECHILD` if there are no such children.
 fn look(context: &Context<'_>, choice: &Choice, options: u64) -> Result<Option<Found>> {
     let children = context.system.processes.children_of(context.process.pid);
-    let chosen: Vec<_> = children.into_iter().filter(|child| is_chosen(child, choice, options)).collect();
+    let chosen: Vec<_> = children.into_iter().filter(|child| is_chosen(context, child, choice, options)).collect();
     // Of one that has ended nothing but that can be told, and once.
     let is_told = |child: &Process| options & EXITED == 0 || child.is_claimed.load(Ordering::Acquire);
     let may_tell = |child: &Arc<Process>| !child.is_zombie.load(Ordering::Acquire) || !is_told(child);
@@ -508,13 +525,21 @@ fn look_at(context: &Context<'_>, child: &Arc<Process>, options: u64) -> Option<
     };
     let (code, status) = child_code(child, change);
     let uid = child.identities.lock().uid[0];
-    let used = child.used_time(context.now_ns()) + child.times.lock().children;
+    let (children, children_peak_bytes) = {
+        let times = child.times.lock();
+        (times.children, times.children_peak_bytes)
+    };
+    let used = child.used_time(context.now_ns()) + children;
+    let peak_bytes = child.peak_bytes().max(children_peak_bytes);
     if change == ChildChange::Ended && reaps {
         // What nobody waits for is not counted.
-        context.process.times.lock().children += used;
+        let mut times = context.process.times.lock();
+        times.children += used;
+        times.children_peak_bytes = times.children_peak_bytes.max(peak_bytes);
+        drop(times);
         forget(context.system, child);
     }
-    Some(Found { pid: child.pid, uid, change, code, status, used })
+    Some(Found { pid: child.pid, uid, change, code, status, used, peak_bytes })
 }
 
 /// Waits for a change; `None` with `WNOHANG` if there is none.
@@ -545,8 +570,9 @@ fn status_word(found: &Found) -> u32 {
     }
 }
 
-fn usage(used: UsedTime) -> Vec<u8> {
-    Encoder::new().raw(&timeval(used.user_ns())).raw(&timeval(used.system_ns)).zero_to(144).finish()
+fn usage(found: &Found) -> Vec<u8> {
+    let times = [timeval(found.used.user_ns()), timeval(found.used.system_ns)];
+    Encoder::new().raw(&times[0]).raw(&times[1]).u64(found.peak_bytes / 1024).zero_to(144).finish()
 }
 
 /// `wait4(2)`.
@@ -567,13 +593,33 @@ pub fn wait4(context: &mut Context<'_>, [pid, status, options, resources, ..]: A
         write_all(context.memory, status, &status_word(&found).to_le_bytes())?;
     }
     if resources != 0 {
-        write_all(context.memory, resources, &usage(found.used))?;
+        write_all(context.memory, resources, &usage(&found))?;
     }
     Ok(u64::from(found.pid))
 }
 
-/// `waitid(2)`.
+/// `waitid(2)`: what it tells of nothing found, or of a failure, is zeros.
 pub fn waitid(context: &mut Context<'_>, [kind, number, info, options, resources, _]: Arguments) -> Result<u64> {
+    let outcome = look_for(context, [kind, number, options]);
+    let found = outcome.as_ref().ok().and_then(Option::as_ref);
+    if resources != 0
+        && let Some(found) = found
+    {
+        write_all(context.memory, resources, &usage(found))?;
+    }
+    if info != 0 {
+        let [signal, code, pid, uid, status] = found.map_or([0; 5], |found| {
+            [u32::from(Signal::CHLD.number()), found.code as u32, found.pid, found.uid, found.status as u32]
+        });
+        // The word between the two parts and what is behind them stay as they are.
+        write_all(context.memory, info, [signal, 0, code].map(u32::to_le_bytes).as_flattened())?;
+        write_all(context.memory, info.wrapping_add(16), [pid, uid, status].map(u32::to_le_bytes).as_flattened())?;
+    }
+    outcome.map(|_| 0)
+}
+
+/// What `waitid` waits for.
+fn look_for(context: &mut Context<'_>, [kind, number, options]: [u64; 3]) -> Result<Option<Found>> {
     let options = u64::from(options as u32);
     let wanted = options & (EXITED | STOPPED | CONTINUED);
     if options & !(NO_HANG | STOPPED | EXITED | CONTINUED | NO_REAP | KINDS) != 0 || wanted == 0 {
@@ -598,26 +644,5 @@ pub fn waitid(context: &mut Context<'_>, [kind, number, info, options, resources
     if found.is_none() && options & NO_HANG == 0 {
         return Err(Errno::EAGAIN);
     }
-    if info != 0 {
-        let bytes = match &found {
-            None => Encoder::new().zero_to(128).finish(),
-            Some(found) => Encoder::new()
-                .u32(u32::from(Signal::CHLD.number()))
-                .u32(0)
-                .u32(found.code as u32)
-                .u32(0)
-                .u32(found.pid)
-                .u32(found.uid)
-                .u32(found.status as u32)
-                .zero_to(128)
-                .finish(),
-        };
-        write_all(context.memory, info, &bytes)?;
-    }
-    if resources != 0
-        && let Some(found) = &found
-    {
-        write_all(context.memory, resources, &usage(found.used))?;
-    }
-    Ok(0)
+    Ok(found)
 }

@@ -204,7 +204,7 @@ pub(super) fn send(context: &Context<'_>, target: &Process, signal: Option<Signa
     if let Some(signal) = signal
         && info.code != CODE_USER
         && signal.is_real_time()
-        && target.queued_count() as u64 >= target.limits.lock().soft(Resource::PendingSignals)
+        && target.pending_count() as u64 >= target.limits.lock().soft(Resource::PendingSignals)
     {
         return Err(Errno::EAGAIN);
     }

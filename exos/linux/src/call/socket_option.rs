@@ -23,7 +23,8 @@ pub const ENTRIES: &[Entry] = &[
 ];
 
 /// Switches that concern networks: they are told back as they were set.
-const KEPT: [u64; 4] = [option::REUSE_ADDRESS, option::BROADCAST, option::KEEP_ALIVE, option::REUSE_PORT];
+const KEPT: [u64; 5] =
+    [option::REUSE_ADDRESS, option::BROADCAST, option::KEEP_ALIVE, option::URGENT_INLINE, option::REUSE_PORT];
 const MICROSECOND_NS: u64 = 1000;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -48,7 +49,17 @@ fn value_of(socket: &Socket, name: u64) -> Result<Vec<u8>> {
         option::ACCEPTS_CONNECTIONS => i32::from(socket.is_listening()),
         option::RECEIVE_LOW_WATER => socket.low_water_bytes() as i32,
         option::SEND_LOW_WATER => 1,
-        option::PROTOCOL => 0,
+        // No message says when it was sent, and nobody looks for them without being told.
+        option::PROTOCOL | option::BUSY_POLL => 0,
+        name if option::TIMES.contains(&name) => 0,
+        option::PRIORITY => socket.priority() as i32,
+        option::MEMORY => {
+            // What is charged for what waits, and what may be: of the receiver, to whom nothing is charged, and the
+            // sender.
+            let sent = socket.unreceived_bytes() as u32;
+            let encoder = Encoder::new().u32(0).u32(socket.receive_buffer_bytes() as u32);
+            return Ok(encoder.u32(sent).u32(socket.send_buffer_bytes() as u32).zero_to(36).finish());
+        }
         name if KEPT.contains(&name) => i32::from(socket.kept_options() & 1 << name != 0),
         option::LINGER => return Ok(socket.linger().to_le_bytes().to_vec()),
         option::PEER_CREDENTIALS => {
@@ -130,6 +141,11 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
         }
         option::PASS_CREDENTIALS => socket.set_wants_identity(value != 0),
         option::RECEIVE_LOW_WATER => socket.set_low_water_bytes(if value < 0 { i32::MAX as usize } else { bytes }),
+        option::PRIORITY if !(0..=6).contains(&value) && !context.can(Capability::NET_ADMIN) => {
+            return Err(Errno::EPERM);
+        }
+        option::PRIORITY => socket.set_priority(value as u32),
+        name if option::TIMES.contains(&name) && value == 0 => {}
         name if KEPT.contains(&name) => socket.keep_option(name as u32, value != 0),
         _ if is_timeout(option::RECEIVE_TIMEOUT) || is_timeout(option::SEND_TIMEOUT) => {
             if length < TIME_BYTES {

@@ -20,7 +20,7 @@ use super::waiting::until_ready;
 use crate::context::{Arguments, Context};
 use crate::files::now;
 use crate::table::{Entry, full, partial};
-use crate::user::{TRANSFER_BYTES_MAX, UserReader, read_extents};
+use crate::user::{TRANSFER_BYTES_MAX, UserReader, read_extents, readable_bytes};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -208,6 +208,11 @@ pub fn vmsplice(context: &mut Context<'_>, [descriptor, extents, count, flags, .
         // What there is room for, as on Linux: whoever reads may be who writes.
         let room = description.pipe().map_or(0, |pipe| pipe.room());
         let memory = context.memory;
+        let room = match readable_bytes(memory, &extents, room) {
+            // The write tells of the fault. Pages are handed over one by one.
+            0 => room,
+            readable => readable,
+        };
         let mut source = UserReader::new(memory, &extents);
         return write_from_source(context, &description, &mut Capped::new(context, &mut source, room), None);
     }

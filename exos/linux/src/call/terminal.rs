@@ -243,6 +243,8 @@ fn line_request(context: &Context<'_>, tty: &Tty, caller: &TerminalCaller, numbe
             let [byte] = read_array(memory, address)?;
             tty.type_byte(byte);
         }
+        request::HANG_UP if !caller.is_root => return Err(Errno::EPERM),
+        request::HANG_UP => tty.hang_up(false),
         request::MAKE_EXCLUSIVE => tty.set_exclusive(true),
         request::END_EXCLUSIVE => tty.set_exclusive(false),
         request::GET_EXCLUSIVE => write_all(memory, address, &u32::from(tty.is_exclusive()).to_le_bytes())?,

@@ -61,15 +61,43 @@ pub fn clock_getres(context: &mut Context<'_>, [id, address, ..]: Arguments) -> 
 
 /// `clock_settime(2)`: the pod's clock, not the machine's.
 pub fn clock_settime(context: &mut Context<'_>, [id, address, ..]: Arguments) -> Result<u64> {
-    let ns = abi::read_timespec(context.memory, address)?;
-    if id != abi::CLOCK_REALTIME {
+    let is_processor = is_processor_clock(id);
+    if id as u32 != abi::CLOCK_REALTIME as u32 && !is_processor {
         return Err(Errno::EINVAL);
     }
-    if !context.can(Capability::SYS_TIME) {
-        return Err(Errno::EPERM);
+    let ns = abi::read_timespec(context.memory, address)?;
+    if is_processor {
+        return clock_ns(context, id).and(Err(Errno::EPERM));
+    }
+    set_realtime(context, ns)?;
+    Ok(0)
+}
+
+/// Whether `id` is a clock of processor time that is made from a number, whoever's it is.
+pub(super) fn is_processor_clock(id: u64) -> bool {
+    /// `CLOCKFD`: a clock that is a file.
+    const FILE: i32 = 3;
+    (id as i32) < 0 && id as i32 & 7 != FILE
+}
+
+/// Sets the pod's clock. `EINVAL`: as on Linux, thirty years are kept free behind it, and it does not show a time from
+/// before the machine started as one before 1970. `EPERM`.
+pub(super) fn set_realtime(context: &Context<'_>, ns: u64) -> Result<()> {
+    check_settable(context, ns)?;
+    if ns < context.now_ns() {
+        return Err(Errno::EINVAL);
     }
     context.system.step_realtime((ns as i64).wrapping_sub(context.system.realtime_ns() as i64));
-    Ok(0)
+    Ok(())
+}
+
+/// Whether the caller may set the clock, to `ns` if that is not from before the machine started.
+pub(super) fn check_settable(context: &Context<'_>, ns: u64) -> Result<()> {
+    const SECONDS_MAX: u64 = i64::MAX as u64 / 1_000_000_000 - 30 * 365 * 24 * 3600;
+    if ns / 1_000_000_000 >= SECONDS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    if context.can(Capability::SYS_TIME) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// `gettimeofday(2)`.
@@ -78,7 +106,7 @@ pub fn gettimeofday(context: &mut Context<'_>, [time, zone, ..]: Arguments) -> R
         write_all(context.memory, time, &abi::timeval(context.system.realtime_ns()))?;
     }
     if zone != 0 {
-        write_all(context.memory, zone, &[0; 8])?;
+        write_all(context.memory, zone, &context.system.time_zone.lock().unwrap_or_default())?;
     }
     Ok(0)
 }

@@ -274,7 +274,12 @@ fn base_of_clock(context: &Context<'_>, clock: u64) -> Result<(TimeBase, bool)> 
         4..=6 | 8 | 9 => Err(Errno::EOPNOTSUPP),
         _ => {
             let id = clock as u32 as i32;
+            /// `CLOCKFD`: a clock that is a file.
+            const FILE: i32 = 3;
             let number = !(id >> 3) as u32;
+            if id < 0 && id & 7 == FILE {
+                return Err(Errno::EOPNOTSUPP);
+            }
             match (id < 0 && id & 3 != 3, id & IS_THREAD != 0) {
                 (true, true) if number == 0 => Ok((TimeBase::Thread(context.thread.tid()), false)),
                 (true, true) if context.process.thread(number).is_some() => Ok((TimeBase::Thread(number), false)),
@@ -315,7 +320,7 @@ pub fn timer_create(context: &mut Context<'_>, [clock, event, address, ..]: Argu
     let (base, is_realtime) = base_of_clock(context, clock)?;
     let notice = read_notice(context, event)?;
     let limit = context.process.limits.lock().soft(Resource::PendingSignals);
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(context.process.queued_count());
     let id = context.process.timers.lock().create(base, is_realtime, notice, limit)?;
     if let Err(error) = write_all(context.memory, address, &id.to_le_bytes()) {
         context.process.timers.lock().delete(id)?;

@@ -18,7 +18,7 @@ use exos::fs::proc_fs::{OpenText, ProcessName, ProcessProvider, ProcessText};
 
 use super::{ADJUST_MAX, Member, NAME_BYTES_MAX, Text, memory_text, mount_text, parse_number, process_text, put};
 use crate::memory::Space;
-use crate::process::{Image, Process, Thread};
+use crate::process::{Image, Process, TIMER_SLACK_NS, Thread};
 use crate::system::System;
 
 /// A text of `/proc/PID`.
@@ -146,6 +146,15 @@ impl OpenText for ProcessFile {
             ProcessText::OutOfMemoryAdjust => {
                 let adjust = parse_number(value).filter(|adjust| adjust.abs() <= ADJUST_MAX);
                 *member.process.out_of_memory_adjust.lock() = adjust.ok_or(Errno::EINVAL)?;
+                Ok(())
+            }
+            // Of another process it is not the caller's to set, as on Linux for most.
+            ProcessText::TimerSlack if member.process.pid != system.facts.current_numbers().0 => Err(Errno::EPERM),
+            ProcessText::TimerSlack => {
+                let number = core::str::from_utf8(value).ok().and_then(|value| value.trim_end().parse::<u64>().ok());
+                let slack_ns = number.ok_or(Errno::EINVAL)?;
+                let slack_ns = if slack_ns == 0 { TIMER_SLACK_NS } else { slack_ns };
+                thread.timer_slack_ns.store(slack_ns, Ordering::Relaxed);
                 Ok(())
             }
             _ => Err(Errno::EPERM),

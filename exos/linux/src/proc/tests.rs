@@ -86,7 +86,7 @@ fn used(whole_ms: u64, system_ms: u64) -> UsedTime {
 fn stat_has_52_fields_behind_a_name_with_brackets() {
     let world = World::new();
     let (ended_threads, children) = (used(6_170, 170), used(50, 20));
-    *world.pod.process.times.lock() = GoneTimes { ended_threads, children };
+    *world.pod.process.times.lock() = GoneTimes { ended_threads, children, ..GoneTimes::default() };
     *world.pod.thread.name.lock() = b"a) (b".to_vec();
     let text = world.read("/proc/self/stat").unwrap();
     let rest = text.strip_prefix("1 (a) (b) ").unwrap().strip_suffix('\n').unwrap();

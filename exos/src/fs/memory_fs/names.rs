@@ -233,6 +233,8 @@ impl MemoryNode {
                 return Err(Errno::ENOENT);
             }
             state.link_count = state.link_count.checked_add(1).ok_or(Errno::EMLINK)?;
+            // Once it has a name it is a file like others, which goes with its last one.
+            state.is_linkable = false;
             state.changed = now;
             Ok(())
         })

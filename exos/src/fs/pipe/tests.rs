@@ -223,11 +223,13 @@ fn capacity_changes_keep_the_bytes() {
     write(&writer, &[1; 5000]).unwrap();
     read(&reader, 3000).unwrap();
     let pipe = reader.pipe().unwrap();
-    assert_eq!(pipe.set_capacity_bytes(1), Ok(4096));
-    assert_eq!(pipe.set_capacity_bytes(70_000), Ok(131_072));
-    assert_eq!(pipe.set_capacity_bytes(1 << 21), Err(Errno::EPERM));
+    assert_eq!(pipe.set_capacity_bytes(1, false), Ok(4096));
+    assert_eq!(pipe.set_capacity_bytes(1 << 21, true), Ok(1 << 21));
+    assert_eq!(pipe.set_capacity_bytes(1 << 30, true), Err(Errno::ENOMEM));
+    assert_eq!(pipe.set_capacity_bytes(70_000, false), Ok(131_072));
+    assert_eq!(pipe.set_capacity_bytes(1 << 21, false), Err(Errno::EPERM));
     assert_eq!(write(&writer, &[2; 129_072]), Ok(129_072));
-    assert_eq!(pipe.set_capacity_bytes(65_536), Err(Errno::EBUSY));
+    assert_eq!(pipe.set_capacity_bytes(65_536, false), Err(Errno::EBUSY));
     let all = read(&reader, 200_000).unwrap();
     assert_eq!((all.len(), all[1999], all[2000]), (131_072, 1, 2));
 }
@@ -307,7 +309,7 @@ fn sleeps_until(pipe: &Pipe, wakes: impl FnOnce()) {
     assert_eq!(pipe.read_or_sleep(&mut room, &task), Read::Asleep);
     scheduler.adopt(0, &task);
     scheduler.block(0, None, 0);
-    pipe.set_capacity_bytes(PIPE_CAPACITY_BYTES).unwrap();
+    pipe.set_capacity_bytes(PIPE_CAPACITY_BYTES, false).unwrap();
     assert!(task.is_blocked());
     wakes();
     assert!(!task.is_blocked());

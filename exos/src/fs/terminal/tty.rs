@@ -382,7 +382,7 @@ impl Tty {
 
     /// The other end is gone: all slave sides that are open now read the end and write nothing, and the session is
     /// told: its leader, and the group in the foreground as well unless the leader is to do that.
-    pub(super) fn hang_up(&self, tells_foreground: bool) {
+    pub fn hang_up(&self, tells_foreground: bool) {
         self.generation.fetch_add(1, Ordering::Relaxed);
         let before = core::mem::take(&mut *self.control.lock());
         if let Some(session) = before.session {

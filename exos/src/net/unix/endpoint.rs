@@ -93,7 +93,8 @@ pub(super) struct Gather {
     /// Set once the first byte was seen, if identities matter.
     pub(super) identity: Option<Option<Identity>>,
     pub(super) rights: Option<Rights>,
-    /// Where the bytes that came with the rights end.
+    /// Where the bytes that came with the rights begin, of those that were gathered, and where they end.
+    rights_start: u64,
     rights_end: u64,
     /// How far a look without taking has come.
     peeked: usize,
@@ -203,7 +204,7 @@ impl Stream {
             } else {
                 segment.rights.take()
             };
-            gather.rights_end = segment.end;
+            (gather.rights_start, gather.rights_end) = (position, segment.end);
         }
         let mut count = into.len().min((segment.end - position) as usize);
         if gather.rights.is_some() {
@@ -418,14 +419,22 @@ impl Endpoint {
         }
     }
 
-    /// Gives bytes back that a reader could not take.
-    pub(super) fn untake_bytes(&self, bytes: &[u8]) {
+    /// Gives bytes back that a reader could not take, and what came with them.
+    pub(super) fn untake_bytes(&self, bytes: &[u8], gather: &mut Gather) {
         let mut inbox = self.inbox.lock();
         if let Contents::Stream(stream) = &mut inbox.contents
             && stream.ring.reserve(bytes.len()).is_ok()
         {
             stream.ring.unpop(bytes);
             stream.head -= bytes.len() as u64;
+            let head = stream.head;
+            if let Some(segment) = stream.segments.iter_mut().find(|segment| segment.end > head)
+                && segment.end == gather.rights_end
+                && segment.rights.is_none()
+                && gather.rights_start >= head
+            {
+                segment.rights = gather.rights.take();
+            }
         }
     }
 

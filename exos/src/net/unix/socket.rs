@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::address::{Address, Key};
 use super::budget::Budget;
@@ -74,6 +74,7 @@ pub struct Socket {
     low_water_bytes: AtomicUsize,
     kept: AtomicU64,
     linger: AtomicU64,
+    priority: AtomicU32,
 }
 
 impl Socket {
@@ -98,6 +99,7 @@ impl Socket {
             low_water_bytes: AtomicUsize::new(1),
             kept: AtomicU64::new(0),
             linger: AtomicU64::new(0),
+            priority: AtomicU32::new(0),
         })
     }
 
@@ -210,6 +212,16 @@ impl Socket {
     /// Switches that mean nothing to a local socket but are told back as they were set, one bit each.
     pub fn kept_options(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
+    }
+
+    /// Its messages' priority (`SO_PRIORITY`): kept and told back only.
+    pub fn priority(&self) -> u32 {
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set_priority(&self, priority: u32) {
+        self.priority.store(priority, Ordering::Relaxed);
     }
 
     /// How long closing would wait (`struct linger` as one word): kept and told back only.

@@ -23,6 +23,8 @@ const CHUNK_BYTES: usize = 4096;
 const SMALL_BYTES: usize = 256;
 /// The same for the shortest messages: a byte that wakes somebody, a number.
 const TINY_BYTES: usize = 32;
+/// Bytes of a stream that are sent whole or not at all, as one buffer of Linux's.
+const WHOLE_BYTES: usize = (4096 - 320) + 32_768;
 /// What of the buffer a single message cannot use.
 const MESSAGE_RESERVE_BYTES: usize = 32;
 
@@ -180,12 +182,21 @@ impl Socket {
     ) -> Result<usize> {
         let identity = self.told_identity(peer, sending);
         let mut bounce = [0; CHUNK];
-        let (mut done, mut pace) = (0, Pace::default());
+        let (mut done, mut whole_end, mut pace) = (0, 0, Pace::default());
         let outcome = loop {
             let wanted = source.remaining().min(CHUNK);
             if wanted == 0 {
                 break Ok(());
             }
+            // Whether the bytes are there is asked once for what goes whole, before the first of it is seen.
+            if wanted == CHUNK_BYTES && done == whole_end && source.remaining() > CHUNK_BYTES {
+                let whole = source.remaining().min(WHOLE_BYTES);
+                if !source.can_take(whole) {
+                    break Err(Errno::EFAULT);
+                }
+                whole_end += whole;
+            }
+            let wanted = if done < whole_end { wanted.min(whole_end - done) } else { wanted };
             if done > 0
                 && let Err(error) = pace.page_unless_killed()
             {
@@ -195,20 +206,15 @@ impl Socket {
             if granted == 0 {
                 break Err(Errno::EAGAIN);
             }
-            let taken = source.take(&mut bounce[..granted]);
-            let pushed = match taken {
-                0 => Ok(()),
-                _ => peer.push_bytes(&bounce[..taken], identity, &mut sending.rights),
+            let pushed = match source.take(&mut bounce[..granted]) {
+                taken if taken < granted => Err(Errno::EFAULT),
+                _ => peer.push_bytes(&bounce[..granted], identity, &mut sending.rights),
             };
             if let Err(error) = pushed {
                 self.budget.give(granted);
                 break Err(if error == Errno::ENOMEM { Errno::ENOBUFS } else { error });
             }
-            done += taken;
-            if taken < granted {
-                self.budget.give(granted - taken);
-                break Err(Errno::EFAULT);
-            }
+            done += granted;
         };
         if done > 0 {
             peer.queue.notify(Readiness::READ);
@@ -307,15 +313,15 @@ impl Socket {
                     break Err(error);
                 }
             };
-            let copied = destination.put(&bounce[..count]);
-            received.byte_count += copied;
-            if copied < count {
+            if destination.put(&bounce[..count]) < count {
+                // As on Linux, none of it has been received then.
                 if !wants.is_peek {
-                    self.endpoint.untake_bytes(&bounce[copied..count]);
+                    self.endpoint.untake_bytes(&bounce[..count], gather);
                 }
                 received.is_final = true;
                 break Err(Errno::EFAULT);
             }
+            received.byte_count += count;
             received.is_final = gather.is_final();
             if room == 0 || received.is_final || pace.page_unless_killed().is_err() {
                 break Ok(());
