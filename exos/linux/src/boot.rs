@@ -129,8 +129,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         let space = AddressSpace::new(ground.pool.clone(), SLOT_SELF, base, space_limits(&limits));
         Arc::new(Space::new(&ground.kernel, space))
     };
-    let (memory, empty_space) = (home(), home());
-    let files = ProcessFiles::new(&namespace, current);
+    let (memory, empty_space, files) = (home(), home(), ProcessFiles::new(&namespace, current));
     let start_ns = ground.kernel.now_ns();
     let system = Arc::new(System {
         images: exos::load::KnownImages::default(),

@@ -25,7 +25,7 @@ use crate::leaving::{FIRST_PID, NO_PARENT};
 use crate::seen_descriptors::SeenDescriptors;
 use crate::signal_frame::AlternateStack;
 use crate::system::System;
-use crate::used_time::{ThreadTime, UsedTime};
+use crate::used_time::{GoneTimes, ThreadTime, UsedTime};
 
 /// What a timer may be late by, of a process that has not said otherwise (`PR_SET_TIMERSLACK`).
 pub const TIMER_SLACK_NS: u64 = 50_000;
@@ -172,19 +172,6 @@ impl Pause {
         }
         stops
     }
-}
-
-/// Processor time of those that are gone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GoneTimes {
-    /// Of threads that have ended.
-    pub ended_threads: UsedTime,
-    /// Of children that were waited for, and theirs.
-    pub children: UsedTime,
-    /// Most memory that any of these had at once, in bytes.
-    pub children_peak_bytes: u64,
-    /// The same of the process in the programs that it ran before.
-    pub peak_bytes: u64,
 }
 
 /// A process.

@@ -7,42 +7,15 @@ use exos::error::{Errno, Result};
 use exos::reserve::{self, Level};
 use syscalls::Sysno;
 
+use crate::call::entry::{Entry, full, partial};
 use crate::call::{
-    capability, clock_adjust, epoll, event_file, extended_attribute, file_control, file_descriptor, file_metadata,
-    file_path, file_sync, file_transfer, futex, identity, memory, memory_policy, message, message_queue, miscellany,
-    namespace, native, poll, posix_queue, priority, process, process_file, process_memory, program, schedule,
-    semaphore, shared_memory, signal, socket, socket_option, splice, time, timer, watch,
+    capability, clock_adjust, epoll, event_file, extended_attribute, file_control, file_copy, file_descriptor,
+    file_metadata, file_path, file_sync, file_transfer, futex, identity, memory, memory_policy, message, message_queue,
+    miscellany, namespace, native, poll, posix_queue, priority, process, process_file, process_memory, program,
+    schedule, semaphore, shared_memory, signal, socket, socket_option, splice, time, timer, watch,
 };
 use crate::context::{Arguments, Context, Handler};
 use crate::gate;
-
-/// How much of a call is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// As on Linux.
-    Full,
-    /// As on Linux but for this.
-    Partial(&'static str),
-}
-
-/// One call.
-#[derive(Clone, Copy)]
-pub struct Entry {
-    /// Which.
-    pub number: Sysno,
-    /// How much of it.
-    pub state: State,
-    /// What does it.
-    pub handler: Handler,
-}
-
-pub(crate) const fn full(number: Sysno, handler: Handler) -> Entry {
-    Entry { number, state: State::Full, handler }
-}
-
-pub(crate) const fn partial(number: Sysno, missing: &'static str, handler: Handler) -> Entry {
-    Entry { number, state: State::Partial(missing), handler }
-}
 
 /// Calls whose absence is expected: libraries try them first and go on without a word (the last three no 64-bit Linux
 /// 6.1 has), so they are not named on the log.
@@ -62,6 +35,7 @@ pub const ENTRIES: &[&[Entry]] = &[
     epoll::ENTRIES,
     event_file::ENTRIES,
     file_control::ENTRIES,
+    file_copy::ENTRIES,
     file_descriptor::ENTRIES,
     extended_attribute::ENTRIES,
     file_metadata::ENTRIES,
@@ -276,7 +250,8 @@ fn report_missing(context: &Context<'_>, number: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{ENTRIES, State, entry, name};
+    use super::{ENTRIES, entry, name};
+    use crate::call::entry::State;
 
     #[test]
     fn every_entry_is_found_by_its_number() {

@@ -162,6 +162,19 @@ impl ThreadTime {
     }
 }
 
+/// What those used that are gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GoneTimes {
+    /// Of threads that have ended.
+    pub ended_threads: UsedTime,
+    /// Of children that were waited for, and theirs.
+    pub children: UsedTime,
+    /// Most memory that any of these had at once, in bytes.
+    pub children_peak_bytes: u64,
+    /// The same of the process in the programs that it ran before.
+    pub peak_bytes: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use core::sync::atomic::{AtomicU64, Ordering};

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use exos_linux::table::{ENTRIES, State, entry};
+use exos_linux::call::entry::State;
+use exos_linux::table::{ENTRIES, entry};
 use shown::Shown;
 use syscalls::{Sysno, SysnoSet};
 

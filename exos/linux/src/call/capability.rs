@@ -6,8 +6,8 @@ use exos::task::capability::{AmbientChange, Capabilities, Capability, Capability
 use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
+use crate::call::entry::{Entry, full};
 use crate::context::{Arguments, Context};
-use crate::table::{Entry, full};
 use crate::user::{read_array, read_vec, write_all};
 
 /// This family's part of the table.

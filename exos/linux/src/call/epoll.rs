@@ -12,10 +12,10 @@ use super::poll::{ERROR, HANG_UP, IN, OUT, read_deadline, restore_mask};
 use super::signal::install_optional_mask;
 use crate::abi::bytes::get;
 use crate::abi::file::O_CLOSE_ON_EXEC;
+use crate::call::entry::{Entry, full};
 use crate::context::{Arguments, Context, Restart};
 use crate::epoll::{EDGE_TRIGGERED, EXCLUSIVE, Epoll, Report};
 use crate::process::Process;
-use crate::table::{Entry, full};
 use crate::user::{UserMemory, read_array, write_all};
 
 /// This family's part of the table.

@@ -10,10 +10,10 @@ use syscalls::Sysno;
 
 use crate::abi::file::{O_CLOSE_ON_EXEC, O_NON_BLOCKING, status_flags};
 use crate::abi::time::{read_timespec, timespec};
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context};
 use crate::process::IntervalTimer;
 use crate::signal_file::SignalFile;
-use crate::table::{Entry, full, partial};
 use crate::timer_file::TimerFile;
 use crate::user::{read_array, write_all};
 

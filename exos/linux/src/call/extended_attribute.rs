@@ -8,9 +8,9 @@ use exos::fs::location::Location;
 use syscalls::Sysno;
 
 use super::file_metadata::{find, location_of};
+use crate::call::entry::{Entry, partial};
 use crate::context::{Arguments, Context};
 use crate::files::{AT_NO_FOLLOW, Access};
-use crate::table::{Entry, partial};
 use crate::user::{read_string, read_vec, write_all};
 
 /// This family's part of the table.

@@ -18,8 +18,8 @@ use syscalls::Sysno;
 use super::file_owner;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::file::{self as abi, control, request};
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context, Restart};
-use crate::table::{Entry, full, partial};
 use crate::user::{read_array, write_all};
 
 /// This family's part of the table.

@@ -19,9 +19,9 @@ use syscalls::Sysno;
 use super::{file_cut, terminal};
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context, Restart};
 use crate::files::{Access, CURRENT_DIRECTORY, read_path_into};
-use crate::table::{Entry, full, partial};
 use crate::user::{Text, read_string, read_vec, write_all};
 
 /// This family's part of the table.

@@ -9,9 +9,9 @@ use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
+use crate::call::entry::{Entry, full};
 use crate::context::{Arguments, Context};
 use crate::files::{AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at};
-use crate::table::{Entry, full};
 use crate::user::{read_array, write_all};
 
 /// This family's part of the table.

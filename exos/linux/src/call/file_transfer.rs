@@ -14,8 +14,8 @@ use exos::fs::event_counter::EventCounter;
 use exos::fs::permission::Credentials;
 use exos::fs::readiness::Readiness;
 use exos::fs::terminal::tty::Side;
-use exos::fs::transfer::{Buffer, Source, take_unseen};
-use exos::fs::vnode::{Allocate, FileKind, Metadata, is_same};
+use exos::fs::transfer::{Source, take_unseen};
+use exos::fs::vnode::{Allocate, FileKind, Metadata};
 use exos::fs::watch::Watcher;
 use exos::net::unix::{Socket, SocketFile};
 use exos::platform::FrameBytes;
@@ -26,13 +26,13 @@ use syscalls::Sysno;
 use super::file_cut;
 use super::waiting::until_ready;
 use super::{message, terminal};
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context, Restart};
 use crate::files::{Access, now, read_path};
 use crate::signal_file::SignalFile;
-use crate::table::{Entry, full, partial};
 use crate::timer_file::TimerFile;
 use crate::user::{
-    CHUNK_BYTES, Extent, TRANSFER_BYTES_MAX, UserMemory, UserReader, UserWriter, read_array, read_extents, write_all,
+    Extent, TRANSFER_BYTES_MAX, UserMemory, UserReader, UserWriter, read_array, read_extents, write_all,
 };
 
 /// This family's part of the table.
@@ -48,8 +48,6 @@ pub const ENTRIES: &[Entry] = &[
     partial(Sysno::preadv2, "of RWF flags HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND", preadv2),
     partial(Sysno::pwritev2, "of RWF flags HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND", pwritev2),
     full(Sysno::lseek, lseek),
-    full(Sysno::sendfile, sendfile),
-    full(Sysno::copy_file_range, copy_file_range),
     full(Sysno::ftruncate, ftruncate),
     full(Sysno::truncate, truncate),
     full(Sysno::fallocate, fallocate),
@@ -352,7 +350,7 @@ fn offset_of(word: u64) -> Result<Option<u64>> {
 
 /// Checks that a transfer ends where a file can (`rw_verify_area` of Linux). `EINVAL`.
 #[inline]
-fn check_end(offset: Option<u64>, length: u64) -> Result<()> {
+pub(super) fn check_end(offset: Option<u64>, length: u64) -> Result<()> {
     match offset {
         // No program has so much memory that two of these could make up for each other.
         Some(offset) if offset.wrapping_add(length) > i64::MAX as u64 => Err(Errno::EINVAL),
@@ -577,82 +575,6 @@ pub fn lseek(context: &mut Context<'_>, [descriptor, distance, whence, ..]: Argu
     })
 }
 
-/// Writes to a pipe what it has room for once it has some, as `sendfile` does: who sends may be who reads.
-fn write_what_fits(context: &mut Context<'_>, output: &Arc<Description>, source: &mut dyn Source) -> Result<u64> {
-    let attempt = until_ready(context, output, Readiness::WRITE, |context| output.write(source, || now(context)));
-    if attempt == Err(Errno::EPIPE) {
-        raise_own(context, Signal::PIPE);
-    }
-    attempt.map(|count| count as u64)
-}
-
-/// Copies `length` bytes from one description to another through a buffer of exos's own. `from` and `to` are offsets
-/// to use and to move, or the descriptions' own.
-fn copy(
-    context: &mut Context<'_>,
-    input: &Arc<Description>,
-    output: &Arc<Description>,
-    [mut from, mut to]: [Option<u64>; 2],
-    length: u64,
-) -> Result<(u64, [Option<u64>; 2])> {
-    let mut done = 0;
-    while done < length {
-        let step = (length - done).min(16 * CHUNK_BYTES as u64) as usize;
-        let mut buffer = Buffer::with_limit(step);
-        let start = input.offset();
-        let read = until_ready(context, input, Readiness::READ, |context| match from {
-            None => input.read(&mut buffer, || now(context)),
-            Some(offset) => input.read_at(offset, &mut buffer, || now(context)),
-        });
-        let count = match read {
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(_) if done > 0 => break,
-            Err(error) => return Err(error),
-        };
-        let mut source = &buffer.bytes[..count];
-        let written = if output.is_pipe() {
-            write_what_fits(context, output, &mut source)
-        } else {
-            write_from_source(context, output, &mut source, to)
-        };
-        let written = match written {
-            Ok(written) => written,
-            Err(error) => {
-                rewind(input, from, start, 0);
-                if done > 0 {
-                    break;
-                }
-                return Err(error);
-            }
-        };
-        rewind(input, from, start, written);
-        done += written;
-        from = from.map(|offset| offset + written);
-        to = to.map(|offset| offset + written);
-        if (written as usize) < count || output.is_pipe() || (done < length && preempt::unless_signalled().is_err()) {
-            break;
-        }
-    }
-    Ok((done, [from, to]))
-}
-
-/// Leaves a description that was read at its own offset behind what was really used.
-fn rewind(input: &Description, explicit: Option<u64>, start: u64, used: u64) {
-    if explicit.is_none() {
-        // Streams cannot be moved back; what was read of them is lost, as with Linux's splice to a full target.
-        let _ = input.seek(SeekFrom::Start((start + used) as i64));
-    }
-}
-
-/// Reads an optional `loff_t`, whatever its sign.
-fn read_place(context: &Context<'_>, address: u64) -> Result<Option<u64>> {
-    match address {
-        0 => Ok(None),
-        address => Ok(Some(u64::from_le_bytes(read_array(context.memory, address)?))),
-    }
-}
-
 /// Reads an optional `loff_t`.
 pub(super) fn read_offset(context: &Context<'_>, address: u64) -> Result<Option<u64>> {
     match address {
@@ -667,68 +589,6 @@ pub(super) fn write_offset(context: &Context<'_>, address: u64, offset: Option<u
         Some(offset) if address != 0 => write_all(context.memory, address, &offset.to_le_bytes()),
         _ => Ok(()),
     }
-}
-
-/// `sendfile(2)`.
-pub fn sendfile(context: &mut Context<'_>, [output, input, offset, length, ..]: Arguments) -> Result<u64> {
-    let input = readable(context, input)?;
-    let output = writable(context, output)?;
-    let cannot_seek = input.seek(SeekFrom::Current(0)) == Err(Errno::ESPIPE);
-    if cannot_seek && offset != 0 {
-        return Err(Errno::ESPIPE);
-    }
-    if cannot_seek || !matches!(input.inode().kind(), FileKind::Regular | FileKind::CharacterDevice) {
-        return Err(Errno::EINVAL);
-    }
-    if output.status().contains(StatusFlags::APPEND) {
-        return Err(Errno::EINVAL);
-    }
-    let from = read_offset(context, offset)?;
-    check_end(Some(from.unwrap_or_else(|| input.offset())), length)?;
-    let (done, [from, _]) = copy(context, &input, &output, [from, None], length.min(TRANSFER_BYTES_MAX))?;
-    write_offset(context, offset, from)?;
-    Ok(done)
-}
-
-/// `copy_file_range(2)`.
-pub fn copy_file_range(context: &mut Context<'_>, [input, from, output, to, length, flags]: Arguments) -> Result<u64> {
-    if flags != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let input = context.process.files.get(input)?;
-    let output = context.process.files.get(output)?;
-    match (input.inode().kind(), output.inode().kind()) {
-        (FileKind::Regular, FileKind::Regular) => {}
-        _ if input.is_path_only() || output.is_path_only() => return Err(Errno::EBADF),
-        (FileKind::Directory, _) | (_, FileKind::Directory) => return Err(Errno::EISDIR),
-        _ => return Err(Errno::EINVAL),
-    }
-    if !input.is_readable() || !output.is_writable() || output.status().contains(StatusFlags::APPEND) {
-        return Err(Errno::EBADF);
-    }
-    if input.metadata().device != output.metadata().device {
-        return Err(Errno::EXDEV);
-    }
-    let offsets = [read_place(context, from)?, read_place(context, to)?];
-    let starts = [offsets[0].unwrap_or_else(|| input.offset()), offsets[1].unwrap_or_else(|| output.offset())];
-    if starts.iter().any(|start| start.checked_add(length).is_none()) {
-        return Err(Errno::EOVERFLOW);
-    }
-    if starts.iter().any(|start| *start > i64::MAX as u64) {
-        return Err(Errno::EINVAL);
-    }
-    if starts[1] == i64::MAX as u64 {
-        return Err(Errno::EFBIG);
-    }
-    let length = length.min(i64::MAX as u64 - starts[1]);
-    // What would be read after it was written has no meaning.
-    if is_same(input.inode(), output.inode()) && starts[0].abs_diff(starts[1]) < length {
-        return Err(Errno::EINVAL);
-    }
-    let (done, after) = copy(context, &input, &output, offsets, length.min(TRANSFER_BYTES_MAX))?;
-    write_offset(context, from, after[0])?;
-    write_offset(context, to, after[1])?;
-    Ok(done)
 }
 
 /// With what the caller's rights to files are looked at.

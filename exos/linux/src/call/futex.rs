@@ -18,11 +18,11 @@ use syscalls::Sysno;
 use super::process_file::may_trace;
 use crate::abi::bytes::get;
 use crate::abi::time as abi;
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context, Restart};
 use crate::deliver::Target;
 use crate::process::{Process, Thread};
 use crate::system::System;
-use crate::table::{Entry, full, partial};
 use crate::user::{UserMemory, read_array, read_vec, write_all};
 
 /// This family's part of the table.

@@ -11,10 +11,10 @@ use exos::preempt;
 use syscalls::Sysno;
 
 use super::file_cut::drop_from_all;
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context};
 use crate::process::Process;
 use crate::profile;
-use crate::table::{Entry, full, partial};
 use crate::user::write_all;
 
 /// This family's part of the table.

@@ -13,9 +13,9 @@ use syscalls::Sysno;
 
 use super::process_file::may_trace;
 use crate::abi::errno::number;
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context};
 use crate::process::Process;
-use crate::table::{Entry, full, partial};
 use crate::user::{read_array, read_vec, write_all};
 
 const NOT_KEPT: &str = "checked and not kept: `get_mempolicy` tells the default of every address";

@@ -25,8 +25,8 @@ use crate::abi::socket::{
     LEVEL_SOCKET, Name, RIGHTS, control_aligned, flag, name_bytes, read_controls, read_name,
 };
 use crate::abi::time::timespec;
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context};
-use crate::table::{Entry, full, partial};
 use crate::user::{EXTENT_COUNT_MAX, Extent, UserReader, UserWriter, read_array, read_extents, read_vec, write_all};
 
 /// This family's part of the table.

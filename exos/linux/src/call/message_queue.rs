@@ -11,8 +11,8 @@ use super::ipc_object::{
     Asker, LIMITS, NO_WAIT, OWNERSHIP_BYTES, REMOVE, SET, STATUS, encode_ownership, id_of, making, read_ownership,
 };
 use crate::abi::bytes::{Encoder, get};
+use crate::call::entry::{Entry, full};
 use crate::context::{Arguments, Context, Restart};
-use crate::table::{Entry, full};
 use crate::user::{read_array, read_exact, write_all};
 
 /// This family's part of the table.

@@ -3,10 +3,12 @@
 
 pub mod capability;
 pub mod clock_adjust;
+pub mod entry;
 pub mod epoll;
 pub mod event_file;
 pub mod extended_attribute;
 pub mod file_control;
+pub mod file_copy;
 mod file_cut;
 pub mod file_descriptor;
 pub mod file_metadata;

@@ -18,10 +18,10 @@ use syscalls::Sysno;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::file::{O_ACCESS_MODE, O_CREATE, O_EXCLUSIVE, O_NON_BLOCKING, status_flags};
 use crate::abi::time::read_timespec;
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context, Restart};
 use crate::files::read_path;
 use crate::queue_file::QueueFile;
-use crate::table::{Entry, full, partial};
 use crate::user::{read_array, read_exact, write_all};
 
 /// This family's part of the table.

@@ -15,9 +15,9 @@ use exos::task::weight::{NICE_MAX, NICE_MIN};
 use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context};
 use crate::process::{POLICY_IDLE, Process, RESET_ON_FORK, Thread};
-use crate::table::{Entry, full, partial};
 use crate::user::{read_array, read_vec, write_all};
 
 /// This family's part of the table.

@@ -25,12 +25,12 @@ use super::shared_memory;
 use super::timer::arm_processor_limit;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context, Restart};
 use crate::interruption::interruption;
 use crate::leaving::{ChildChange, child_code, claim, forget};
 use crate::process::{Birth, Ending, Process, Thread};
 use crate::system::ThreadStart;
-use crate::table::{Entry, full, partial};
 use crate::used_time::UsedTime;
 use crate::user::{read_vec, write_all};
 

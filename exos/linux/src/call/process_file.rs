@@ -9,11 +9,11 @@ use syscalls::Sysno;
 
 use super::signal::{send, signal_or_probe, user_info};
 use crate::abi::file::O_NON_BLOCKING;
+use crate::call::entry::{Entry, full};
 use crate::context::{Arguments, Context};
 use crate::memory::DUMPABLE_BY_USER;
 use crate::process::{Process, Thread};
 use crate::process_file::ProcessFile;
-use crate::table::{Entry, full};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -12,10 +12,10 @@ use exos::preempt::Pace;
 use syscalls::Sysno;
 
 use super::process_file::may_trace;
+use crate::call::entry::{Entry, full};
 use crate::context::{Arguments, Context};
 use crate::memory::Space;
 use crate::process::Process;
-use crate::table::{Entry, full};
 use crate::user::{Extent, UserMemory, UserReader, UserWriter, read_extents};
 
 /// This family's part of the table.

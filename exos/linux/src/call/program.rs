@@ -16,6 +16,7 @@ use exos::task::signal::Signal;
 use syscalls::Sysno;
 
 use crate::abi::bytes::get;
+use crate::call::entry::{Entry, full};
 use crate::context::{Arguments, Context};
 use crate::deliver::Target;
 use crate::files::{AT_EMPTY_PATH, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at, read_path};
@@ -23,7 +24,6 @@ use crate::leaving::{give_memory_back, release_thread_words};
 use crate::memory::{Space, space_limits};
 use crate::process::Ending;
 use crate::program::{Wish, prepare, start};
-use crate::table::{Entry, full};
 use crate::user::{STRING_BYTES_MAX, STRING_STEP_BYTES, UserMemory, read_array, read_string};
 
 /// This family's part of the table.

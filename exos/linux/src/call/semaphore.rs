@@ -11,8 +11,8 @@ use syscalls::Sysno;
 use super::ipc_object::{Asker, LIMITS, NO_WAIT, REMOVE, SET, STATUS, encode_ownership, id_of, making, read_ownership};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::read_timespec;
+use crate::call::entry::{Entry, full};
 use crate::context::{Arguments, Context};
-use crate::table::{Entry, full};
 use crate::user::{read_exact, write_all};
 
 /// This family's part of the table.

@@ -13,11 +13,11 @@ use syscalls::Sysno;
 
 use super::ipc_object::{Asker, LIMITS, REMOVE, SET, STATUS, encode_ownership, id_of, making, read_ownership};
 use crate::abi::bytes::Encoder;
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context};
 use crate::memory::Space;
 use crate::process::Process;
 use crate::system::System;
-use crate::table::{Entry, full, partial};
 use crate::user::write_all;
 
 /// This family's part of the table.

@@ -20,9 +20,9 @@ use super::waiting::until_ready_by;
 use crate::abi::socket::{
     ADDRESS_BYTES_MAX, CLOSE_ON_EXEC, FAMILY_COUNT, FAMILY_UNIX, NON_BLOCKING, Name, name_bytes, read_name,
 };
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context};
 use crate::files::{Access, now};
-use crate::table::{Entry, full, partial};
 use crate::user::{read_array, read_vec, write_all};
 
 /// This family's part of the table.

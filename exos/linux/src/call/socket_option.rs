@@ -12,8 +12,8 @@ use super::socket::socket_at;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::errno;
 use crate::abi::socket::{FAMILY_UNIX, LEVEL_SOCKET, option};
+use crate::call::entry::{Entry, partial};
 use crate::context::{Arguments, Context};
-use crate::table::{Entry, partial};
 use crate::user::{read_array, read_exact, write_all};
 
 /// This family's part of the table.

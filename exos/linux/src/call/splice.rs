@@ -17,9 +17,9 @@ use syscalls::Sysno;
 
 use super::file_transfer::{Capped, read_offset, readable, readv, writable, write_from_source, write_offset};
 use super::waiting::until_ready;
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context};
 use crate::files::now;
-use crate::table::{Entry, full, partial};
 use crate::user::{TRANSFER_BYTES_MAX, UserReader, read_extents, readable_bytes};
 
 /// This family's part of the table.

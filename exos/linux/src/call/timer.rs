@@ -12,10 +12,10 @@ use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::abi::time as abi;
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context};
 use crate::process::{IntervalTimer, Process};
 use crate::system::System;
-use crate::table::{Entry, full, partial};
 use crate::user::{read_array, write_all};
 
 /// This family's part of the table.

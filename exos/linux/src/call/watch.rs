@@ -10,9 +10,9 @@ use exos::fs::watch::{Watcher, event};
 use syscalls::Sysno;
 
 use crate::abi::file::{O_CLOSE_ON_EXEC, O_NON_BLOCKING, status_flags};
+use crate::call::entry::{Entry, full, partial};
 use crate::context::{Arguments, Context};
 use crate::files::{Access, CURRENT_DIRECTORY, read_path, start_of};
-use crate::table::{Entry, full, partial};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -9,9 +9,9 @@ use exos::task::capability::Capabilities;
 use exos::task::limits::{Limit, Resource};
 use exos::task::signal::{Disposition, Signal};
 
-use crate::process::{Ending, GoneTimes};
+use crate::process::Ending;
 use crate::testing::pod::{LIMIT_BYTES, START_S, World};
-use crate::used_time::UsedTime;
+use crate::used_time::{GoneTimes, UsedTime};
 
 /// The value behind `label` in a text of `label:\tvalue` lines.
 fn field<'a>(text: &'a str, label: &str) -> &'a str {
