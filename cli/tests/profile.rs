@@ -86,8 +86,11 @@ fn a_program_of_known_proportions() {
     }
     let (long, short, turn) = (samples(&svg, "spin_long"), samples(&svg, "spin_short"), samples(&svg, "turn"));
     assert!(long > short, "{long} {short}");
-    // They are called by it, and the program does little else.
-    assert!(turn >= long + short && sums[0] >= turn && samples(&svg, "main") >= turn, "{turn} {sums:?}");
+    // They are called by it, the program does little else, and it is called by main. What interrupts it is exos's and
+    // the kernel's, and on top of it all the same.
+    let main = samples(&svg, "main");
+    assert!(turn >= long + short && turn <= all - sums[4], "{turn} {sums:?}");
+    assert!(main >= turn, "{main} {turn} {sums:?}");
     // On a busy host booting takes its time too: no part of the whole is certain, only that nothing else has more.
     assert!(sums[1..].iter().all(|other| *other < sums[0]), "{sums:?}");
 }

@@ -132,11 +132,15 @@ fn process_leaves(system: &Arc<System>, process: &Arc<Process>) {
 
 /// Leaves the process's memory and drops it, or gives it back to the parent that lent it.
 pub fn release_memory(system: &Arc<System>, process: &Arc<Process>) {
-    if !process.borrows_memory.load(Ordering::Acquire) {
-        // Nobody changes the tables while the space is locked, and the processor is in it until it is left below.
-        process.space().lock().note_touched(|address| system.platform.page_entry(address) & ACCESSED != 0);
+    {
+        let space = process.space();
+        let mut memory = space.lock();
+        if !process.borrows_memory.load(Ordering::Acquire) {
+            // Nobody changes the tables while the space is locked, and the processor is in it until it is left below.
+            memory.note_touched(|address| system.platform.page_entry(address) & ACCESSED != 0);
+        }
+        process.note_peak(memory.resident_peak() * 4096);
     }
-    process.note_peak();
     let before = process.replace_space(system.empty_space.clone());
     give_memory_back(system, process, before);
 }

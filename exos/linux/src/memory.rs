@@ -265,7 +265,7 @@ impl Space {
     /// The most memory that was present at once.
     #[must_use]
     pub fn resident_peak_bytes(&self) -> u64 {
-        self.lock().totals().resident_peak * 4096
+        self.lock().resident_peak() * 4096
     }
 }
 

@@ -223,6 +223,8 @@ pub struct Process {
     pub pause: Mutex<Pause>,
     /// Processor time.
     pub times: Mutex<GoneTimes>,
+    /// Most memory that it had at once in what it has left.
+    peak_bytes: AtomicU64,
     /// Told when a child ends, stops or continues, and when it is continued itself.
     pub changes: Arc<WaitQueue>,
     /// Its memory is its parent's, which waits for it to let go.
@@ -392,6 +394,7 @@ impl Process {
             pid: birth.pid,
             parent: AtomicU32::new(birth.parent),
             exit_signal: AtomicU8::new(Signal::CHLD.number()),
+            peak_bytes: AtomicU64::new(0),
             maker: AtomicU32::new(0),
             threads: Mutex::default(),
             group: Mutex::new(birth.group),
@@ -456,17 +459,19 @@ impl Process {
         core::mem::replace(&mut *memory, space)
     }
 
-    /// The most memory that it had at once, in this program and those before.
+    /// The most memory that it had at once, in this program and those before. Of one that has ended it is noted.
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
-        let now_bytes = self.space().resident_peak_bytes();
-        self.times.lock().peak_bytes.max(now_bytes)
+        let before_bytes = self.peak_bytes.load(Ordering::Relaxed);
+        if self.is_zombie.load(Ordering::Acquire) {
+            return before_bytes;
+        }
+        before_bytes.max(self.space().resident_peak_bytes())
     }
 
-    /// It is about to leave its memory, whose peak is kept.
-    pub fn note_peak(&self) {
-        let peak_bytes = self.peak_bytes();
-        self.times.lock().peak_bytes = peak_bytes;
+    /// It is about to leave memory of which it had so much at once.
+    pub fn note_peak(&self, peak_bytes: u64) {
+        self.peak_bytes.fetch_max(peak_bytes, Ordering::Relaxed);
     }
 
     /// Its parent's number.

@@ -171,8 +171,6 @@ pub struct GoneTimes {
     pub children: UsedTime,
     /// Most memory that any of these had at once, in bytes.
     pub children_peak_bytes: u64,
-    /// The same of the process in the programs that it ran before.
-    pub peak_bytes: u64,
 }
 
 #[cfg(test)]

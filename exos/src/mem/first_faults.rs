@@ -229,8 +229,7 @@ pub(crate) struct Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
     anchor: Anchor,
-    distance: u64,
-    /// Its page, in the order of anchors and of distances from them.
+    /// Its page, in the order of anchors and of distances from them, which are in pages.
     place: u64,
     access: Access,
     /// The last run that had it.
@@ -241,14 +240,20 @@ struct Fault {
 
 impl Fault {
     fn new(anchor: Anchor, distance: u64, access: Access, run: u64, is_known: bool) -> Self {
-        Self { anchor, distance, place: anchor.first_place() | distance >> PAGE_SHIFT, access, run, is_known }
+        Self { anchor, place: anchor.first_place() | distance >> PAGE_SHIFT, access, run, is_known }
+    }
+
+    /// Of its page from the anchor, which begins a page itself.
+    fn distance(&self) -> u64 {
+        self.place << PAGE_SHIFT
     }
 }
 
 /// The faults that come first, in the order of their places.
 #[derive(Clone)]
 pub(crate) struct FirstFaults {
-    faults: Vec<Fault>,
+    /// Whoever resolves them keeps them as they were meanwhile.
+    faults: Arc<Vec<Fault>>,
     count_max: usize,
     /// How many runs began.
     run: u64,
@@ -260,7 +265,13 @@ pub(crate) struct FirstFaults {
 impl Default for FirstFaults {
     /// Of children.
     fn default() -> Self {
-        Self { faults: Vec::new(), count_max: CHILD_FAULT_COUNT, run: 0, touched: Arc::default(), mappings: Vec::new() }
+        Self {
+            faults: Arc::default(),
+            count_max: CHILD_FAULT_COUNT,
+            run: 0,
+            touched: Arc::default(),
+            mappings: Vec::new(),
+        }
     }
 }
 
@@ -272,7 +283,10 @@ impl FirstFaults {
     /// A new run: what the last one did not repeat of those before it is forgotten. Answers its number.
     fn begin(&mut self) -> u64 {
         let last = self.run;
-        self.faults.retain(|fault| fault.is_known || fault.run == last);
+        let stays = |fault: &Fault| fault.is_known || fault.run == last;
+        if !self.faults.iter().all(stays) {
+            Arc::make_mut(&mut self.faults).retain(stays);
+        }
         self.run += 1;
         self.run
     }
@@ -282,7 +296,9 @@ impl FirstFaults {
         let (place, is_full) = (fault.place, self.is_full());
         // In the order of places: what is known of neighbouring pages is found together.
         let at = self.faults.partition_point(|other| other.place < place);
-        match self.faults.get_mut(at).filter(|other| other.place == place) {
+        let is_noted = self.faults.get(at).is_some_and(|other| other.place == place);
+        let faults = Arc::make_mut(&mut self.faults);
+        match faults.get_mut(at).filter(|_| is_noted) {
             Some(known) => {
                 known.is_known |= fault.run > known.run;
                 known.run = known.run.max(fault.run);
@@ -290,7 +306,7 @@ impl FirstFaults {
                     known.access = Access::Write;
                 }
             }
-            None if !is_full => self.faults.insert(at, fault),
+            None if !is_full => faults.insert(at, fault),
             None => {}
         }
     }
@@ -314,7 +330,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     fn address_of(&self, fault: &Fault) -> u64 {
-        self.places.as_ref().map_or(0, |places| places.address_of(fault.anchor)).wrapping_add(fault.distance)
+        self.places.as_ref().map_or(0, |places| places.address_of(fault.anchor)).wrapping_add(fault.distance())
     }
 
     fn fault_in(&self, area: &Area, address: u64, access: Access) -> Option<Fault> {
@@ -560,7 +576,7 @@ impl FirstFaults {
     /// The faults between two distances from the heap's start.
     fn of_heap(&self, (start, end): (u64, u64)) -> &[Fault] {
         let all = self.between(Anchor::Heap, Anchor::Heap);
-        let before = |distance: u64| all.partition_point(|fault| fault.distance < distance);
+        let before = |distance: u64| all.partition_point(|fault| fault.distance() < distance);
         &all[before(start)..before(end)]
     }
 
@@ -577,7 +593,7 @@ impl FirstFaults {
             return;
         }
         self.mappings.truncate(number);
-        self.faults.retain(|fault| fault.anchor < Anchor::Mapping(number as u8));
+        Arc::make_mut(&mut self.faults).retain(|fault| fault.anchor < Anchor::Mapping(number as u8));
         let touched = Arc::make_mut(&mut self.touched);
         touched.parts.truncate(LOADED_PART_COUNT + number);
         // One more run says what is touched of the others.
@@ -650,7 +666,7 @@ fn mapping_of(mappings: &[Range<u64>], address: u64) -> Option<usize> {
 
 impl AddressSpace {
     /// Counts a new area, if it is one of those that follow a program's load.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_mapping(
         &mut self,
         range: &Range<u64>,
@@ -658,11 +674,19 @@ impl AddressSpace {
         backing: &Backing,
     ) {
         if self.notes.as_ref().is_some_and(|notes| notes.counts_mappings) {
-            self.note_first_mapping(range, label, MappedAs::of(range, protection, backing));
+            self.note_first_mapping(range, (protection, label), backing);
         }
     }
 
-    fn note_first_mapping(&mut self, range: &Range<u64>, label: AreaLabel, mapped_as: MappedAs) {
+    #[cold]
+    #[inline(never)]
+    fn note_first_mapping(
+        &mut self,
+        range: &Range<u64>,
+        (protection, label): (Protection, AreaLabel),
+        backing: &Backing,
+    ) {
+        let mapped_as = MappedAs::of(range, protection, backing);
         let number = self.notes.as_mut().and_then(|notes| notes.note_mapping(range, label, mapped_as));
         let (Some(number), Some(start)) = (number, self.start.as_mut()) else { return };
         if start.parts.len() == LOADED_PART_COUNT + number && start.parts.try_reserve(1).is_ok() {
@@ -672,9 +696,17 @@ impl AddressSpace {
     }
 
     /// A mapping was made: resolves what was noted of anonymous memory, with all that waits for that.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn repeat_in_mapping(&mut self) {
-        if self.notes.as_ref().is_some_and(|notes| notes.pending.is_due) && self.resolve_pending() {
+        if self.notes.as_ref().is_some_and(|notes| notes.pending.is_due) {
+            self.repeat_in_new_mapping();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn repeat_in_new_mapping(&mut self) {
+        if self.resolve_pending() {
             // A refused mapping is not in the page map, and faults again.
             let _ = self.flush();
         }

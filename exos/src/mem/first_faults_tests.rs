@@ -29,7 +29,7 @@ fn two_runs_one_after_the_other_make_a_fault_known_and_others_are_forgotten() {
         places.iter().for_each(|(page, access)| faults.note(fault(*page, *access, run)));
     }
     let known = faults.faults.iter().filter(|fault| fault.is_known);
-    let known: alloc::vec::Vec<_> = known.map(|fault| (fault.distance >> 12, fault.access)).collect();
+    let known: alloc::vec::Vec<_> = known.map(|fault| (fault.distance() >> 12, fault.access)).collect();
     assert_eq!(known, [(1, Access::Execute), (2, Access::Write), (3, Access::Write)]);
     let run = faults.begin();
     (0..1000).for_each(|page| faults.note(fault(page, Access::Read, run)));

@@ -29,6 +29,13 @@ pub(crate) fn is_long(pages: &Range<u64>) -> bool {
 const PIECE_AREAS: usize = PIECE_PAGES as usize;
 
 impl AddressSpace {
+    /// The most pages that were present at once.
+    #[must_use]
+    #[inline]
+    pub fn resident_peak(&self) -> u64 {
+        self.pages.resident_peak()
+    }
+
     /// Does `work` with one change of the page tables at its end. `ENOMEM` if the kernel refuses that.
     pub(crate) fn in_one_batch<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.is_batching = true;

@@ -525,12 +525,13 @@ fn look_at(context: &Context<'_>, child: &Arc<Process>, options: u64) -> Option<
     };
     let (code, status) = child_code(child, change);
     let uid = child.identities.lock().uid[0];
-    let (children, children_peak_bytes) = {
+    let mut used = child.used_time(context.now_ns());
+    let mut peak_bytes = child.peak_bytes();
+    {
         let times = child.times.lock();
-        (times.children, times.children_peak_bytes)
-    };
-    let used = child.used_time(context.now_ns()) + children;
-    let peak_bytes = child.peak_bytes().max(children_peak_bytes);
+        used += times.children;
+        peak_bytes = peak_bytes.max(times.children_peak_bytes);
+    }
     if change == ChildChange::Ended && reaps {
         // What nobody waits for is not counted.
         let mut times = context.process.times.lock();

@@ -102,8 +102,8 @@ fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: 
     let Context { system, process, thread, memory, .. } = *context;
     release_thread_words(&Target { system, process, thread, memory });
     thread.has_left_locks.store(false, Ordering::Release);
-    context.process.note_peak();
     let before = context.process.replace_space(space.clone());
+    context.process.note_peak(before.resident_peak_bytes());
     context.system.platform.enter_space(&space);
     let started = start(context.system, context.process, context.thread, prepared, context.frame);
     give_memory_back(context.system, context.process, before);

@@ -65,6 +65,11 @@ pub(crate) fn set_thread(process: &Process, thread: &Thread) {
     set_fault_handler(has_handled_faults.then_some(entry::fault_at_once));
 }
 
+/// The thread that runs here may have another number than when it came.
+pub(crate) fn renumber(thread: &Thread) {
+    control::set_library_word::<WORD_THREAD>(u64::from(thread.tid()));
+}
+
 /// Has the faults of a process that handles some itself offered to it first: on this processor from now on, on another
 /// from the next time on that one of its threads comes there. Until then, and where it handles none any more, they take
 /// the way of all others.

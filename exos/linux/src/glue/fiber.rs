@@ -313,8 +313,7 @@ pub(crate) fn enter_space(space: &Space) {
     if let Some(fiber) = current() {
         fiber.space_slot.store(space.slot().0, Ordering::Relaxed);
         // The thread may have another number in it.
-        let (process, thread) = fiber.owner();
-        fast::set_thread(process, thread);
+        fast::renumber(&fiber.owner().1);
     }
     enter_slot(this_processor(), space.slot().0);
 }
