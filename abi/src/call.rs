@@ -154,7 +154,7 @@ calls! {
     /// rest.
     8 FrameSplit { slot: CapSlot, target: CapSlot, count: u64 }
     /// Donates all frames of an original, unmapped capability to the kernel for `environment`'s tables; `slot`
-    /// becomes empty. Value: donated frames not yet used. With slot 0 it gives those back that are in no use.
+    /// becomes empty. Value: donated frames not yet used.
     9 FrameDonate { slot: CapSlot, environment: CapSlot }
 
     // Address space.

@@ -23,17 +23,13 @@ use aegis_abi::memory::{BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation
 use aegis_abi::types::SLOT_BUNDLE;
 use aegis_abi::{CapSlot, FrameNumber, Status};
 
-use crate::platform::{BindFault, FrameBytes, FrameGrant, Kernel, LentFrames, LogLevel};
+use crate::platform::{BindFault, FrameBytes, FrameGrant, Kernel, LogLevel};
 use crate::sync::Mutex;
 
 /// First frame that [`FakeMachine`] hands out.
 pub const FAKE_FRAME_FIRST: u64 = 0x800;
 /// First frame of the fake bundle, see [`FakeMachine::set_bundle`].
 pub const FAKE_BUNDLE_FRAME: u64 = 0x10_0000;
-/// First frame of exos's own, see [`FakeMachine::set_lendable`].
-pub const FAKE_OWN_FRAME: u64 = 0x8_0000;
-/// Their capability.
-pub const FAKE_OWN_SLOT: CapSlot = CapSlot(90);
 /// What fresh frames are filled with.
 pub const FAKE_JUNK: u8 = 0xa5;
 
@@ -82,8 +78,6 @@ struct State {
     frame_limit: Option<u64>,
     /// By how much the limit grows whenever frames are waited for, and up to where.
     growth: Option<(u64, u64)>,
-    /// What could be lent.
-    lendable: Vec<LentFrames>,
     now_ns: u64,
     random_state: u64,
     log: Vec<(LogLevel, String)>,
@@ -116,7 +110,6 @@ impl FakeMachine {
                 bind_entries: 0,
                 frame_limit: None,
                 growth: None,
-                lendable: Vec::new(),
                 now_ns: 0,
                 random_state: 0x9e37_79b9_7f4a_7c15,
                 log: Vec::new(),
@@ -230,25 +223,6 @@ impl FakeMachine {
     pub fn grow_frame_limit(&self, step: u64, limit: u64) {
         self.state.lock().growth = Some((step, limit));
     }
-
-    /// Has frames of exos's own that it could lend: a run for each pair of an offset from [`FAKE_OWN_FRAME`] on and a
-    /// count.
-    pub fn set_lendable(&self, runs: &[(u64, u64)]) {
-        let mut state = self.state.lock();
-        for (offset, count) in runs {
-            let grant = FrameGrant { slot: FAKE_OWN_SLOT, first: FrameNumber(FAKE_OWN_FRAME + offset), count: *count };
-            for frame in grant.first.0..grant.first.0 + count {
-                state.memory.insert(frame, Box::new([FAKE_JUNK; PAGE_BYTES]));
-            }
-            state.lendable.push(LentFrames { grant, address: offset * PAGE_SIZE });
-        }
-    }
-
-    /// What of it is not lent.
-    #[must_use]
-    pub fn lendable(&self) -> Vec<LentFrames> {
-        self.state.lock().lendable.clone()
-    }
 }
 
 impl Kernel for FakeMachine {
@@ -262,14 +236,6 @@ impl Kernel for FakeMachine {
 
     fn frame_count_free(&self) -> Option<u64> {
         Some(self.frames_free())
-    }
-
-    fn lend_frames(&self) -> Option<LentFrames> {
-        self.state.lock().lendable.pop()
-    }
-
-    fn take_back(&self, frames: LentFrames) {
-        self.state.lock().lendable.push(frames);
     }
 
     fn frame_limit_at_most(&self) -> Option<u64> {

@@ -42,21 +42,10 @@ pub trait Kernel: Send + Sync {
         None
     }
 
-    /// Frames that the pod may still take, for its pool and for all else, and those that exos could lend; `None`: as
-    /// many as the limit says.
+    /// Frames that the pod may still take, for its pool and for all else; `None`: as many as the limit says.
     fn frame_count_free(&self) -> Option<u64> {
         None
     }
-
-    /// Frames that exos has for its own structures and does not need just now: one run of one capability, as many as
-    /// come easily. `FrameBytes` shows them already. They stay whose they are, and can be asked for again
-    /// (`FramePool::give_to_exos`). `None`: exos needs what it has.
-    fn lend_frames(&self) -> Option<LentFrames> {
-        None
-    }
-
-    /// Nobody uses frames any more that [`Kernel::lend_frames`] gave.
-    fn take_back(&self, _frames: LentFrames) {}
 
     /// Somebody wanted frames and there were none.
     fn note_shortage(&self) {}
@@ -94,15 +83,6 @@ pub struct FrameGrant {
     pub first: FrameNumber,
     /// Frames.
     pub count: u64,
-}
-
-/// Frames that are exos's own otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LentFrames {
-    /// The frames, with the capability that they are a part of.
-    pub grant: FrameGrant,
-    /// Where whoever lent them has them in memory.
-    pub address: u64,
 }
 
 /// A bind batch that stopped.

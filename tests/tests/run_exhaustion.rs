@@ -87,29 +87,6 @@ fn a_large_pod() {
     each("512M", &["pairs", "large_pipes", "eventfds", "forks", "maps", "files", "memfds"]);
 }
 
-/// What exos made for a load is programs' memory again when the load has ended, and the other way round.
-#[test]
-fn a_load_leaves_its_memory_behind() {
-    let Some(program) = program() else { return };
-    let program = program.display().to_string();
-    let mut wrong = Vec::new();
-    let loads = [
-        ("256M", "entries", "100000"),
-        ("256M", "threads", "10000"),
-        ("256M", "forks", "10000"),
-        ("64M", "zombies", "1000"),
-        ("64M", "pipes", "1000"),
-    ];
-    for (memory, kind, count) in loads {
-        let ended = aegis(&["-m", memory], &[&program, "after", kind, count], b"");
-        if ended.status != 0 {
-            let output = String::from_utf8_lossy(&ended.output).into_owned();
-            wrong.push(format!("{kind} in {memory}: status {}\n{output}{}", ended.status, ended.errors));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
 /// One after the other in one pod: none leaves anything behind that the next would miss. Of each 3,000 at most, which
 /// is more than there can be of most that take much.
 #[test]

@@ -11,7 +11,6 @@ const CASES: &[&str] = &[
     "free_waits_for_the_last_mapping",
     "split_cuts",
     "donate_feeds_tables",
-    "donated_frames_come_back",
     "map_needs_a_capability_that_covers",
     "map_refuses_addresses_outside_the_windows",
     "bind_refuses_malformed_entries",

@@ -124,7 +124,7 @@ pub fn level_after_giving(pool: &FramePool, wanted: Level) -> Level {
     let mut level = reserve::refilled_level();
     let mut given = 0;
     while level < wanted && given < GIVEN_BACK_FRAMES_MAX && pool.statistics().free > GIVEN_BACK_FRAMES {
-        match pool.give_to_exos(GIVEN_BACK_FRAMES) {
+        match pool.give_back(GIVEN_BACK_FRAMES) {
             0 => break,
             count => given += count,
         }
@@ -137,7 +137,7 @@ pub fn level_after_giving(pool: &FramePool, wanted: Level) -> Level {
 pub fn is_heap_low(system: &System) -> bool {
     let is_low = || reserve::refilled_level() == Level::Low;
     level_after_giving(&system.pool, Level::Short) == Level::Low
-        && (system.pool.give_to_exos(GIVEN_BACK_FRAMES) == 0 || is_low())
+        && (system.pool.give_back(GIVEN_BACK_FRAMES) == 0 || is_low())
 }
 
 /// Memory has come to its end for the calling thread, which holds no lock: waits until there may be some again.

@@ -21,8 +21,6 @@ use crate::reserve;
 const PLACE_COUNT_MIN: usize = 4;
 /// Most places of a table that is made of exos's reserve where there is no other memory.
 const SHORT_PLACE_COUNT: usize = 256;
-/// Of a long table less than one place in so many is taken before it is made shorter, to a quarter.
-const SPARSE_SHARE: usize = 16;
 /// Most names that a table is made ready for at a time: what the exchange of two names may need.
 pub(super) const MORE_MAX: usize = 2;
 
@@ -83,12 +81,6 @@ pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0).all(|(a, b)| a == b)
         && last_word(one) == last_word(other)
-}
-
-/// Whether so many names are a number at which one looks how long the table is for them.
-#[inline]
-pub(super) fn is_time_to_shrink(count: usize) -> bool {
-    count as u8 == u8::MAX
 }
 
 impl<V> NameTable<V> {
@@ -211,20 +203,7 @@ impl<V> NameTable<V> {
         let taken = self.places[free].take_if(|named| good(&named.value))?;
         self.count -= 1;
         self.close_gap(free);
-        if is_time_to_shrink(self.count) {
-            self.shrink();
-        }
         Some(taken.value)
-    }
-
-    /// What a table costs that has lost most of its names is memory that somebody else may want. Those have paid for
-    /// it who took the names out. Without memory for a shorter one the long one stays.
-    #[cold]
-    #[inline(never)]
-    fn shrink(&mut self) {
-        if self.places.len() > SHORT_PLACE_COUNT && self.count < self.places.len() / SPARSE_SHARE {
-            self.refill(self.places.len() / 4);
-        }
     }
 
     /// Moves those behind a place that has become free to where a look-up will find them.
@@ -315,33 +294,6 @@ mod tests {
         }
         assert!(map.iter().all(|(name, value)| table.get(name) == Some(value)));
         assert!(!map.is_empty());
-    }
-
-    #[test]
-    fn a_table_that_loses_its_names_becomes_short_and_always_has_room_for_what_was_asked() {
-        let mut table = NameTable::default();
-        let names: Vec<String> = (0..10_000).map(|number| format!("{number}")).collect();
-        for (number, name) in names.iter().enumerate() {
-            table.make_room(1).unwrap();
-            insert(&mut table, name.as_bytes(), number);
-        }
-        let long = table.places.len();
-        for (number, name) in names.iter().enumerate() {
-            table.make_room(2).unwrap();
-            assert_eq!(table.remove(name.as_bytes()), Some(number));
-            assert!((table.len() + 2) * 4 <= table.places.len() * 3);
-            assert!(names[number + 1..].iter().step_by(997).all(|name| table.get(name.as_bytes()).is_some()));
-        }
-        assert!(long >= 10_000 && table.places.len() <= 4096, "{long} {}", table.places.len());
-        // Without memory it stays as it is.
-        for (number, name) in names.iter().enumerate() {
-            table.make_room(1).unwrap();
-            insert(&mut table, name.as_bytes(), number);
-        }
-        set_level(Level::Short);
-        assert!(names.iter().all(|name| table.remove(name.as_bytes()).is_some()));
-        assert_eq!((table.places.len(), table.len()), (long, 0));
-        set_level(Level::Whole);
     }
 
     /// Places are chosen by the lowest bits, and few names should share one.

@@ -38,7 +38,7 @@ use crate::mem::first_faults::StartFaults;
 use crate::mem::kept::KeptSpaces;
 use crate::mem::patched_text::PatchedText;
 use crate::mem::source::FixedRun;
-use crate::platform::{FrameBytes, FrameGrant, Kernel, LentFrames};
+use crate::platform::{FrameBytes, FrameGrant, Kernel};
 use crate::reserve;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -129,8 +129,6 @@ struct State {
     /// Regions with a free frame; the last one is used first.
     available: Vec<u32>,
     grants: Vec<FrameGrant>,
-    /// Runs of frames that exos has for itself otherwise.
-    lent: Vec<LentFrames>,
     borrowed: Vec<FrameGrant>,
     zero_frame: Option<FrameNumber>,
     held: u64,
@@ -144,8 +142,6 @@ struct Region {
     free_count: u32,
     free: [u64; WORDS],
     slots: [CapSlot; GROUPS],
-    /// Whether there are, or were, frames that exos has lent.
-    has_lent: bool,
     counts: Box<[u32; REGION_FRAMES]>,
 }
 
@@ -164,7 +160,6 @@ impl FramePool {
                 regions: Vec::new(),
                 available: Vec::new(),
                 grants: Vec::new(),
-                lent: Vec::new(),
                 borrowed: Vec::new(),
                 zero_frame: None,
                 reserve: Vec::new(),
@@ -400,7 +395,7 @@ impl FramePool {
             }
             count /= 2;
         }
-        if state.held < limit { self.borrow_own(state) } else { Err(Errno::ENOMEM) }
+        Err(Errno::ENOMEM)
     }
 
     fn accept(&self, state: &mut State, grant: FrameGrant) -> Result<()> {
@@ -427,11 +422,6 @@ impl State {
     }
 
     fn add(&mut self, grant: FrameGrant) {
-        self.add_frames(grant);
-        self.grants.push(grant);
-    }
-
-    fn add_frames(&mut self, grant: FrameGrant) {
         let number = (grant.first.0 / LARGE_PAGE_FRAMES) as usize;
         if self.index.len() <= number {
             self.index.resize(number + 1, NO_REGION);
@@ -443,7 +433,6 @@ impl State {
                 free_count: 0,
                 free: [0; WORDS],
                 slots: [SLOT_NONE; GROUPS],
-                has_lent: false,
                 counts: Box::new([0; REGION_FRAMES]),
             });
         }
@@ -457,27 +446,21 @@ impl State {
         }
         region.free_count += grant.count as u32;
         if was_full {
-            self.make_available(region_index);
+            self.available.push(region_index);
         }
         self.held += grant.count;
         self.free += grant.count;
+        self.grants.push(grant);
     }
 
     /// Undoes `add` for a grant whose frames are all free. Its region stays, without these frames.
     fn forget(&mut self, grant: FrameGrant) {
-        self.forget_frames(grant);
-        let region_index = self.index[(grant.first.0 / LARGE_PAGE_FRAMES) as usize];
-        let region = &mut self.regions[region_index as usize];
-        let offset = (grant.first.0 - region.first) as usize;
-        region.slots[offset / GROUP_FRAMES..(offset + grant.count as usize).div_ceil(GROUP_FRAMES)].fill(SLOT_NONE);
-    }
-
-    fn forget_frames(&mut self, grant: FrameGrant) {
         let region_index = self.index[(grant.first.0 / LARGE_PAGE_FRAMES) as usize];
         let region = &mut self.regions[region_index as usize];
         let offset = (grant.first.0 - region.first) as usize;
         for place in offset..offset + grant.count as usize {
             region.free[place / 64] &= !(1 << (place % 64));
+            region.slots[place / GROUP_FRAMES] = SLOT_NONE;
         }
         region.free_count -= grant.count as u32;
         if region.free_count == 0 {
@@ -576,7 +559,7 @@ impl State {
                 region.free_count += freed;
                 self.free += u64::from(freed);
                 if was_full && freed > 0 {
-                    self.make_available(index);
+                    self.available.push(index);
                 }
             }
             frame = next;
@@ -611,7 +594,7 @@ impl State {
         region.free_count += 1;
         self.free += 1;
         if region.free_count == 1 {
-            self.make_available(region_index);
+            self.available.push(region_index);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{FramePool, FrameRef, Reclaim};
 use crate::error::Errno;
-use crate::fake::{FAKE_BUNDLE_FRAME, FAKE_OWN_FRAME, FAKE_OWN_SLOT, FakeMachine};
+use crate::fake::{FAKE_BUNDLE_FRAME, FakeMachine};
 use crate::platform::{FrameBytes, FrameGrant};
 use crate::sync::Mutex;
 use aegis_abi::FrameNumber;
@@ -218,44 +218,4 @@ fn frames_that_were_taken_are_nobodys() {
     drop(frames);
     assert_eq!((pool.statistics().held, pool.statistics().free), (490, 490));
     assert_eq!(pool.shrink(1), 490);
-}
-
-#[test]
-fn what_exos_does_not_need_is_taken_where_the_kernel_has_none_and_goes_back_by_runs() {
-    let (machine, pool) = pool(512, 4096);
-    machine.set_lendable(&[(3, 40), (50, 7), (600, 1)]);
-    let kernels: Vec<_> = (0..512).map(|_| pool.allocate().expect("memory")).collect();
-    assert_eq!(machine.lendable().len(), 3, "nothing is lent while the kernel has frames");
-    let lent: Vec<_> = (0..48).map(|_| pool.allocate().expect("lent")).collect();
-    assert_eq!(pool.allocate(), Err(Errno::ENOMEM));
-    let mut offsets: Vec<u64> = lent.iter().map(|frame| frame.0 - FAKE_OWN_FRAME).collect();
-    offsets.sort_unstable();
-    assert_eq!(offsets, (3..43).chain(50..57).chain([600]).collect::<Vec<u64>>());
-    assert!(lent.iter().all(|frame| pool.slot_of(*frame) == FAKE_OWN_SLOT));
-    // The frame before is exos's own.
-    assert_eq!(pool.reference_count(FrameNumber(FAKE_OWN_FRAME + 2)), 0);
-    assert_eq!((pool.give_to_exos(u64::MAX), pool.statistics().held), (0, 560));
-    pool.release_all(&lent[1..]);
-    let is_used = |run: (u64, u64)| (run.0..run.0 + run.1).contains(&(lent[0].0 - FAKE_OWN_FRAME));
-    let expected: u64 = [(3, 40), (50, 7), (600, 1)].into_iter().filter(|run| !is_used(*run)).map(|run| run.1).sum();
-    assert_eq!(pool.give_to_exos(u64::MAX), expected);
-    pool.release(lent[0]);
-    pool.release_all(&kernels);
-    assert_eq!(pool.give_back(u64::MAX), 512, "what is lent does not go to the kernel");
-    assert_eq!(pool.give_to_exos(u64::MAX), 48 - expected);
-    assert_eq!((machine.lendable().len(), pool.statistics().held, pool.statistics().free), (3, 0, 0));
-    // And again.
-    let again: Vec<_> = (0..560).map(|_| pool.allocate().expect("memory")).collect();
-    assert_eq!(machine.lendable().len(), 0);
-    pool.release_all(&again);
-}
-
-#[test]
-fn nothing_is_lent_beyond_the_limit() {
-    let (machine, pool) = pool(512, 512);
-    machine.set_lendable(&[(0, 16)]);
-    let frames: Vec<_> = (0..512).map(|_| pool.allocate().expect("memory")).collect();
-    assert_eq!(pool.allocate(), Err(Errno::ENOMEM));
-    assert_eq!(machine.lendable().len(), 1);
-    pool.release_all(&frames);
 }

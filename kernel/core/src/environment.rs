@@ -124,16 +124,6 @@ impl<M: Machine> State<'_, M> {
         Some(frame)
     }
 
-    /// Gives donated frames back that are in no use.
-    pub(crate) fn free_donated(&mut self, environment: EnvironmentId) -> Progress {
-        while self.work_left != 0 {
-            let Some(frame) = self.pop_donated(environment) else { return Progress::Done };
-            self.free_frames(environment, frame.0, 1, true);
-            self.spend(4);
-        }
-        Progress::More
-    }
-
     /// Gives frames back that are neither mapped nor pinned. `was_table`: their contents concern
     /// nobody, not even the next owner if it is the same.
     pub(crate) fn free_frames(&mut self, environment: EnvironmentId, first: u64, count: u64, was_table: bool) {
@@ -326,11 +316,16 @@ impl<M: Machine> State<'_, M> {
     fn end_frames(&mut self, environment: EnvironmentId) -> Progress {
         let (first, count) = core::mem::replace(&mut self.environments[environment].reclaim, Reclaim::EMPTY).in_hand;
         self.free_frames(environment, first, count, false);
-        if self.free_donated(environment) == Progress::More {
-            return Progress::More;
+        while let Some(frame) = self.pop_donated(environment) {
+            self.free_frames(environment, frame.0, 1, true);
+            self.spend(4);
+            if self.work_left == 0 {
+                return Progress::More;
+            }
         }
-        let root = core::mem::replace(&mut self.environments[environment].root, FrameNumber(0));
+        let root = self.environments[environment].root;
         if root.0 != 0 {
+            self.environments[environment].root = FrameNumber(0);
             self.free_frames(environment, root.0, 1, true);
         }
         Progress::Done

@@ -7,7 +7,7 @@ use aegis_abi::layout::{
     PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END, SYSTEM_PAGE_BASE,
 };
 use aegis_abi::memory::{BIND_ENTRY_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, entry};
-use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE, SLOT_NONE, SLOT_SELF};
+use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE, SLOT_SELF};
 use aegis_abi::{CapSlot, FrameNumber, Rights, Status};
 use aegis_rt::call::{self, Outcome, Refusal};
 
@@ -27,7 +27,6 @@ pub(crate) const SUITE: Suite = Suite {
         ("free_waits_for_the_last_mapping", free_waits),
         ("split_cuts", split_cuts),
         ("donate_feeds_tables", donate_feeds_tables),
-        ("donated_frames_come_back", donated_frames_come_back),
         ("map_needs_a_capability_that_covers", map_needs_cover),
         ("map_refuses_addresses_outside_the_windows", map_refuses_addresses),
         ("bind_refuses_malformed_entries", bind_refuses_malformed),
@@ -199,25 +198,6 @@ fn donate_feeds_tables(_: &Machine) -> CaseResult {
     expect_refused!(call::frame_donate(slot(2), slot(2)), Status::WrongType);
     expect_refused!(call::frame_donate(slot(2), slot(5)), Status::BadSlot);
     expect!(donated().is_ok());
-    Ok(())
-}
-
-fn donated_frames_come_back(_: &Machine) -> CaseResult {
-    let read = |field| call::environment_read(SLOT_SELF, field);
-    expect_ok!(take(slot(0), 40));
-    let unused = expect_ok!(call::frame_donate(slot(0), SLOT_SELF));
-    expect!(unused >= 40 && read(EnvironmentField::FramesDonated) == Ok(unused));
-    let (owned, quota) = (expect_ok!(read(EnvironmentField::FramesOwned)), read(EnvironmentField::FrameQuota));
-    expect_refused!(call::frame_donate(SLOT_NONE, slot(1)), Status::BadSlot);
-    expect!(call::frame_donate(SLOT_NONE, SLOT_SELF) == Ok(0));
-    expect!(read(EnvironmentField::FramesDonated) == Ok(0));
-    expect!(read(EnvironmentField::FramesOwned) == Ok(owned - unused) && read(EnvironmentField::FrameQuota) == quota);
-    // What was there before, for what comes next.
-    let before = unused - 40;
-    if before != 0 {
-        expect_ok!(take(slot(0), before));
-        expect!(call::frame_donate(slot(0), SLOT_SELF) == Ok(before));
-    }
     Ok(())
 }
 

@@ -32,7 +32,6 @@ const SWITCH_WORD_COUNT: u64 = 7;
 
 /// A thread's machine part, kept in its task.
 pub(crate) struct Fiber {
-    /// Given back once it has ended: whoever waits for it may be long in coming.
     stack: Stack,
     /// The stack pointer while it is switched out.
     saved_rsp: UnsafeCell<u64>,
@@ -183,16 +182,14 @@ fn fiber_of(task: &Task) -> &Fiber {
 pub(crate) fn program_registers(task: &Task) -> Option<UpcallFrame> {
     const WORD_COUNT: usize = size_of::<UpcallFrame>() / size_of::<u64>();
     let fiber = task.machine.get()?.downcast_ref::<Fiber>()?;
-    fiber.stack.look(|top| {
-        let place = (top - size_of::<UpcallFrame>() as u64) as *const AtomicU64;
-        let mut frame = UpcallFrame::ZERO;
-        let words = core::ptr::from_mut(&mut frame).cast::<u64>();
-        for index in 0..WORD_COUNT {
-            // SAFETY: the stack is there meanwhile, and a frame is words of any value; each is read as a whole.
-            unsafe { words.add(index).write((*place.add(index)).load(Ordering::Relaxed)) };
-        }
-        frame
-    })
+    let place = (fiber.stack.top() - size_of::<UpcallFrame>() as u64) as *const AtomicU64;
+    let mut frame = UpcallFrame::ZERO;
+    let words = core::ptr::from_mut(&mut frame).cast::<u64>();
+    for index in 0..WORD_COUNT {
+        // SAFETY: the stack is there as long as the fiber, and a frame is words of any value; each is read as a whole.
+        unsafe { words.add(index).write((*place.add(index)).load(Ordering::Relaxed)) };
+    }
+    Some(frame)
 }
 
 /// Does what the scheduler chose for this processor. Comes back when this fiber is chosen again (at once for `Stay`).
@@ -300,8 +297,6 @@ fn finish_end(processor: &Processor, task: Arc<Task>) {
     processor.take_end();
     // SAFETY: the fiber has ended and is on this processor until the store below.
     let owner = unsafe { (*fiber_of(&task).owner.get()).take() };
-    // Its task stays until somebody has waited for it; the stack is of no use to it.
-    fiber_of(&task).stack.end();
     task.is_on_processor.store(false, Ordering::Release);
     // The thread holds the task; so the order matters only in that nothing is dropped on a stack in use.
     drop(owner);

@@ -7,40 +7,26 @@
 //! is the reserve (`exos::reserve`): blocks of the heap that are kept back, and opened one by one for small requests
 //! that find nothing else. Whoever makes something for a program is refused while one is open. So the last of them is
 //! never used up; if it were, the allocation error handler would end the pod by name.
-//!
-//! What is bound stays so, but it is lent: where the kernel has no more frames for programs, whole pages inside of free
-//! blocks become the pool's for as long as it needs them ([`Heap::lend`], `exos::mem`). The allocator takes such a
-//! block for one that is in use, and looks only at the header before it. So what a load has left behind among objects
-//! that live on is memory of programs again, page by page.
-
-mod chunks;
 
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE};
 use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::SLOT_SELF;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
-use exos::platform::{FrameGrant, LentFrames};
 use exos::reserve::{self, BLOCK_BYTES, BLOCK_COUNT, LARGE_BYTES, Level, Wish};
 use exos::sync::SpinMutex;
 use exos_linux::spare_blocks::{SizeClass, SpareBlocks};
 
-use self::chunks::{Chunks, Tlsf};
-use super::{HEAP_BASE, HEAP_BYTES_MAX, direct, kernel, memory};
+use super::{HEAP_BASE, HEAP_BYTES_MAX, kernel, memory};
+
+/// First-level classes: blocks up to 2^(5 + 28) bytes.
+type Tlsf = rlsf::Tlsf<'static, u32, u32, 28, 32>;
 
 /// Frames of a large page's pieces where memory is in pieces, or scarce.
 const PIECE_FRAMES: u64 = 32;
 const PIECE_BYTES: u64 = PIECE_FRAMES * 4096;
 /// With fewer free frames than these the heap grows by pieces: most of a large page would never be used.
 const SCARCE_FRAMES: u64 = (16 << 20) / 4096;
-
-/// Chunks that the heap grows by at a time, and knows the frames of.
-const CHUNK_COUNT_MAX: usize = 16;
-/// Pages that are lent at a time, most first: each block costs a page for the header before it.
-const LENT_PAGE_COUNTS: [u64; 9] = [256, 128, 64, 32, 16, 8, 4, 2, 1];
-/// Of the quota one part in so many stays free in the heap when it lends, at least and at most so many bytes.
-const KEPT_SHARE: u64 = 64;
-const KEPT_BYTES: [u64; 2] = [256 << 10, 1 << 20];
 
 /// A block of the reserve.
 const RESERVED: Layout = layout_of(BLOCK_BYTES);
@@ -72,10 +58,7 @@ struct Heap {
     large: Option<Block>,
     /// What there is of both where nothing is opened.
     wish: Wish,
-    chunks: Chunks,
     bound_bytes: u64,
-    /// Of these, in pages that were lent.
-    lent_bytes: u64,
     /// In blocks that somebody has.
     used_bytes: u64,
 }
@@ -89,35 +72,13 @@ impl GlobalHeap {
     /// An empty heap; the first allocation binds memory.
     pub(crate) const fn new() -> Self {
         let (tlsf, spare, reserve) = (Tlsf::new(), SpareBlocks::new(), [None; BLOCK_COUNT]);
-        let (large, wish, chunks) = (None, Wish::ALL, Chunks::new());
-        let (bound_bytes, lent_bytes, used_bytes) = (0, 0, 0);
-        let heap = Heap { tlsf, spare, reserve, large, wish, chunks, bound_bytes, lent_bytes, used_bytes };
+        let heap = Heap { tlsf, spare, reserve, large: None, wish: Wish::ALL, bound_bytes: 0, used_bytes: 0 };
         Self { heap: SpinMutex::new(heap) }
     }
 
     /// Bytes in use, the reserve apart.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.heap.lock().used_bytes
-    }
-
-    /// Frames that it could lend, about: pages that are free in part count in full.
-    pub(crate) fn lendable_frames(&self) -> u64 {
-        self.heap.lock().lendable_bytes() / 4096
-    }
-
-    /// A run of frames that is of no use to it just now.
-    pub(crate) fn lend(&self) -> Option<LentFrames> {
-        self.heap.lock().lend()
-    }
-
-    /// Takes such a run back.
-    pub(crate) fn take_back(&self, lent: LentFrames) {
-        let mut heap = self.heap.lock();
-        if let Some(block) = NonNull::new(lent.address as *mut u8) {
-            heap.lent_bytes -= lent.grant.count * 4096;
-            // SAFETY: `Heap::lend` carved it with this alignment, and nobody uses its pages.
-            unsafe { heap.tlsf.deallocate(block, 4096) };
-        }
     }
 
     /// Keeps back what is missing of the reserve, as far as there is memory.
@@ -216,34 +177,6 @@ impl Heap {
         }
     }
 
-    fn lendable_bytes(&self) -> u64 {
-        let reserved = self.reserve.iter().flatten().count() * BLOCK_BYTES + self.large.map_or(0, |_| LARGE_BYTES);
-        let [least, most] = KEPT_BYTES;
-        let kept = (kernel::frame_quota() * 4096 / KEPT_SHARE).clamp(least, most);
-        self.bound_bytes.saturating_sub(self.lent_bytes + self.used_bytes + reserved as u64 + kept)
-    }
-
-    /// Carves the largest block of whole pages that there is, up to a MiB, for somebody who does not see it as a block.
-    fn lend(&mut self) -> Option<LentFrames> {
-        let lendable_pages = self.lendable_bytes() / 4096;
-        if lendable_pages == 0 {
-            return None;
-        }
-        self.free_spare();
-        for count in LENT_PAGE_COUNTS.into_iter().filter(|count| *count <= lendable_pages) {
-            let Ok(layout) = Layout::from_size_align(count as usize * 4096, 4096) else { continue };
-            let Some(block) = self.tlsf.allocate(layout) else { continue };
-            let address = block.as_ptr() as u64;
-            if let Some(grant) = self.chunks.show(address, count, show_chunk) {
-                self.lent_bytes += count * 4096;
-                return Some(LentFrames { grant, address });
-            }
-            // SAFETY: it was just carved with this alignment.
-            unsafe { self.tlsf.deallocate(block, layout.align()) };
-        }
-        None
-    }
-
     /// Takes a block back.
     ///
     /// # Safety
@@ -268,13 +201,12 @@ impl Heap {
         let step = if by_pieces { PIECE_BYTES } else { LARGE_PAGE_SIZE };
         let Some(length) = wanted.checked_next_multiple_of(step) else { return false };
         let end = self.bound_bytes.saturating_add(length);
-        if end > HEAP_BYTES_MAX || !kernel::may_own_more((end - self.lent_bytes) / 4096, length / 4096) {
+        if end > HEAP_BYTES_MAX || !kernel::may_own_more(end / 4096, length / 4096) {
             return false;
         }
         let start = HEAP_BASE + self.bound_bytes;
         // What was bound before the kernel had no more is the heap's all the same.
-        let mut made = [None; CHUNK_COUNT_MAX];
-        let bound = bind_heap(start, length, is_scarce, &mut made);
+        let bound = bind_heap(start, length, is_scarce);
         if bound == 0 {
             return false;
         }
@@ -292,54 +224,42 @@ impl Heap {
             }
         };
         self.bound_bytes = end;
-        for (address, grant) in made.into_iter().flatten() {
-            self.chunks.push(&mut self.tlsf, address, grant);
-        }
         added && is_all
     }
 }
 
 /// Takes frames from the kernel and binds them from `start` on, in large pages where they fit and there are any, unless
-/// memory is scarce; answers how many bytes of `length` have theirs. The first of them are `made`.
-fn bind_heap(start: u64, length: u64, is_scarce: bool, made: &mut [Option<(u64, FrameGrant)>]) -> u64 {
-    let (mut done, mut made) = (0, made.iter_mut());
+/// memory is scarce; answers how many bytes of `length` have theirs.
+fn bind_heap(start: u64, length: u64, is_scarce: bool) -> u64 {
+    let mut done = 0;
     while done < length {
         let address = start + done;
         let may_be_large = !is_scarce && address.is_multiple_of(LARGE_PAGE_SIZE) && length - done >= LARGE_PAGE_SIZE;
-        let large = if may_be_large { bind_chunk(address, LARGE_PAGE_FRAMES, BindFlags::LARGE) } else { None };
-        let Some(grant) = large.or_else(|| bind_chunk(address, PIECE_FRAMES, BindFlags::empty())) else { break };
-        done += grant.count * 4096;
-        if let Some(place) = made.next() {
-            *place = Some((address, grant));
+        if may_be_large && bind_heap_frames(address, LARGE_PAGE_FRAMES, BindFlags::WRITE | BindFlags::LARGE) {
+            done += LARGE_PAGE_SIZE;
+        } else if bind_heap_frames(address, PIECE_FRAMES, BindFlags::WRITE) {
+            done += PIECE_BYTES;
+        } else {
+            break;
         }
     }
     done
 }
 
-/// Has the direct view show a chunk.
-fn show_chunk(grant: FrameGrant) -> bool {
-    let is_shown = direct::show(grant, true).is_ok();
-    if !is_shown {
-        let _ = direct::hide(grant);
-    }
-    is_shown
-}
-
-fn bind_chunk(address: u64, frame_count: u64, size: BindFlags) -> Option<FrameGrant> {
-    // Aligned, so that it can be lent in the groups of frames that the pool knows.
-    let aligned = kernel::take_frames(frame_count, frame_count.trailing_zeros());
-    let is_large = size.contains(BindFlags::LARGE);
-    let grant = if is_large { aligned } else { aligned.or_else(|_| kernel::take_frames(frame_count, 0)) }.ok()?;
-    let entry = BindEntry::map(address, grant.first.0, frame_count as u32, grant.slot, BindFlags::WRITE | size);
+fn bind_heap_frames(address: u64, frame_count: u64, flags: BindFlags) -> bool {
+    let is_large = flags.contains(BindFlags::LARGE);
+    let alignment_log2 = if is_large { LARGE_PAGE_FRAMES.trailing_zeros() } else { 0 };
+    let Ok(grant) = kernel::take_frames(frame_count, alignment_log2) else { return false };
+    let entry = BindEntry::map(address, grant.first.0, frame_count as u32, grant.slot, flags);
     // SAFETY: the address lies in the heap's part of the window, above everything bound so far.
-    if unsafe { kernel::bind_all(SLOT_SELF, &[entry]) }.is_ok() {
-        return Some(grant);
+    let is_bound = unsafe { kernel::bind_all(SLOT_SELF, &[entry]) }.is_ok();
+    if !is_bound {
+        let undone = BindEntry::unmap(address, frame_count as u32);
+        // SAFETY: as above; the heap does not know of the pages.
+        let _ = unsafe { kernel::bind_all(SLOT_SELF, &[undone]) };
+        kernel::return_frames(grant);
     }
-    let undone = BindEntry::unmap(address, frame_count as u32);
-    // SAFETY: as above; the heap does not know of the pages.
-    let _ = unsafe { kernel::bind_all(SLOT_SELF, &[undone]) };
-    kernel::return_frames(grant);
-    None
+    is_bound
 }
 
 // SAFETY: the TLSF allocator hands out disjoint blocks of memory that stays bound; the mutex makes it exclusive.

@@ -5,7 +5,7 @@
 use aegis_abi::call::EnvironmentField;
 use aegis_abi::layout::{PAGE_TABLE_SLOT, PAGE_TABLE_WINDOW};
 use aegis_abi::memory::BindEntry;
-use aegis_abi::types::{SLOT_NONE, SLOT_SELF};
+use aegis_abi::types::SLOT_SELF;
 use aegis_abi::{CapSlot, FrameNumber, Status};
 use aegis_image::memory::{FRAMES_PER_MIB, described_mib, program_frame_count};
 use aegis_rt::call;
@@ -27,8 +27,6 @@ const SLOT_COUNT: u32 = 4096;
 const SLOT_OF_DONATIONS: CapSlot = CapSlot(128);
 /// Frames donated at a time when the kernel asks for table frames.
 const DONATION_FRAME_COUNT: u64 = 64;
-/// Frames that tables may have without using them.
-const SPARE_TABLE_FRAMES: u64 = 4 * DONATION_FRAME_COUNT;
 
 /// One behind the next slot that exos takes for itself, from the top downwards. Programs' frames have slots from
 /// [`SLOT_FREE_FIRST`] upwards: where frames are taken by force, those of lower slots are taken first.
@@ -331,24 +329,6 @@ fn donate() -> Result<(), Status> {
     }
     call::frame_donate(SLOT_OF_DONATIONS, SLOT_SELF).map_err(|refusal| refusal.status)?;
     Ok(())
-}
-
-/// Donated frames that no table uses and that are more than tables will want soon.
-pub(crate) fn spare_table_frames() -> u64 {
-    let unused = call::environment_read(SLOT_SELF, EnvironmentField::FramesDonated).unwrap_or(0);
-    unused.saturating_sub(SPARE_TABLE_FRAMES)
-}
-
-/// Has the kernel's tables give up frames that they do not use; false: there are few. Processes that have ended leave
-/// theirs.
-pub(crate) fn take_table_frames_back() -> bool {
-    let is_worth_it = spare_table_frames() > 0;
-    if is_worth_it {
-        let _donation = DONATION.lock();
-        // Where it says that there are more, whoever finds no frames next has them given up.
-        let _ = call::frame_donate(SLOT_NONE, SLOT_SELF);
-    }
-    is_worth_it
 }
 
 /// Applies a whole batch, however many calls and donations it takes.

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use exos::error::Errno;
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::stream::Stream;
-use exos::platform::{BindFault, FrameGrant, Kernel, LentFrames, LogLevel};
+use exos::platform::{BindFault, FrameGrant, Kernel, LogLevel};
 use exos::preempt;
 use exos::sync::{Mutex, Once};
 use exos::task::schedule::{Choice, Task};
@@ -39,9 +39,6 @@ const TRACE_BACKLOG_BYTES_MAX: usize = 64 * 1024;
 /// The host's ports over the real console.
 pub(crate) type Host = HostPorts<HostConsole>;
 
-/// With fewer free frames than these it counts what exos has and could do without.
-const SCARCE_FRAMES: u64 = (16 << 20) / 4096;
-
 /// The kernel as policies see it.
 pub(crate) struct MachineKernel {
     pub(crate) host: Arc<Host>,
@@ -50,11 +47,7 @@ pub(crate) struct MachineKernel {
 
 impl Kernel for MachineKernel {
     fn allocate_frames(&self, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
-        let taken = kernel::take_program_frames(count, alignment_log2);
-        if taken.is_err() && (stack::give_free() | kernel::take_table_frames_back()) {
-            return kernel::take_program_frames(count, alignment_log2);
-        }
-        taken
+        kernel::take_program_frames(count, alignment_log2)
     }
 
     fn free_frames(&self, grant: FrameGrant) -> Result<(), Status> {
@@ -70,17 +63,7 @@ impl Kernel for MachineKernel {
     }
 
     fn frame_count_free(&self) -> Option<u64> {
-        let free = kernel::free_program_frame_count();
-        let is_scarce = free < SCARCE_FRAMES;
-        Some(if is_scarce { free + HEAP.lendable_frames() + kernel::spare_table_frames() } else { free })
-    }
-
-    fn lend_frames(&self) -> Option<LentFrames> {
-        HEAP.lend()
-    }
-
-    fn take_back(&self, frames: LentFrames) {
-        HEAP.take_back(frames);
+        Some(kernel::free_program_frame_count())
     }
 
     fn frame_limit_at_most(&self) -> Option<u64> {

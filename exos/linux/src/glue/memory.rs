@@ -60,8 +60,6 @@ static IS_SHORT: AtomicBool = AtomicBool::new(false);
 static IS_HEAP_SHORT: AtomicBool = AtomicBool::new(false);
 /// Frames of the pool that go to the kernel then: more than exos has to leave to programs before its heap may grow.
 const HEAP_FRAME_COUNT: u64 = (24 << 20) / 4096;
-/// How often they go for one call.
-pub(crate) const GIFT_COUNT_MAX: u32 = 16;
 
 /// Looks whether memory can change.
 pub(crate) fn begin() {
@@ -165,16 +163,11 @@ pub(crate) fn note_heap_shortage() {
 
 /// Whether a call that just failed did so for want of frames, and may find some now: the heap those that the pool holds
 /// and nobody uses; otherwise asks for them, and waits. Called where no lock is held.
-///
-/// The pool takes frames again for each attempt, so giving them back is no progress by itself: `gifts_left` is how
-/// often it may still be done for this call.
 #[cold]
-pub(crate) fn await_for_call(gifts_left: &mut u32) -> bool {
+pub(crate) fn await_for_call() -> bool {
     if IS_HEAP_SHORT.swap(false, Ordering::Relaxed)
-        && let Some(left) = gifts_left.checked_sub(1)
-        && RUN.get().is_some_and(|run| run.pod.system.pool.give_to_exos(HEAP_FRAME_COUNT) > 0)
+        && RUN.get().is_some_and(|run| run.pod.system.pool.give_back(HEAP_FRAME_COUNT) > 0)
     {
-        *gifts_left = left;
         return true;
     }
     IS_SHORT.swap(false, Ordering::Relaxed) && await_frames()

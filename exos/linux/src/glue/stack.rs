@@ -3,16 +3,15 @@
 //!
 //! A stack lies in the window in a slot of its own, with an unmapped guard below it, so that one that runs over faults
 //! instead of writing into another. Stacks are bound in groups and used again. A group that nobody uses any more goes
-//! back to the kernel, unless few stacks are free without it; where programs find no frames, it goes back in any case.
+//! back to the kernel, unless few stacks are free without it.
 
 use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::SLOT_SELF;
-use core::sync::atomic::{AtomicU64, Ordering};
 use exos::error::{Errno, Result};
 use exos::platform::FrameGrant;
 use exos::sync::SpinMutex;
 
-use super::{ORDER_PAGE, STACK_BASE, kernel, memory};
+use super::{ORDER_PAGE, STACK_BASE, kernel};
 
 /// Bytes of a stack.
 pub(crate) const STACK_BYTES: u64 = 64 << 10;
@@ -25,8 +24,6 @@ const COUNT_MAX: u64 = 17_408;
 
 /// Free stacks beyond which groups go back.
 const KEPT_COUNT: usize = 64;
-/// The same where there are no frames: with more than these some group may be free.
-const KEPT_COUNT_MIN: usize = 2 * GROUP_COUNT as usize - 1;
 const GROUP_COUNT_MAX: usize = (COUNT_MAX / GROUP_COUNT) as usize;
 
 /// Stacks that are neighbours, and one capability.
@@ -56,10 +53,9 @@ static STACKS: SpinMutex<Stacks> = SpinMutex::new(Stacks {
     made_count: 0,
 });
 
-/// A stack that is its holder's until it is dropped, or ended before.
+/// A stack that is its holder's until it is dropped.
 pub(crate) struct Stack {
-    /// 0: it was given back. Changed under the lock of all.
-    top: AtomicU64,
+    top: u64,
 }
 
 impl Stack {
@@ -76,53 +72,20 @@ impl Stack {
         stacks.groups[number].free &= !(1 << index);
         stacks.first_free = number;
         stacks.free_count -= 1;
-        Ok(Self { top: AtomicU64::new(top_of(number as u64 * GROUP_COUNT + u64::from(index))) })
+        Ok(Self { top: top_of(number as u64 * GROUP_COUNT + u64::from(index)) })
     }
 
     /// One past its last byte.
-    #[inline]
     pub(crate) fn top(&self) -> u64 {
-        self.top.load(Ordering::Relaxed)
-    }
-
-    /// Gives it back: nobody will run on it any more.
-    pub(crate) fn end(&self) {
-        let mut stacks = STACKS.lock();
-        let top = self.top();
-        if top != 0 {
-            self.top.store(0, Ordering::Relaxed);
-            stacks.take_back((top - STACK_BASE) / STRIDE_BYTES - 1);
-        }
-    }
-
-    /// Looks at it by its top, while it stays; `None`: it was given back.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(u64) -> T) -> Option<T> {
-        let _stacks = STACKS.lock();
-        let top = self.top();
-        (top != 0).then(|| look(top))
+        self.top
     }
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        if *self.top.get_mut() != 0 {
-            self.end();
-        }
+        let index = (self.top - STACK_BASE) / STRIDE_BYTES - 1;
+        STACKS.lock().take_back(index);
     }
-}
-
-/// Has the kernel have the groups that nobody uses, but for a few stacks. False: there are none.
-pub(crate) fn give_free() -> bool {
-    let mut stacks = STACKS.lock();
-    let before = stacks.made_count;
-    let mut number = stacks.first_free;
-    while stacks.free_count > KEPT_COUNT_MIN && number < GROUP_COUNT_MAX {
-        if stacks.groups[number].free == ALL_FREE {
-            stacks.unmake(number);
-        }
-        number += 1;
-    }
-    stacks.made_count < before
 }
 
 /// One past the last byte of a stack by its place.
@@ -168,11 +131,7 @@ impl Stacks {
         let group_frames = GROUP_COUNT * frame_count;
         let own_frames = self.made_count * frame_count + group_frames;
         let number = self.groups.iter().position(|group| group.grant.is_none()).ok_or(Errno::ENOMEM)?;
-        let grant = kernel::take_stack_frames(own_frames, group_frames).map_err(|_| {
-            // The pool may hold what it does not need: the call is done once more when it has given that back.
-            memory::note_heap_shortage();
-            Errno::ENOMEM
-        })?;
+        let grant = kernel::take_stack_frames(own_frames, group_frames).map_err(|_| Errno::ENOMEM)?;
         let mut entries = [BindEntry::default(); GROUP_COUNT as usize];
         for (index, entry) in (0..).zip(&mut entries) {
             let bottom = top_of(number as u64 * GROUP_COUNT + index) - STACK_BYTES;

@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::name::Name;
-use super::super::name_table::{NameTable, hash_of, is_time_to_shrink};
+use super::super::name_table::{NameTable, hash_of};
 use super::super::vnode::{DirectoryEntry, EntryConsumer, FileKind, InodeRef};
 use super::MemoryNode;
 use crate::error::{Errno, Result};
@@ -49,9 +49,6 @@ struct Place {
 
 /// Fewest places without a name that are swept out.
 const HOLE_COUNT_MIN: usize = 16;
-
-/// An order becomes shorter when less than one in so many places is taken.
-const ORDER_SPARSE_SHARE: usize = 16;
 
 /// Own entries that are listed under one lock.
 const BATCH_COUNT: usize = 32;
@@ -150,23 +147,6 @@ impl Names {
             if self.hole_count >= HOLE_COUNT_MIN.max(self.order.len() / 3) {
                 self.sweep();
             }
-        }
-        if is_time_to_shrink(self.entries.len()) {
-            self.shrink_order();
-        }
-    }
-
-    /// Moves a long order of few names to a short one, if there is memory for that.
-    #[cold]
-    #[inline(never)]
-    fn shrink_order(&mut self) {
-        if self.order.len() >= self.order.capacity() / ORDER_SPARSE_SHARE {
-            return;
-        }
-        let mut short = VecDeque::new();
-        if reserve::reserve_queue(&mut short, self.order.capacity() / 4).is_ok() {
-            short.extend(self.order.drain(..));
-            self.order = short;
         }
     }
 

@@ -1,12 +1,6 @@
 //! How large a pool may become, and what becomes of one that is too small or too large: caches that let go, grants that
 //! go back to the kernel,
 //! whom to wait for where there is nothing left; and what is set aside for that.
-//!
-//! Where the kernel has no frames left for the pool, it takes such over as exos has for its own structures and has no
-//! need of just now. They stay exos's by their capability and become the pool's by their counts, page by page, so that
-//! few small objects that live long hold back few pages. Invariants: a lent frame is in no grant of [`State::grants`],
-//! so it never goes back to the kernel from here; whoever lent it gets it back only when nobody references a frame of
-//! its run.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -14,13 +8,10 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use aegis_abi::FrameNumber;
-use aegis_abi::layout::LARGE_PAGE_FRAMES;
 
-use super::{FramePool, GROUP_FRAMES, REGION_NUMBER_MAX, RESERVE_FRAMES_MAX, RESERVE_SHARE, Reclaim, State};
-use crate::error::{Errno, Result};
-use crate::platform::{FrameGrant, LentFrames};
+use super::{FramePool, GROUP_FRAMES, RESERVE_FRAMES_MAX, RESERVE_SHARE, Reclaim, State};
+use crate::platform::FrameGrant;
 use crate::preempt;
-use crate::reserve;
 
 impl FramePool {
     /// Sets frames aside for [`Self::with_reserve`], as many as the limit asks for and as there are.
@@ -238,73 +229,5 @@ impl FramePool {
             given += grant.count;
         }
         given
-    }
-
-    /// Takes over one run of frames that exos does not need.
-    pub(super) fn borrow_own(&self, state: &mut State) -> Result<()> {
-        let lent = self.kernel.lend_frames().ok_or(Errno::ENOMEM)?;
-        let number = lent.grant.first.0 / LARGE_PAGE_FRAMES;
-        let has_room = number < REGION_NUMBER_MAX
-            && state.make_room(number as usize).is_ok()
-            && reserve::reserve(&mut state.lent, 1).is_ok();
-        if !has_room {
-            self.kernel.take_back(lent);
-            return Err(Errno::ENOMEM);
-        }
-        state.add_lent(lent);
-        Ok(())
-    }
-
-    /// Gives runs that nobody uses back to exos's own structures until `frame_count` frames are given; answers how many
-    /// were.
-    fn return_lent(&self, frame_count: u64) -> u64 {
-        let mut state = self.state.lock();
-        let mut given = 0;
-        let mut index = 0;
-        while index < state.lent.len() && given < frame_count {
-            let lent = state.lent[index];
-            if !state.is_grant_free(lent.grant) {
-                index += 1;
-                continue;
-            }
-            // The region still knows by which capability they would be mapped: it is that of their neighbours, too.
-            state.forget_frames(lent.grant);
-            state.lent.swap_remove(index);
-            self.kernel.take_back(lent);
-            given += lent.grant.count;
-        }
-        given
-    }
-
-    /// Has frames that nobody uses go where exos's own structures find them, `frame_count` if there are so many;
-    /// answers how many went.
-    pub fn give_to_exos(&self, frame_count: u64) -> u64 {
-        match self.return_lent(frame_count) {
-            0 => self.give_back(frame_count),
-            given => given,
-        }
-    }
-}
-
-impl State {
-    fn add_lent(&mut self, lent: LentFrames) {
-        self.add_frames(lent.grant);
-        self.lent.push(lent);
-        let number = (lent.grant.first.0 / LARGE_PAGE_FRAMES) as usize;
-        if let Some(region) = self.regions.get_mut(self.index[number] as usize) {
-            region.has_lent = true;
-        }
-    }
-
-    /// Notes that a region has a free frame. One with frames that were lent comes last, so that few of them are in use
-    /// for long while there are others.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn make_available(&mut self, region_index: u32) {
-        if self.regions[region_index as usize].has_lent {
-            self.available.insert(0, region_index);
-        } else {
-            self.available.push(region_index);
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Calls 6 to 9: taking, freeing, splitting and donating frames.
 
 use aegis_abi::call::{FrameAllocate, FrameDonate, FrameFree, FrameSplit};
-use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_NONE, Status};
+use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
 
 use super::{Answer, Caller, answer, bad_argument, refuse_if};
 use crate::capability::{CapRef, Capability, DYING, FILLING, Live};
@@ -34,7 +34,8 @@ pub(super) fn allocate<M: Machine>(state: &mut State<M>, caller: Caller, call: F
         }
         if capability.count == 0 {
             // A search that goes on. It is in the slot, so that each is alone with its own.
-            (search, target) = (Search { at: capability.object, left: capability.cursor }, Some(at));
+            search = Search { at: capability.object, left: capability.cursor };
+            target = Some(at);
         }
     }
     let target = target.map_or_else(|| state.empty_slot(caller.environment, call.slot), Ok)?;
@@ -77,7 +78,9 @@ fn fill<M: Machine>(state: &mut State<M>, at: CapRef, mut capability: Capability
     let step = capability.cursor.min(ZERO_STEP);
     capability.cursor -= step;
     let first = capability.object + capability.cursor;
-    (first..first + step).for_each(|frame| state.machine.zero_frame(FrameNumber(frame)));
+    for frame in first..first + step {
+        state.machine.zero_frame(FrameNumber(frame));
+    }
     if capability.cursor == 0 {
         capability.flags &= !FILLING;
     }
@@ -88,13 +91,16 @@ fn fill<M: Machine>(state: &mut State<M>, at: CapRef, mut capability: Capability
 /// An original frames capability that nothing descends from.
 fn original<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot, allowed: u8) -> Live<(CapRef, Capability)> {
     let (at, capability) = state.lookup_any(caller.environment, slot)?;
-    let is_between = capability.flags & (DYING | FILLING) & !allowed != 0;
-    match capability {
-        Capability { kind, .. } if kind != CapType::Frames => Err(Status::WrongType),
-        Capability { parent, .. } if is_between || parent.is_some() => Err(Status::WrongState),
-        Capability { child: Some(_), .. } => Err(Status::Busy),
-        _ => Ok((at, capability)),
+    if capability.kind != CapType::Frames {
+        return Err(Status::WrongType);
     }
+    if capability.flags & (DYING | FILLING) & !allowed != 0 || capability.parent.is_some() {
+        return Err(Status::WrongState);
+    }
+    if capability.child.is_some() {
+        return Err(Status::Busy);
+    }
+    Ok((at, capability))
 }
 
 pub(super) fn free<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameFree) -> Answer {
@@ -118,10 +124,6 @@ pub(super) fn split<M: Machine>(state: &mut State<M>, caller: Caller, call: Fram
 }
 
 pub(super) fn donate<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameDonate) -> Answer {
-    if call.slot == SLOT_NONE {
-        let giver = state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)?;
-        return answer(state.free_donated(giver));
-    }
     let (at, capability) = original(state, caller, call.slot, DYING)?;
     let receiver = state
         .lookup_environment(caller.environment, call.environment, Rights::RECEIVE)
@@ -138,8 +140,9 @@ pub(super) fn donate_step<M: Machine>(
     mut capability: Capability,
     receiver: crate::id::EnvironmentId,
 ) -> Result<bool, Status> {
-    let (first, count) = (capability.object, capability.count);
-    if state.frames.any_pinned(first, count) || state.frames.any_mapped(first, count) {
+    if state.frames.any_pinned(capability.object, capability.count)
+        || state.frames.any_mapped(capability.object, capability.count)
+    {
         return Err(Status::Busy);
     }
     let step = capability.count.min(DONATE_STEP);

@@ -142,25 +142,6 @@ fn donated_frames_are_counted_and_move_quota() {
 }
 
 #[test]
-fn donated_frames_that_are_in_no_use_are_given_up_for_slot_0() {
-    let mut world = World::new();
-    let child = world.environment(S, 10);
-    world.frames(S + 2, 20);
-    world.ok(donate(S + 2, S));
-    let (donated, owned, quota) = {
-        let object = &world.state.environments[child];
-        (object.donated_count, object.frames_owned, object.frame_quota)
-    };
-    assert_eq!(world.refused(donate(0, S + 2)), Status::BadSlot);
-    assert_eq!(world.ok(donate(0, S)), 0);
-    let object = &world.state.environments[child];
-    assert_eq!((object.donated_count, object.frames_owned, object.frame_quota), (0, owned - donated, quota));
-    // Its tables go on.
-    world.frames(S + 3, 2);
-    assert_eq!(world.ok(donate(S + 3, S)), 2);
-}
-
-#[test]
 fn the_table_finds_what_is_free_whatever_the_blocks_say() {
     let mut frames = [FrameEntry::RESERVED; 1300];
     let mut blocks = [BlockEntry::EMPTY; 3];
