@@ -77,18 +77,28 @@ impl<T> PageMap<T> {
         run.into_iter().chain(others.into_values())
     }
 
+    /// Has a short run in a long row lie in a shorter one, if there is memory for that.
+    fn shorten(&mut self) {
+        let mut shorter = Vec::new();
+        let is_sparse = self.run.len() <= self.run.capacity() / 4;
+        if is_sparse && shorter.try_reserve_exact(self.run.len()).is_ok() {
+            shorter.append(&mut self.run);
+            self.run = shorter;
+        }
+    }
+
     /// Takes out all entries of a range; the run ends there.
     pub(super) fn take(&mut self, range: Range<u64>) -> Taken<T> {
         let length = self.run.len() as u64;
         let (start, end) = (range.start.min(length) as usize, range.end.min(length) as usize);
         let mut taken = Vec::new();
         if start < end {
-            let kept = self.run.split_off(end);
-            taken = self.run.split_off(start);
+            // All that there is goes as it is: `split_off` would want as much memory again, which nobody has where a
+            // file has filled it.
+            let kept = if end < self.run.len() { self.run.split_off(end) } else { Vec::new() };
+            taken = if start == 0 { core::mem::take(&mut self.run) } else { self.run.split_off(start) };
             self.others.extend((end as u64..).zip(kept));
-            if self.run.len() <= self.run.capacity() / 4 {
-                self.run.shrink_to_fit();
-            }
+            self.shorten();
         }
         let mut behind = self.others.split_off(&range.start.max(length));
         let mut kept = behind.split_off(&range.end.max(range.start.max(length)));
