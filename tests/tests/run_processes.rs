@@ -86,6 +86,14 @@ fn stops_and_what_undoes_them() {
 }
 
 #[test]
+fn nothing_runs_on_between_a_stop_and_the_end() {
+    let Some(path) = build("stopped_kill", "static", "gcc", &["-static", "-pthread"]) else { return };
+    for count in ["1", "2", "4"] {
+        same(&["--cpus", count], &[&path.display().to_string(), "200"], b"");
+    }
+}
+
+#[test]
 fn what_two_processes_do_crosswise_ends() {
     let Some(path) = build("crossed", "static", "gcc", &["-static"]) else { return };
     same(&["--cpus", "2"], &[&path.display().to_string()], b"");

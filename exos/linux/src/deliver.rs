@@ -69,6 +69,10 @@ pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
             (delivery, thread.has_deliverable(&shared.pending))
         };
         match delivery {
+            None if target.process.pause.lock().is_killed => {
+                // Another thread has taken `SIGKILL` and is about to end the process. It wakes this one.
+                target.system.platform.wait(None);
+            }
             None => {
                 // No handler took the mask that a suspended call replaced; what that kept back is looked at now.
                 let mut thread = target.thread.signals.lock();

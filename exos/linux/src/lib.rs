@@ -28,6 +28,7 @@ pub mod lottery_programs;
 pub mod memory;
 pub mod native;
 pub mod out_of_memory;
+pub mod pause;
 pub mod proc;
 pub mod process;
 pub mod process_file;

@@ -22,6 +22,7 @@ use exos::task::timer::TimerTable;
 use exos::task::weight;
 
 use crate::leaving::{FIRST_PID, NO_PARENT};
+use crate::pause::Pause;
 use crate::seen_descriptors::SeenDescriptors;
 use crate::signal_frame::AlternateStack;
 use crate::system::System;
@@ -142,36 +143,6 @@ pub struct IntervalTimer {
     pub deadline_ns: u64,
     /// The period, 0 for once.
     pub period_ns: u64,
-}
-
-/// What a parent can be told of a child that goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pause {
-    /// By which signal it is stopped.
-    pub stopped_by: Option<Signal>,
-    /// It stopped and nobody has waited for that.
-    pub is_stop_unreported: bool,
-    /// It was continued and its parent has not been told.
-    pub is_continue_untold: bool,
-    /// It was continued and nobody has waited for that.
-    pub is_continue_unreported: bool,
-    /// A stop signal was taken from those that wait, and nothing has continued or killed the process since.
-    pub is_stopping: bool,
-    /// `SIGKILL` was sent: nothing stops it any more.
-    pub is_killed: bool,
-}
-
-impl Pause {
-    /// Stops by a signal that was taken, unless the process was continued or killed meanwhile: whether it did.
-    pub fn stop(&mut self, signal: Signal) -> bool {
-        let stops = core::mem::take(&mut self.is_stopping) && !self.is_killed;
-        if stops {
-            self.stopped_by = Some(signal);
-            self.is_stop_unreported = true;
-            self.is_continue_unreported = false;
-        }
-        stops
-    }
 }
 
 /// A process.
@@ -500,7 +471,7 @@ impl Process {
     /// Sends a signal to the process as a whole. Ignored signals are dropped as Linux drops them; a full queue is told
     /// (`EAGAIN`). Stop signals and `SIGCONT` cancel each other, and `SIGCONT` continues also where it is blocked.
     pub fn queue(&self, signal: Signal, info: SignalInfo) -> exos::error::Result<()> {
-        self.before_raise(signal);
+        let _continuing = self.before_raise(signal);
         let is_blocked = self.is_blocked_everywhere(signal);
         {
             let mut signals = self.signals.lock();
@@ -537,7 +508,7 @@ impl Process {
     /// Sends a timer's signal to the process or to one thread. It is queued even where another instance waits; false:
     /// it is ignored.
     pub fn raise_timer(&self, thread: Option<&Thread>, signal: Signal, info: SignalInfo) -> bool {
-        self.before_raise(signal);
+        let _continuing = self.before_raise(signal);
         let is_blocked = match thread {
             Some(thread) => thread.signals.lock().mask.contains(signal),
             None => self.is_blocked_everywhere(signal),
@@ -560,7 +531,7 @@ impl Process {
 
     /// Sends a signal to one thread.
     pub fn raise_in_thread(&self, thread: &Thread, signal: Signal, info: SignalInfo) -> exos::error::Result<()> {
-        self.before_raise(signal);
+        let _continuing = self.before_raise(signal);
         let is_ignored = self.signals.lock().dispositions.is_ignored(signal);
         {
             let mut signals = thread.signals.lock();
@@ -573,26 +544,18 @@ impl Process {
         Ok(())
     }
 
-    /// What the raising of stop and continue signals does at once.
-    fn before_raise(&self, signal: Signal) {
+    /// What the raising of stop and continue signals does before the signal waits. What comes after it does when the
+    /// answer is dropped: a thread that goes on finds the signal, or it would run on for a while after `SIGKILL`.
+    fn before_raise(&self, signal: Signal) -> Option<Continuing<'_>> {
         let stops = [Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU];
-        if signal == Signal::CONT || signal == Signal::KILL {
-            let all = stops.iter().fold(SignalSet::default(), |set, stop| set.union(stop.bit()));
-            self.discard_pending(all);
-            let mut pause = self.pause.lock();
-            pause.is_killed |= signal == Signal::KILL;
-            pause.is_stopping = false;
-            if pause.stopped_by.take().is_some() && signal == Signal::CONT {
-                pause.is_stop_unreported = false;
-                pause.is_continue_unreported = true;
-                pause.is_continue_untold = true;
-            }
-            drop(pause);
-            self.changes.notify(Readiness::READ);
-            self.interrupt_threads();
-        } else if stops.contains(&signal) {
+        if stops.contains(&signal) {
             self.discard_pending(Signal::CONT.bit());
         }
+        if signal != Signal::CONT && signal != Signal::KILL {
+            return None;
+        }
+        self.discard_pending(stops.iter().fold(SignalSet::default(), |set, stop| set.union(stop.bit())));
+        Some(Continuing { process: self, signal })
     }
 
     fn discard_pending(&self, set: SignalSet) {
@@ -676,6 +639,20 @@ impl Process {
         let threads = self.threads.lock();
         let running: UsedTime = threads.iter().map(|thread| thread.time.used_time(now_ns)).sum();
         self.times.lock().ended_threads + running
+    }
+}
+
+/// A process that goes on if it is stopped, once the signal that continues it waits for it.
+struct Continuing<'a> {
+    process: &'a Process,
+    signal: Signal,
+}
+
+impl Drop for Continuing<'_> {
+    fn drop(&mut self) {
+        self.process.pause.lock().go_on(self.signal);
+        self.process.changes.notify(Readiness::READ);
+        self.process.interrupt_threads();
     }
 }
 
