@@ -5,12 +5,12 @@
 //! something asks first whether the reserve is whole:
 //!
 //! - A system call that makes or enlarges something is refused at its entry while the reserve is not whole
-//!   (`exos_linux::gate`). It has done nothing then.
+//!   (`exos_linux::entry::gate`). It has done nothing then.
 //! - One call that was let in allocates less than [`CALL_BYTES_MAX`] in blocks that cannot fail, and makes at most one
 //!   table of the pod's double, which is no longer than [`LARGE_BYTES`] then. What a program chooses the size or number
 //!   of is allocated by [`vector`], `try_reserve` or after [`check`], and fails.
 //! - Calls that give something up, end, wait or tell are let in always. While less than half of the reserve is left,
-//!   whoever holds no lock makes room first (`exos_linux::out_of_memory`).
+//!   whoever holds no lock makes room first (`exos_linux::task::out_of_memory`).
 //!
 //! Neighbours: `exos/linux/src/glue/heap.rs`, which has the blocks and says how much is left.
 

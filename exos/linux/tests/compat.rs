@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use exos_linux::call::entry::State;
-use exos_linux::table::{ENTRIES, entry};
+use exos_linux::entry::table::{ENTRIES, entry};
 use shown::Shown;
 use syscalls::{Sysno, SysnoSet};
 
@@ -92,7 +92,7 @@ const OTHER_LIMITS: &[&str] = &[
            is one load average, and it is 0.",
 ];
 
-const INTRODUCTION: &str = "This file is generated from `exos/linux/src/table.rs`; `AEGIS_BLESS=1 \
+const INTRODUCTION: &str = "This file is generated from `exos/linux/src/entry/table.rs`; `AEGIS_BLESS=1 \
        cargo test -p exos-linux --test compat` writes it, and the same test without the variable \
        fails while the two differ. The reference is Linux 6.1 on x86-64; calls of later versions \
        are listed too.";

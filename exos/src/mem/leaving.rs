@@ -17,7 +17,7 @@
 //!   Who sees it still waits too long at most; who does not comes after the change (`Release`, `Acquire`).
 //! - Who waits holds the space's lock, and who is waited for does not need it: only the pool's and the kernel.
 //!
-//! Neighbours: [`super::binder`], whose batch it is; `exos/linux/src/memory.rs`, which has the lock.
+//! Neighbours: [`super::binder`], whose batch it is; `exos/linux/src/task/memory.rs`, which has the lock.
 
 use alloc::sync::Arc;
 use core::ops::Range;

@@ -100,8 +100,8 @@ pub fn status_number(status: StatusFlags) -> u64 {
     STATUS.iter().filter(|(_, flag)| status.contains(*flag)).map(|(number, _)| number).sum()
 }
 
-/// `AT_SYMLINK_NOFOLLOW` and its kin are in [`crate::files`]; this is `AT_STATX_SYNC_TYPE`, two bits that must not
-/// both be set.
+/// `AT_SYMLINK_NOFOLLOW` and its kin are in [`crate::file::files`]; this is `AT_STATX_SYNC_TYPE`, two bits that must
+/// not both be set.
 pub const AT_STATX_SYNC_TYPE: u64 = 0x6000;
 /// `AT_EACCESS`.
 pub const AT_EFFECTIVE_ACCESS: u64 = 0x200;

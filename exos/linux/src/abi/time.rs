@@ -3,7 +3,7 @@
 use exos::error::{Errno, Result};
 
 use crate::abi::bytes::get;
-use crate::user::{UserMemory, read_array, write_all};
+use crate::abi::user_memory::{UserMemory, read_array, write_all};
 
 /// `CLOCK_REALTIME`.
 pub const CLOCK_REALTIME: u64 = 0;

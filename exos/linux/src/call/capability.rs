@@ -6,9 +6,9 @@ use exos::task::capability::{AmbientChange, Capabilities, Capability, Capability
 use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
+use crate::abi::user_memory::{read_array, read_vec, write_all};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
-use crate::context::{Arguments, Context};
-use crate::user::{read_array, read_vec, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[full(Sysno::capget, capget), full(Sysno::capset, capset)];

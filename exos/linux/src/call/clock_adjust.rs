@@ -13,9 +13,9 @@ use syscalls::Sysno;
 use super::time::{check_settable, clock_ns, is_processor_clock, set_realtime};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time as abi;
+use crate::abi::user_memory::{read_array, write_all};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context};
-use crate::user::{read_array, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

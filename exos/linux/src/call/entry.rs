@@ -1,9 +1,9 @@
-//! What the table of system calls is made of. Each family lists its calls as entries; [`crate::table`], above all
-//! families, lists these.
+//! What the table of system calls is made of. Each family lists its calls as entries; [`crate::entry::table`], above
+//! all families, lists these.
 
 use syscalls::Sysno;
 
-use crate::context::Handler;
+use crate::call::context::Handler;
 
 /// How much of a call is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The calls of epoll; what they work on is [`crate::epoll`].
+//! The calls of epoll; what they work on is [`crate::file::epoll`].
 
 use alloc::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::poll::{ERROR, HANG_UP, IN, OUT, read_deadline, restore_mask};
 use super::signal::install_optional_mask;
 use crate::abi::bytes::get;
 use crate::abi::file::O_CLOSE_ON_EXEC;
+use crate::abi::user_memory::{UserMemory, read_array, write_all};
+use crate::call::context::{Arguments, Context, Restart};
 use crate::call::entry::{Entry, full};
-use crate::context::{Arguments, Context, Restart};
-use crate::epoll::{EDGE_TRIGGERED, EXCLUSIVE, Epoll, Report};
-use crate::process::Process;
-use crate::user::{UserMemory, read_array, write_all};
+use crate::file::epoll::{EDGE_TRIGGERED, EXCLUSIVE, Epoll, Report};
+use crate::task::process::Process;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -50,7 +50,7 @@ pub fn epoll_create1(context: &mut Context<'_>, [flags, ..]: Arguments) -> Resul
     }
     let namespace = &context.system.files.namespace;
     let status = StatusFlags::empty();
-    let now = crate::files::now(context);
+    let now = crate::file::files::now(context);
     let description = namespace.anonymous("anon_inode:[eventpoll]", Epoll::new(), status, now);
     context.process.files.add(description, flags & O_CLOSE_ON_EXEC != 0)
 }

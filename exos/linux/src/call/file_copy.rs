@@ -13,10 +13,10 @@ use syscalls::Sysno;
 
 use super::file_transfer::{check_end, raise_own, read_offset, readable, writable, write_from_source, write_offset};
 use super::waiting::until_ready;
+use crate::abi::user_memory::{CHUNK_BYTES, TRANSFER_BYTES_MAX, read_array};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
-use crate::context::{Arguments, Context};
-use crate::files::now;
-use crate::user::{CHUNK_BYTES, TRANSFER_BYTES_MAX, read_array};
+use crate::file::files::now;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[full(Sysno::sendfile, sendfile), full(Sysno::copy_file_range, copy_file_range)];

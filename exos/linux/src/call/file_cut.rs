@@ -11,7 +11,7 @@ use exos::fs::file_users::FileUsers;
 use exos::fs::vnode::InodeRef;
 use exos::mem::source::FileIdentity;
 
-use crate::system::System;
+use crate::task::system::System;
 
 const PAGE_BYTES: u64 = 4096;
 

@@ -9,10 +9,10 @@ use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
+use crate::abi::user_memory::{read_array, write_all};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
-use crate::context::{Arguments, Context};
-use crate::files::{AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at};
-use crate::user::{read_array, write_all};
+use crate::file::files::{AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

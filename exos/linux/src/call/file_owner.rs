@@ -16,9 +16,9 @@ use exos::task::signal::Signal;
 use super::file_control::{LOCK_EXCLUSIVE, LOCK_NONE, LOCK_SHARED};
 use crate::abi::bytes::get;
 use crate::abi::file::control;
-use crate::context::Context;
-use crate::file_owner::{FileOwner, Kind};
-use crate::user::{read_array, write_all};
+use crate::abi::user_memory::{read_array, write_all};
+use crate::call::context::Context;
+use crate::file::owner::{FileOwner, Kind};
 
 /// Those of `fcntl`'s commands that this family answers; `None`: another's.
 pub(super) fn control(

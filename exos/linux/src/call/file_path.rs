@@ -16,12 +16,12 @@ use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
+use crate::abi::user_memory::{Extent, Text, UserWriter, write_all};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context};
-use crate::files::{
+use crate::file::files::{
     AT_EMPTY_PATH, AT_FOLLOW, AT_REMOVE_DIRECTORY, Access, CURRENT_DIRECTORY, now, read_path, read_path_into, start_of,
 };
-use crate::user::{Extent, Text, UserWriter, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -5,8 +5,8 @@ use exos::fs::vnode::FileKind;
 use syscalls::Sysno;
 
 use super::file_transfer::readable;
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
-use crate::context::{Arguments, Context};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

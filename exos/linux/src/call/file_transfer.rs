@@ -26,14 +26,14 @@ use syscalls::Sysno;
 use super::file_cut;
 use super::waiting::until_ready;
 use super::{message, terminal};
-use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context, Restart};
-use crate::files::{Access, now, read_path};
-use crate::signal_file::SignalFile;
-use crate::timer_file::TimerFile;
-use crate::user::{
+use crate::abi::user_memory::{
     Extent, TRANSFER_BYTES_MAX, UserMemory, UserReader, UserWriter, read_array, read_extents, write_all,
 };
+use crate::call::context::{Arguments, Context, Restart};
+use crate::call::entry::{Entry, full, partial};
+use crate::file::files::{Access, now, read_path};
+use crate::file::signalfd::SignalFile;
+use crate::file::timerfd::TimerFile;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -15,15 +15,15 @@ use exos::task::lock::{Claim, Holder, LockWord, OWNER, OWNER_DIED, WAITERS};
 use exos::task::schedule::Task;
 use syscalls::Sysno;
 
-use super::process_file::may_trace;
+use super::pidfd::may_trace;
 use crate::abi::bytes::get;
 use crate::abi::time as abi;
+use crate::abi::user_memory::{UserMemory, read_array, read_vec, write_all};
+use crate::call::context::{Arguments, Context, Restart};
 use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context, Restart};
-use crate::deliver::Target;
-use crate::process::{Process, Thread};
-use crate::system::System;
-use crate::user::{UserMemory, read_array, read_vec, write_all};
+use crate::task::process::{Process, Thread};
+use crate::task::signal_delivery::Target;
+use crate::task::system::System;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

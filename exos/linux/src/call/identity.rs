@@ -11,9 +11,9 @@ use exos::task::limits::{Limit, Resource};
 use super::timer::arm_processor_limit;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
-use crate::context::{Arguments, Context};
-use crate::process::{Identities, Process};
-use crate::user::{read_array, read_vec, write_all};
+use crate::abi::user_memory::{read_array, read_vec, write_all};
+use crate::call::context::{Arguments, Context};
+use crate::task::process::{Identities, Process};
 
 /// "Leave as it is" in `setresuid` and its like.
 const KEEP: u32 = u32::MAX;

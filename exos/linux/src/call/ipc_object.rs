@@ -4,9 +4,9 @@ use exos::error::{Errno, Result};
 use exos::ipc::permission::{Caller, Ownership};
 
 use crate::abi::bytes::{Encoder, get};
-use crate::context::Context;
-use crate::process::Identities;
-use crate::user::{UserMemory, read_array};
+use crate::abi::user_memory::{UserMemory, read_array};
+use crate::call::context::Context;
+use crate::task::process::Identities;
 
 /// `IPC_CREAT`.
 const CREATE: u64 = 0o1000;

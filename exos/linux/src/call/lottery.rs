@@ -1,8 +1,8 @@
 //! The commands of the lottery's paper: `mktkt rmtkt mkcur rmcur fund unfund lstkt lscur fundx`.
 //!
 //! One native call gets a command as its words and answers with a text and an exit status. The programs of these names
-//! (`crate::lottery_programs`) do nothing but make that call and print the text. What the words mean is here; who may
-//! do what, and what is refused, is `exos::task::schedule`'s (`ledger.rs`).
+//! (`crate::file::lottery_programs`) do nothing but make that call and print the text. What the words mean is here; who
+//! may do what, and what is refused, is `exos::task::schedule`'s (`ledger.rs`).
 //!
 //! Words: a currency is `base` (the pod's), the path of a control group to which `cpu` is handed (`/batch`), or a name
 //! that `mkcur` made. What is funded is a currency or the number of a process: that, its threads, and what it starts
@@ -19,13 +19,13 @@ use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 use exos::task::schedule::{AMOUNT_SUM_MAX, Error, GroupId, Holder, Purse, Refusal, WEIGHT_DEFAULT};
 
-use super::program::execute_at;
-use crate::context::{Arguments, Context};
-use crate::lottery_programs::REPLY_BYTES_MAX;
-use crate::process::Process;
-use crate::program::search_path;
-use crate::system::System;
-use crate::user::write_all;
+use super::exec::execute_at;
+use crate::abi::user_memory::write_all;
+use crate::call::context::{Arguments, Context};
+use crate::file::lottery_programs::REPLY_BYTES_MAX;
+use crate::task::exec::search_path;
+use crate::task::process::Process;
+use crate::task::system::System;
 
 /// Words of a command line that are read.
 const WORDS_BYTES_MAX: usize = 6 << 20;
@@ -84,7 +84,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// half and the text's length in the low one.
 pub fn command(context: &mut Context<'_>, [words, environment, reply, reply_bytes, ..]: Arguments) -> Result<u64> {
     let mut room = WORDS_BYTES_MAX;
-    let lines = super::program::read_strings(context.memory, words, &mut room)?;
+    let lines = super::exec::read_strings(context.memory, words, &mut room)?;
     let path = lines.first().ok_or(Errno::EINVAL)?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let name = core::str::from_utf8(name).map_err(|_| Errno::EINVAL)?;
@@ -294,8 +294,8 @@ fn execute(
         }
     };
     let mut room = WORDS_BYTES_MAX;
-    let variables = super::program::read_strings(context.memory, environment, &mut room).map_err(failed)?;
-    let access = crate::files::Access::new(context);
+    let variables = super::exec::read_strings(context.memory, environment, &mut room).map_err(failed)?;
+    let access = crate::file::files::Access::new(context);
     let mut found = search_path(&access, &context.process.files.current(), program, &variables);
     found.push(0);
     if found.len() as u64 > path_bytes {

@@ -9,7 +9,7 @@ use exos::error::{Errno, Result};
 use exos::task::schedule::GroupId;
 
 use super::command;
-use crate::context::{Context, Restart};
+use crate::call::context::{Context, Restart};
 use crate::testing::calls::World;
 
 const REPLY_BYTES: usize = 4096;

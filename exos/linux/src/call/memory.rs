@@ -11,11 +11,11 @@ use exos::preempt;
 use syscalls::Sysno;
 
 use super::file_cut::drop_from_all;
+use crate::abi::user_memory::write_all;
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context};
-use crate::process::Process;
-use crate::profile;
-use crate::user::write_all;
+use crate::task::process::Process;
+use crate::task::profile;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -11,12 +11,12 @@ use exos::mem::AddressSpace;
 use exos::task::capability::Capability;
 use syscalls::Sysno;
 
-use super::process_file::may_trace;
+use super::pidfd::may_trace;
 use crate::abi::errno::number;
+use crate::abi::user_memory::{read_array, read_vec, write_all};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context};
-use crate::process::Process;
-use crate::user::{read_array, read_vec, write_all};
+use crate::task::process::Process;
 
 const NOT_KEPT: &str = "checked and not kept: `get_mempolicy` tells the default of every address";
 

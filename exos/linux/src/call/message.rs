@@ -25,9 +25,11 @@ use crate::abi::socket::{
     LEVEL_SOCKET, Name, RIGHTS, control_aligned, flag, name_bytes, read_controls, read_name,
 };
 use crate::abi::time::timespec;
+use crate::abi::user_memory::{
+    EXTENT_COUNT_MAX, Extent, UserReader, UserWriter, read_array, read_extents, read_vec, write_all,
+};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context};
-use crate::user::{EXTENT_COUNT_MAX, Extent, UserReader, UserWriter, read_array, read_extents, read_vec, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

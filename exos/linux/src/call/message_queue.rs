@@ -11,9 +11,9 @@ use super::ipc_object::{
     Asker, LIMITS, NO_WAIT, OWNERSHIP_BYTES, REMOVE, SET, STATUS, encode_ownership, id_of, making, read_ownership,
 };
 use crate::abi::bytes::{Encoder, get};
+use crate::abi::user_memory::{read_array, read_exact, write_all};
+use crate::call::context::{Arguments, Context, Restart};
 use crate::call::entry::{Entry, full};
-use crate::context::{Arguments, Context, Restart};
-use crate::user::{read_array, read_exact, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -8,9 +8,9 @@ use exos::task::capability::Capability;
 
 use super::capability;
 use crate::abi::bytes::Encoder;
-use crate::context::{Arguments, Context};
-use crate::process::{TIMER_SLACK_NS, habit};
-use crate::user::{CHUNK_BYTES, read_vec, write_all};
+use crate::abi::user_memory::{CHUNK_BYTES, read_vec, write_all};
+use crate::call::context::{Arguments, Context};
+use crate::task::process::{TIMER_SLACK_NS, habit};
 
 /// What `uname -r` says: a version that current C libraries accept, with our mark.
 pub const RELEASE: &[u8] = b"6.1.0-aegis";
@@ -83,7 +83,7 @@ pub fn getrandom(context: &mut Context<'_>, [address, length, flags, ..]: Argume
     if flags & !7 != 0 || flags & 6 == 6 {
         return Err(Errno::EINVAL);
     }
-    let length = length.min(crate::user::TRANSFER_BYTES_MAX);
+    let length = length.min(crate::abi::user_memory::TRANSFER_BYTES_MAX);
     if length <= SEED_BYTES_MAX as u64 {
         fill_random::<SEED_BYTES_MAX>(context, address, length)
     } else {
@@ -347,7 +347,7 @@ pub fn membarrier(context: &mut Context<'_>, [command, flags, ..]: Arguments) ->
     }
 }
 
-/// `personality(2)`: kept for programs that ask; what has an effect is [`crate::process::NO_SHIFTS`].
+/// `personality(2)`: kept for programs that ask; what has an effect is [`crate::task::process::NO_SHIFTS`].
 pub fn personality(context: &mut Context<'_>, [persona, ..]: Arguments) -> Result<u64> {
     const ASK: u32 = u32::MAX;
     let process = &context.process;

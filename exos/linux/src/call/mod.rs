@@ -3,9 +3,11 @@
 
 pub mod capability;
 pub mod clock_adjust;
+pub mod context;
 pub mod entry;
 pub mod epoll;
-pub mod event_file;
+pub mod eventfd;
+pub mod exec;
 pub mod extended_attribute;
 pub mod file_control;
 pub mod file_copy;
@@ -29,6 +31,7 @@ pub mod message_queue;
 pub mod miscellany;
 pub mod namespace;
 pub mod native;
+pub mod pidfd;
 pub mod poll;
 #[cfg(test)]
 mod poll_tests;
@@ -37,9 +40,9 @@ pub mod priority;
 #[cfg(test)]
 mod priority_tests;
 pub mod process;
-pub mod process_file;
 pub mod process_memory;
-pub mod program;
+#[cfg(test)]
+mod refusal_tests;
 pub mod schedule;
 pub mod semaphore;
 pub mod shared_memory;

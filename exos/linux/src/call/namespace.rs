@@ -9,10 +9,10 @@ use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 use syscalls::Sysno;
 
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, partial};
-use crate::context::{Arguments, Context};
-use crate::files::{Access, CURRENT_DIRECTORY, read_path, start_of};
-use crate::process_file::ProcessFile;
+use crate::file::files::{Access, CURRENT_DIRECTORY, read_path, start_of};
+use crate::file::pidfd::ProcessFile;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -10,8 +10,8 @@ use exos::task::schedule::WEIGHT_MAX;
 use exos::task::weight;
 use exos_native::abi;
 
-use crate::context::{self, Arguments, Context};
-use crate::user::{read_exact, read_vec, write_all};
+use crate::abi::user_memory::{read_exact, read_vec, write_all};
+use crate::call::context::{self, Arguments, Context};
 
 /// A call: its number, its name in traces, what does it.
 type Entry = (u64, &'static str, context::Handler);
@@ -152,7 +152,7 @@ fn page_bits(entry: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::{Errno, abi, entry, set_tickets};
-    use crate::context::{Context, Restart};
+    use crate::call::context::{Context, Restart};
     use crate::testing::calls::World;
     use aegis_abi::upcall::UpcallFrame;
 

@@ -16,9 +16,9 @@ use syscalls::Sysno;
 use super::signal::install_optional_mask;
 use crate::abi::bytes::get;
 use crate::abi::time::{read_timespec, timespec, timeval};
+use crate::abi::user_memory::{read_array, read_vec, write_all};
+use crate::call::context::{Arguments, Context, Restart};
 use crate::call::entry::{Entry, full};
-use crate::context::{Arguments, Context, Restart};
-use crate::user::{read_array, read_vec, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] =

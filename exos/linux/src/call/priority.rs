@@ -15,10 +15,10 @@ use exos::task::weight::{NICE_MAX, NICE_MIN};
 use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
+use crate::abi::user_memory::{read_array, read_vec, write_all};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context};
-use crate::process::{POLICY_IDLE, Process, RESET_ON_FORK, Thread};
-use crate::user::{read_array, read_vec, write_all};
+use crate::task::process::{POLICY_IDLE, Process, RESET_ON_FORK, Thread};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

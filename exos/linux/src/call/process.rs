@@ -19,20 +19,20 @@ use exos::task::limits::Resource;
 use exos::task::signal::Signal;
 use syscalls::Sysno;
 
-use super::process_file;
+use super::pidfd;
 use super::schedule::{inherited_nice, inherited_policy};
 use super::shared_memory;
 use super::timer::arm_processor_limit;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
+use crate::abi::user_memory::{read_vec, write_all};
+use crate::call::context::{Arguments, Context, Restart};
 use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context, Restart};
-use crate::interruption::interruption;
-use crate::leaving::{ChildChange, child_code, claim, forget};
-use crate::process::{Birth, Ending, Process, Thread};
-use crate::system::ThreadStart;
-use crate::used_time::UsedTime;
-use crate::user::{read_vec, write_all};
+use crate::task::exit::{ChildChange, child_code, claim, forget};
+use crate::task::interruption::interruption;
+use crate::task::process::{Birth, Ending, Process, Thread};
+use crate::task::system::ThreadStart;
+use crate::task::used_time::UsedTime;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -319,7 +319,7 @@ fn open_descriptor(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -
     if wish.flags & CLONE_PIDFD == 0 {
         return Ok(None);
     }
-    let descriptor = process_file::open(context, process, StatusFlags::empty())?;
+    let descriptor = pidfd::open(context, process, StatusFlags::empty())?;
     let written = write_all(context.memory, wish.descriptor, &(descriptor as u32).to_le_bytes());
     written.map(|()| Some(descriptor)).inspect_err(|_| close_descriptor(context, Some(descriptor)))
 }
@@ -630,7 +630,7 @@ fn look_for(context: &mut Context<'_>, [kind, number, options]: [u64; 3]) -> Res
     let choice = match kind as u32 {
         3 if (number as u32 as i32) < 0 => return Err(Errno::EINVAL),
         3 => {
-            let (description, target) = process_file::named(context, number)?;
+            let (description, target) = pidfd::named(context, number)?;
             is_non_blocking = description.is_non_blocking();
             Choice::Same(target)
         }

@@ -11,12 +11,12 @@ use exos::fs::transfer::{Destination, Source};
 use exos::preempt::Pace;
 use syscalls::Sysno;
 
-use super::process_file::may_trace;
+use super::pidfd::may_trace;
+use crate::abi::user_memory::{Extent, UserMemory, UserReader, UserWriter, read_extents};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
-use crate::context::{Arguments, Context};
-use crate::memory::Space;
-use crate::process::Process;
-use crate::user::{Extent, UserMemory, UserReader, UserWriter, read_extents};
+use crate::task::memory::Space;
+use crate::task::process::Process;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] =

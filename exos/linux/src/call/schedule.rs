@@ -10,9 +10,9 @@ use exos::task::schedule::SLICE_NS;
 
 use super::priority::leaves_idle;
 use crate::abi::time::write_timespec;
-use crate::context::{Arguments, Context};
-use crate::process::{RESET_ON_FORK, Thread};
-use crate::user::{read_array, read_vec, write_all};
+use crate::abi::user_memory::{read_array, read_vec, write_all};
+use crate::call::context::{Arguments, Context};
+use crate::task::process::{RESET_ON_FORK, Thread};
 
 /// Most bytes of a processor mask that is looked at.
 const MASK_BYTES_MAX: usize = 8192;

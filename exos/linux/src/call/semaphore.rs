@@ -11,9 +11,9 @@ use syscalls::Sysno;
 use super::ipc_object::{Asker, LIMITS, NO_WAIT, REMOVE, SET, STATUS, encode_ownership, id_of, making, read_ownership};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::read_timespec;
+use crate::abi::user_memory::{read_exact, write_all};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
-use crate::context::{Arguments, Context};
-use crate::user::{read_exact, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

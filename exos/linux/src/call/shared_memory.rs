@@ -13,12 +13,12 @@ use syscalls::Sysno;
 
 use super::ipc_object::{Asker, LIMITS, REMOVE, SET, STATUS, encode_ownership, id_of, making, read_ownership};
 use crate::abi::bytes::Encoder;
+use crate::abi::user_memory::write_all;
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context};
-use crate::memory::Space;
-use crate::process::Process;
-use crate::system::System;
-use crate::user::write_all;
+use crate::task::memory::Space;
+use crate::task::process::Process;
+use crate::task::system::System;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

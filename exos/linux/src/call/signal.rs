@@ -12,12 +12,14 @@ use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalS
 use super::timer::{complete_notice, forget_signal};
 use crate::abi::bytes::get;
 use crate::abi::time::read_timespec;
-use crate::context::{Arguments, Context, Restart};
-use crate::deliver::{Target, raise_fault};
-use crate::leaving::FIRST_PID;
-use crate::process::{Process, Thread};
-use crate::signal_frame::{AlternateStack, STACK_AUTO_DISARM, STACK_BYTES_MIN, STACK_DISABLE, encode_info, restore};
-use crate::user::{read_array, read_words, write_all, write_words};
+use crate::abi::user_memory::{read_array, read_words, write_all, write_words};
+use crate::call::context::{Arguments, Context, Restart};
+use crate::task::exit::FIRST_PID;
+use crate::task::process::{Process, Thread};
+use crate::task::signal_delivery::{Target, raise_fault};
+use crate::task::signal_frame::{
+    AlternateStack, STACK_AUTO_DISARM, STACK_BYTES_MIN, STACK_DISABLE, encode_info, restore,
+};
 
 /// `SI_USER`.
 const CODE_USER: i32 = 0;

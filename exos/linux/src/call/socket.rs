@@ -20,10 +20,10 @@ use super::waiting::until_ready_by;
 use crate::abi::socket::{
     ADDRESS_BYTES_MAX, CLOSE_ON_EXEC, FAMILY_COUNT, FAMILY_UNIX, NON_BLOCKING, Name, name_bytes, read_name,
 };
+use crate::abi::user_memory::{read_array, read_vec, write_all};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context};
-use crate::files::{Access, now};
-use crate::user::{read_array, read_vec, write_all};
+use crate::file::files::{Access, now};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

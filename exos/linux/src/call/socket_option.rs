@@ -12,9 +12,9 @@ use super::socket::socket_at;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::errno;
 use crate::abi::socket::{FAMILY_UNIX, LEVEL_SOCKET, option};
+use crate::abi::user_memory::{read_array, read_exact, write_all};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, partial};
-use crate::context::{Arguments, Context};
-use crate::user::{read_array, read_exact, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -17,10 +17,10 @@ use syscalls::Sysno;
 
 use super::file_transfer::{Capped, read_offset, readable, readv, writable, write_from_source, write_offset};
 use super::waiting::until_ready;
+use crate::abi::user_memory::{TRANSFER_BYTES_MAX, UserReader, read_extents, readable_bytes};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context};
-use crate::files::now;
-use crate::user::{TRANSFER_BYTES_MAX, UserReader, read_extents, readable_bytes};
+use crate::file::files::now;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -19,9 +19,9 @@ use exos::task::capability::Capability;
 use exos::task::signal::{Signal, SignalSet};
 
 use crate::abi::file::{self as abi, request};
-use crate::context::{Context, Restart};
-use crate::files::{Access, now};
-use crate::user::{Extent, UserWriter, read_array, write_all};
+use crate::abi::user_memory::{Extent, UserWriter, read_array, write_all};
+use crate::call::context::{Context, Restart};
+use crate::file::files::{Access, now};
 
 /// `/dev/tty`.
 const CONTROLLING_TERMINAL: DeviceNumber = DeviceNumber { major: 5, minor: 0 };

@@ -4,8 +4,8 @@ use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 
 use crate::abi::time as abi;
-use crate::context::{Arguments, Context, Restart};
-use crate::user::write_all;
+use crate::abi::user_memory::write_all;
+use crate::call::context::{Arguments, Context, Restart};
 
 /// The resolution that clocks report.
 const RESOLUTION_NS: u64 = 1;

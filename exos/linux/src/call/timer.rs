@@ -12,11 +12,11 @@ use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::abi::time as abi;
+use crate::abi::user_memory::{read_array, write_all};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::context::{Arguments, Context};
-use crate::process::{IntervalTimer, Process};
-use crate::system::System;
-use crate::user::{read_array, write_all};
+use crate::task::process::{IntervalTimer, Process};
+use crate::task::system::System;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

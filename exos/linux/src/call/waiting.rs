@@ -6,7 +6,7 @@ use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::readiness::{Readiness, Registration};
 
-use crate::context::{Context, Restart};
+use crate::call::context::{Context, Restart};
 
 /// The waits of one call for one description. Made before the first attempt, so that no change between an attempt and
 /// the wait after it is missed.

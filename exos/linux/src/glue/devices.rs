@@ -21,7 +21,7 @@ use aegis_virtio::{
     AnyTransport, ConfigSpace, Function, FunctionKind, PciWindow, Transport, VirtioError, device_type, open,
 };
 use core::ptr::NonNull;
-use exos_linux::host::Port;
+use exos_linux::host::ports::Port;
 
 use super::{DEVICE_BASE, direct, kernel};
 
@@ -421,7 +421,7 @@ impl HostConsole {
     }
 }
 
-impl exos_linux::host::Console for HostConsole {
+impl exos_linux::host::ports::Console for HostConsole {
     fn poll(&mut self) -> bool {
         let rung = self.irq.take();
         self.attempt(true, |this| {

@@ -18,19 +18,21 @@ use exos::reserve::{self, Level};
 use exos::rewrite::trampoline::ENTRY_JUMP;
 use exos::task::signal::{Signal, SignalInfo};
 use exos_linux::abi::time::{CLOCK_MONOTONIC, CLOCK_REALTIME, timespec_words};
+use exos_linux::abi::user_memory::UserMemory;
+use exos_linux::call::context::{Arguments, Context, Restart};
 use exos_linux::call::signal::return_from_handler;
-use exos_linux::context::{Arguments, Context, Restart};
-use exos_linux::deliver::{EndedCall, Target, catch, enter_handler, finish, raise_fault, result_word};
-use exos_linux::exception::{
+use exos_linux::entry::hot_sites::Heat;
+use exos_linux::entry::{fast_path, table};
+use exos_linux::task::exception::{
     PAGE_FAULT_FETCH, VECTOR_DEBUG, VECTOR_INVALID_OPCODE, VECTOR_PAGE_FAULT, VECTOR_PROTECTION, signal_for,
     signal_for_fault,
 };
-use exos_linux::leaving::{FIRST_PID, thread_leaves};
-use exos_linux::memory::{FaultResult, Told};
-use exos_linux::out_of_memory::{is_heap_low, make_room};
-use exos_linux::traps::Heat;
-use exos_linux::user::UserMemory;
-use exos_linux::{native, quick, table, trace};
+use exos_linux::task::exit::{FIRST_PID, thread_leaves};
+use exos_linux::task::fault_handler;
+use exos_linux::task::memory::{FaultResult, Told};
+use exos_linux::task::out_of_memory::{is_heap_low, make_room};
+use exos_linux::task::signal_delivery::{EndedCall, Target, catch, enter_handler, finish, raise_fault, result_word};
+use exos_linux::trace;
 
 use super::processor::{this_number, this_processor};
 use super::run::{RUN, Run, end};
@@ -177,7 +179,7 @@ const LOOKS_FOR_SIGNALS: u64 = 3;
 /// A rewritten call that has a short way. Of `frame` only what Rust code does not preserve is there
 /// (`EXOS_LIGHT_FRAME`).
 #[inline(always)]
-fn quickly(frame: &mut UpcallFrame, way: impl FnOnce(&Target<'_>, &mut UpcallFrame) -> quick::Answer) -> Ended {
+fn quickly(frame: &mut UpcallFrame, way: impl FnOnce(&Target<'_>, &mut UpcallFrame) -> fast_path::Answer) -> Ended {
     fast::clear_attention();
     let target = program();
     let Some(result) = way(&target, frame) else {
@@ -214,92 +216,92 @@ pub(crate) extern "C" fn clock_gettime(clock: u64, address: u64) -> Ended {
 
 /// `read` through a rewritten site.
 pub(crate) extern "C" fn read(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::read)
+    quickly(frame, fast_path::read)
 }
 
 /// `write`.
 pub(crate) extern "C" fn write(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::write)
+    quickly(frame, fast_path::write)
 }
 
 /// `futex`.
 pub(crate) extern "C" fn futex(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::futex)
+    quickly(frame, fast_path::futex)
 }
 
 /// `pread64`.
 pub(crate) extern "C" fn pread64(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::pread64)
+    quickly(frame, fast_path::pread64)
 }
 
 /// `pwrite64`.
 pub(crate) extern "C" fn pwrite64(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::pwrite64)
+    quickly(frame, fast_path::pwrite64)
 }
 
 /// `epoll_wait`.
 pub(crate) extern "C" fn epoll_wait(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::epoll_wait)
+    quickly(frame, fast_path::epoll_wait)
 }
 
 /// `epoll_pwait`.
 pub(crate) extern "C" fn epoll_pwait(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::epoll_pwait)
+    quickly(frame, fast_path::epoll_pwait)
 }
 
 /// `open`.
 pub(crate) extern "C" fn open(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::open)
+    quickly(frame, fast_path::open)
 }
 
 /// `close`.
 pub(crate) extern "C" fn close(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::close)
+    quickly(frame, fast_path::close)
 }
 
 /// `stat`.
 pub(crate) extern "C" fn stat(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::stat)
+    quickly(frame, fast_path::stat)
 }
 
 /// `fstat`.
 pub(crate) extern "C" fn fstat(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::fstat)
+    quickly(frame, fast_path::fstat)
 }
 
 /// `lstat`.
 pub(crate) extern "C" fn lstat(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::lstat)
+    quickly(frame, fast_path::lstat)
 }
 
 /// `openat`.
 pub(crate) extern "C" fn openat(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::openat)
+    quickly(frame, fast_path::openat)
 }
 
 /// `newfstatat`.
 pub(crate) extern "C" fn newfstatat(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::newfstatat)
+    quickly(frame, fast_path::newfstatat)
 }
 
 /// `fcntl`.
 pub(crate) extern "C" fn fcntl(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::fcntl)
+    quickly(frame, fast_path::fcntl)
 }
 
 /// `getdents64`.
 pub(crate) extern "C" fn getdents64(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::getdents64)
+    quickly(frame, fast_path::getdents64)
 }
 
 /// `mprotect`.
 pub(crate) extern "C" fn mprotect(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::mprotect)
+    quickly(frame, fast_path::mprotect)
 }
 
 /// `rt_sigaction`.
 pub(crate) extern "C" fn rt_sigaction(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::rt_sigaction)
+    quickly(frame, fast_path::rt_sigaction)
 }
 
 /// `tkill`, `tgkill`: a thread that raises a signal itself goes straight to its handler.
@@ -307,7 +309,7 @@ pub(crate) extern "C" fn thread_kill(frame: &mut UpcallFrame) -> Ended {
     fast::clear_attention();
     let run = run();
     let target = target(run);
-    let Some((signal, info)) = quick::own_signal(&target, frame).filter(|_| frame.rflags & TRAP_FLAG == 0) else {
+    let Some((signal, info)) = fast_path::own_signal(&target, frame).filter(|_| frame.rflags & TRAP_FLAG == 0) else {
         return rewritten(frame);
     };
     let Some(caught) = catch(&target, signal) else { return rewritten(frame) };
@@ -595,7 +597,7 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
 
 /// Whether the program's handler of a fault, or of a shortage, is entered.
 fn ask_handler(target: &Target<'_>, handler: &Handler, frame: &mut UpcallFrame, result: FaultResult) -> bool {
-    let is_entered = native::ask(handler, frame, &ProgramMemory, result);
+    let is_entered = fault_handler::ask(handler, frame, &ProgramMemory, result);
     if is_entered {
         fast::offer_faults(target.process);
     }
@@ -607,7 +609,7 @@ fn ask_handler(target: &Target<'_>, handler: &Handler, frame: &mut UpcallFrame, 
 /// Nothing here waits, gives the processor away or resolves a fault. What would have to comes to [`other`].
 pub(crate) extern "C" fn fault_at_once(frame: &mut UpcallFrame) -> bool {
     frame.vector == VECTOR_PAGE_FAULT
-        && fiber::current().is_some_and(|fiber| native::ask_at_once(&fiber.owner().0, frame, &ProgramMemory))
+        && fiber::current().is_some_and(|fiber| fault_handler::ask_at_once(&fiber.owner().0, frame, &ProgramMemory))
 }
 
 /// Raises a fault of the program's own. Nearly always its handler is all that follows.

@@ -5,7 +5,7 @@
 //! as `syscall` leaves them; all other registers and the flags are the program's.
 //!
 //! Calls that are one word of [`Facts`] are answered here. All others, some by their short way
-//! ([`exos_linux::quick`]), get an [`UpcallFrame`] as a trapped call would,
+//! ([`exos_linux::entry::fast_path`]), get an [`UpcallFrame`] as a trapped call would,
 //! with asynchronous upcalls masked; the address to go on at is in the frame's fault address meanwhile. A short way has
 //! a light frame: the registers that Rust code does not preserve, and what the end needs. The rest is put in only if
 //! the short way does not know the answer, or if signals are to be looked at. A call after
@@ -23,8 +23,8 @@ use aegis_rt::control;
 use aegis_rt::upcall::{WORD_STACK_TOP, set_fault_handler};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
-use exos_linux::facts::Facts;
-use exos_linux::process::{Process, Thread};
+use exos_linux::task::facts::Facts;
+use exos_linux::task::process::{Process, Thread};
 
 use super::entry;
 

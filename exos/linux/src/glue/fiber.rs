@@ -17,10 +17,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use aegis_rt::{call, control};
 use exos::error::Result;
 use exos::task::schedule::{Choice, Task};
-use exos_linux::memory::Space;
-use exos_linux::process::{Process, Thread};
-use exos_linux::system::ThreadStart;
-use exos_linux::vector_buffer::VectorBuffer;
+use exos_linux::task::memory::Space;
+use exos_linux::task::process::{Process, Thread};
+use exos_linux::task::system::ThreadStart;
+use exos_linux::task::vector_buffer::VectorBuffer;
 
 use super::processor::{Processor, joined_processor, this_processor};
 use super::stack::Stack;
@@ -139,7 +139,7 @@ pub(crate) fn start(
     thread: &Arc<Thread>,
     frame: &UpcallFrame,
     start: ThreadStart,
-    system: &exos_linux::system::System,
+    system: &exos_linux::task::system::System,
 ) -> Result<()> {
     let stack = Stack::new()?;
     let frame_address = (stack.top() - size_of::<UpcallFrame>() as u64) & !15;

@@ -19,12 +19,12 @@ use exos::platform::{BindFault, FrameGrant, Kernel, LogLevel};
 use exos::preempt;
 use exos::sync::{Mutex, Once};
 use exos::task::schedule::{Choice, Task};
-use exos_linux::host::HostPorts;
-use exos_linux::memory::Space;
-use exos_linux::process::{Process, Thread};
-use exos_linux::sessions::Sessions;
-use exos_linux::stream::PortStream;
-use exos_linux::system::{OwnMemory, Platform, System, ThreadStart};
+use exos_linux::host::ports::HostPorts;
+use exos_linux::host::sessions::Sessions;
+use exos_linux::host::stream::PortStream;
+use exos_linux::task::memory::Space;
+use exos_linux::task::process::{Process, Thread};
+use exos_linux::task::system::{OwnMemory, Platform, System, ThreadStart};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::RngCore;
 
@@ -161,13 +161,13 @@ impl MachinePlatform {
         }
         let Some((system, first)) = self.system.get() else { return };
         while let Some(number) = self.host.take_signal() {
-            exos_linux::events::raise_from_host(first, number);
+            exos_linux::host::events::raise_from_host(first, number);
         }
         if let Some((rows, columns)) = self.host.take_window() {
-            exos_linux::events::resize(first, rows, columns);
+            exos_linux::host::events::resize(first, rows, columns);
         }
         if let Some(token) = self.host.take_processes_request() {
-            for line in exos_linux::events::process_lines(system) {
+            for line in exos_linux::host::events::process_lines(system) {
                 self.host.send_line(&alloc::format!("process {token} {line}"));
             }
             self.host.send_line(&alloc::format!("processes {token} {}", system.processes.count()));
@@ -176,7 +176,7 @@ impl MachinePlatform {
         if call::bell_take(self.bells.timer_bell).unwrap_or(0) > 0 {
             self.check_timers(system);
         }
-        exos_linux::events::move_terminal_bytes(first);
+        exos_linux::host::events::move_terminal_bytes(first);
     }
 
     /// Opens the line of sessions if the host wants it, and moves what they have to say. Nothing else runs here

@@ -12,8 +12,8 @@ use aegis_image::memory::{MEMORY_PAGE_BASE, MemoryPage, SLOT_POD_MEMORY, SLOT_PO
 use aegis_rt::call;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use exos::mem::FramePool;
-use exos_linux::out_of_memory::give_way;
-use exos_linux::system::Platform;
+use exos_linux::task::out_of_memory::give_way;
+use exos_linux::task::system::Platform;
 
 use super::processor::this_processor;
 use super::run::{RUN, Run};
@@ -107,7 +107,7 @@ pub(crate) fn answer(run: &Run) {
     }
     let system = &run.pod.system;
     let pool = &system.pool;
-    exos_linux::out_of_memory::forget_taken(system);
+    exos_linux::task::out_of_memory::forget_taken(system);
     pool.shrink(excess());
     if excess() > 0 {
         for process in system.processes.all() {

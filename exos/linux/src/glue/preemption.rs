@@ -7,7 +7,7 @@
 
 use aegis_rt::control;
 use exos::preempt::{Interruption, set_point};
-use exos_linux::interruption::interruption;
+use exos_linux::task::interruption::interruption;
 
 use super::processor::{this_number, this_processor};
 use super::run::RUN;

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use exos::sync::Once;
 use exos::task::earliest;
 use exos::task::schedule::{Processors, Task};
-use exos_linux::used_time::SAMPLE_NS;
+use exos_linux::task::used_time::SAMPLE_NS;
 
 use super::run::RUN;
 use super::stack::Stack;

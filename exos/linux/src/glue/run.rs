@@ -24,14 +24,14 @@ use exos::rewrite::REFUSALS;
 use exos::sync::{Mutex, Once};
 use exos::task::schedule::Scheduler;
 use exos::task::signal::Signal;
-use exos_linux::boot::{Ground, Pod};
-use exos_linux::host::{HostPorts, Port};
-use exos_linux::process::Ending;
-use exos_linux::program::{StartError, Wish, prepare, search_path, start as start_program};
-use exos_linux::sessions::Sessions;
-use exos_linux::shares::Served;
-use exos_linux::stream::PortStream;
-use exos_linux::system::{Platform, ThreadStart};
+use exos_linux::host::boot::{Ground, Pod};
+use exos_linux::host::mounts::Served;
+use exos_linux::host::ports::{HostPorts, Port};
+use exos_linux::host::sessions::Sessions;
+use exos_linux::host::stream::PortStream;
+use exos_linux::task::exec::{StartError, Wish, prepare, search_path, start as start_program};
+use exos_linux::task::process::Ending;
+use exos_linux::task::system::{Platform, ThreadStart};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -163,7 +163,8 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
         streams: streams.clone().map(|stream| stream as Arc<dyn Stream>),
         served: served(info, &config)?,
     };
-    let pod = exos_linux::boot::boot(ground, &config).map_err(|error| Failure::new(125, alloc::format!("{error}")))?;
+    let pod =
+        exos_linux::host::boot::boot(ground, &config).map_err(|error| Failure::new(125, alloc::format!("{error}")))?;
     load(&pod, &config, frame)?;
     platform.system.call_once(|| (pod.system.clone(), pod.process.clone()));
     pod.system.facts.set_current_source(current_numbers);
@@ -193,7 +194,7 @@ fn served(info: &BootInfo, config: &Config) -> Result<Vec<Served>, Failure> {
 /// Finds the program and makes `frame` its first state.
 fn load(pod: &Pod, config: &Config, frame: &mut UpcallFrame) -> Result<(), Failure> {
     let name = String::from_utf8_lossy(&config.program).into_owned();
-    let access = exos_linux::files::Access::for_process(&pod.system, &pod.process);
+    let access = exos_linux::file::files::Access::for_process(&pod.system, &pod.process);
     let current = pod.process.files.current();
     let path = search_path(&access, &current, &config.program, &config.environment);
     let (arguments, environment) = (config.arguments.clone(), config.environment.clone());
@@ -244,7 +245,7 @@ pub(crate) fn end(run: &Run) -> ! {
             .log("warn", &alloc::format!("not everything that was mapped could be written to the host ({error:?})"));
     }
     let pending_bytes = || {
-        let terminal = exos_linux::events::pending_terminal_bytes(&run.pod.process);
+        let terminal = exos_linux::host::events::pending_terminal_bytes(&run.pod.process);
         terminal + run.streams[1].pending_bytes() + run.streams[2].pending_bytes()
     };
     while pending_bytes() > 0 {

@@ -13,7 +13,7 @@ use core::arch::x86_64::__cpuid_count;
 use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::Errno;
 use exos::preempt::{self, PIECE_BYTES};
-use exos_linux::exception::{VECTOR_PAGE_FAULT, VECTOR_PROTECTION};
+use exos_linux::task::exception::{VECTOR_PAGE_FAULT, VECTOR_PROTECTION};
 
 use super::{direct, vector};
 

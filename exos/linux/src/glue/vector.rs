@@ -7,10 +7,10 @@
 //! that can be loaded are those of XCR0, all the program's own, so nothing in a forged frame does harm.
 
 use exos::error::{Errno, Result};
-use exos_linux::signal_frame::{
+use exos_linux::task::signal_frame::{
     HEADER_BYTES, LEGACY_BYTES, SOFTWARE_BYTES_OFFSET, VECTOR_MAGIC_1, VECTOR_MAGIC_2, VECTOR_TRAILER_BYTES,
 };
-use exos_linux::vector_buffer::{VECTOR_BYTES_MAX, VectorBuffer};
+use exos_linux::task::vector_buffer::{VECTOR_BYTES_MAX, VectorBuffer};
 
 use super::user;
 

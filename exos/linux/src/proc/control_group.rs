@@ -10,7 +10,7 @@ use exos::fs::proc_fs::ProcessProvider;
 use exos::task::schedule::{GroupId, Scheduler};
 
 use super::{Member, ProcFacts};
-use crate::process::Process;
+use crate::task::process::Process;
 
 impl ProcFacts {
     /// Tells which groups there are; only the first call counts.

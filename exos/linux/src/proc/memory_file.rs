@@ -15,7 +15,7 @@ use exos::fs::vnode::{OpenFile, SeekSupport};
 use exos::mem::PresentPage;
 use exos::preempt::Pace;
 
-use crate::memory::Space;
+use crate::task::memory::Space;
 
 /// Bytes that are moved at a time.
 const PIECE_BYTES: usize = 4096;

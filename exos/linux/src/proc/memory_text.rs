@@ -8,8 +8,8 @@ use exos::mem::{
 use exos::preempt;
 
 use super::{Text, put};
-use crate::memory::Space;
-use crate::process::Process;
+use crate::task::memory::Space;
+use crate::task::process::Process;
 
 /// Column at which `maps` shows names.
 const NAME_COLUMN: usize = 73;

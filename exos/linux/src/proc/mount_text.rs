@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use exos::fs::location::{Location, Mount, MountFlags};
 
 use super::{Text, put};
-use crate::system::System;
+use crate::task::system::System;
 
 /// Bytes that would end a field.
 const SPECIAL_IN_PATH: &[u8] = b" \t\n\\";

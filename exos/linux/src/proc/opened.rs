@@ -17,9 +17,9 @@ use exos::fs::namespace::PSEUDO_DEVICE;
 use exos::fs::proc_fs::{OpenText, ProcessName, ProcessProvider, ProcessText};
 
 use super::{ADJUST_MAX, Member, NAME_BYTES_MAX, Text, memory_text, mount_text, parse_number, process_text, put};
-use crate::memory::Space;
-use crate::process::{Image, Process, TIMER_SLACK_NS, Thread};
-use crate::system::System;
+use crate::task::memory::Space;
+use crate::task::process::{Image, Process, TIMER_SLACK_NS, Thread};
+use crate::task::system::System;
 
 /// A text of `/proc/PID`.
 pub(super) struct ProcessFile {
@@ -81,7 +81,7 @@ impl ProcessFile {
             ProcessText::TimerSlack => put!(out, "{}\n", thread.timer_slack_ns.load(Ordering::Relaxed)),
             ProcessText::WaitChannel => out.raw(b"0"),
             ProcessText::OutOfMemoryScore => {
-                let score = crate::out_of_memory::score_of(system, process);
+                let score = crate::task::out_of_memory::score_of(system, process);
                 put!(out, "{}\n", score.unwrap_or(0));
             }
             ProcessText::OutOfMemoryAdjust => put!(out, "{}\n", *process.out_of_memory_adjust.lock()),

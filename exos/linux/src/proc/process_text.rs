@@ -12,8 +12,8 @@ use exos::task::signal::{HANDLER_DEFAULT, HANDLER_IGNORE, SIGNAL_MAX, Signal, Si
 
 use super::memory_text::{ProgramRanges, program_ranges, resident, status_lines};
 use super::{Member, Text, put};
-use crate::process::Thread;
-use crate::system::System;
+use crate::task::process::Thread;
+use crate::task::system::System;
 
 /// Nanoseconds of a clock tick as `/proc` counts (`USER_HZ` is 100).
 pub(super) const TICK_NS: u64 = 10_000_000;

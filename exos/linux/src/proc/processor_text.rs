@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Text, put};
-use crate::system::Platform;
+use crate::task::system::Platform;
 
 /// XCR0: the upper halves of the YMM registers.
 const STATE_YMM: u64 = 1 << 2;

@@ -14,8 +14,8 @@ use exos::fs::watch::{EVENT_COUNT_MAX, INSTANCE_COUNT_MAX, WATCH_COUNT_MAX};
 
 use super::{Member, Text, ipc_text, processor_text, put, random_uuid};
 use crate::call::miscellany::{RELEASE, VERSION};
-use crate::epoll::ENTRY_COUNT_MAX;
-use crate::system::System;
+use crate::file::epoll::ENTRY_COUNT_MAX;
+use crate::task::system::System;
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -9,9 +9,9 @@ use exos::task::capability::Capabilities;
 use exos::task::limits::{Limit, Resource};
 use exos::task::signal::{Disposition, Signal};
 
-use crate::process::Ending;
+use crate::task::process::Ending;
+use crate::task::used_time::{GoneTimes, UsedTime};
 use crate::testing::pod::{LIMIT_BYTES, START_S, World};
-use crate::used_time::{GoneTimes, UsedTime};
 
 /// The value behind `label` in a text of `label:\tvalue` lines.
 fn field<'a>(text: &'a str, label: &str) -> &'a str {

@@ -19,10 +19,10 @@ use exos::platform::FrameBytes;
 use exos::sync::Mutex;
 use syscalls::Sysno;
 
-use crate::boot::{Ground, Pod, boot};
-use crate::context::{Context, Restart};
+use crate::abi::user_memory::UserMemory;
+use crate::call::context::{Context, Restart};
+use crate::host::boot::{Ground, Pod, boot};
 use crate::testing::platform::{FakePlatform, ground};
-use crate::user::UserMemory;
 
 /// Where the program's memory begins.
 pub(crate) const MEMORY_BASE: u64 = 0x10_0000;
@@ -190,7 +190,7 @@ impl World {
             replaces_registers: false,
             restart: Restart::Never,
         };
-        let entry = crate::table::entry(number as u64).unwrap_or_else(|| panic!("{number} is not in the table"));
+        let entry = crate::entry::table::entry(number as u64).unwrap_or_else(|| panic!("{number} is not in the table"));
         let result = (entry.handler)(&mut context, all);
         *self.restart.lock() = context.restart;
         result

@@ -17,10 +17,10 @@ use exos::mem::FramePool;
 use exos::sync::Mutex;
 use exos::task::schedule::{NoProcessors, Scheduler};
 
-use crate::boot::Ground;
-use crate::memory::Space;
-use crate::process::{Process, Thread};
-use crate::system::{Platform, ThreadStart};
+use crate::host::boot::Ground;
+use crate::task::memory::Space;
+use crate::task::process::{Process, Thread};
+use crate::task::system::{Platform, ThreadStart};
 
 /// One tick of the clock is a nanosecond.
 pub(crate) const CLOCK: SystemPage = SystemPage {

@@ -16,12 +16,12 @@ use exos::fs::vnode::Timestamp;
 use exos::fs::walk::Caller;
 use exos::mem::{MapRequest, Placement, Protection};
 
-use crate::boot::{Ground, Pod, boot};
-use crate::context::{Context, Restart};
-use crate::deliver::Target;
-use crate::memory::Space;
+use crate::abi::user_memory::UserMemory;
+use crate::call::context::{Context, Restart};
+use crate::host::boot::{Ground, Pod, boot};
+use crate::task::memory::Space;
+use crate::task::signal_delivery::Target;
 use crate::testing::platform::{CLOCK, FakePlatform, ground};
-use crate::user::UserMemory;
 
 /// Memory of the pod.
 pub(crate) const LIMIT_BYTES: u64 = 64 << 20;

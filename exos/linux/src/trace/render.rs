@@ -8,10 +8,10 @@ use exos::error::{Errno, Result};
 use exos::task::signal::{Signal, SignalSet};
 
 use crate::abi::bytes::get;
-use crate::context::{Arguments, Context};
-use crate::files::CURRENT_DIRECTORY;
-use crate::report::signal_name;
-use crate::user::{Extent, UserMemory, read_array, read_extents, read_string};
+use crate::abi::user_memory::{Extent, UserMemory, read_array, read_extents, read_string};
+use crate::call::context::{Arguments, Context};
+use crate::file::files::CURRENT_DIRECTORY;
+use crate::task::report::signal_name;
 
 /// Bytes of a string that are shown.
 const STRING_BYTES_SHOWN: usize = 64;
@@ -230,7 +230,7 @@ fn quoted(bytes: &[u8], is_cut: bool) -> String {
 }
 
 fn string(memory: &dyn UserMemory, at: u64, shown: usize) -> Option<String> {
-    let bytes = read_string(memory, at, crate::user::STRING_BYTES_MAX, Errno::E2BIG).ok()?;
+    let bytes = read_string(memory, at, crate::abi::user_memory::STRING_BYTES_MAX, Errno::E2BIG).ok()?;
     Some(quoted(&bytes[..bytes.len().min(shown)], bytes.len() > shown))
 }
 

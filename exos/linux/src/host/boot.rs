@@ -1,0 +1,316 @@
+//! From the run configuration and the root image to a pod with its first process. Safe and free of the machine.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicI64;
+
+use aegis_abi::FrameNumber;
+use aegis_abi::boot::SystemPage;
+use aegis_abi::types::SLOT_SELF;
+use aegis_image::config::{Config, Flags};
+use exos::error::{Errno, Result};
+use exos::fs::group_fs::tree::ControlGroups;
+use exos::fs::location::{Location, MountDescription, MountFlags};
+use exos::fs::memory_fs::{Identity, Limits as StoreLimits, MemoryFs, TMPFS_MAGIC};
+use exos::fs::namespace::Namespace;
+use exos::fs::ninep::cache::PageCache;
+use exos::fs::permission::Credentials;
+use exos::fs::stream::Stream;
+use exos::fs::terminal::table::Terminals;
+use exos::fs::vnode::{Creation, DeviceNumber, InodeRef, NewNode, Timestamp};
+use exos::fs::walk::{Caller, LookupFlags};
+use exos::fs::{device_fs, erofs_root, group_fs, overlay, proc_fs, text_fs};
+use exos::ipc::Ipc;
+use exos::load::mapping_base;
+use exos::load::vdso::{VdsoData, VdsoPages};
+use exos::mem::{AddressSpace, FramePool};
+use exos::platform::Kernel;
+use exos::sync::Mutex;
+use exos::task::capability::Capabilities;
+use exos::task::futex::FutexTable;
+use exos::task::limits::{Limits, Resource};
+use exos::task::lock::LockTable;
+use exos::task::schedule::{Refusal, Scheduler};
+
+use crate::call::lottery;
+use crate::file::files::{Files, ProcessFiles};
+use crate::file::lottery_programs;
+use crate::host::mounts::{Refused, Served, Shares};
+use crate::host::standard_streams::{connect_streams, has_host_terminal};
+use crate::proc::ProcFacts;
+use crate::task::job_control::PodJobs;
+use crate::task::memory::{Space, space_limits};
+use crate::task::process::{Birth, Identities, Process, Thread};
+use crate::task::processes::Processes;
+use crate::task::system::{Counters, Options, Platform, System};
+
+/// The vDSO, which `build.rs` built.
+const VDSO_IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.bin"));
+/// Inodes that the writable layer may hold.
+const INODE_COUNT_MAX: u64 = 1 << 20;
+/// Device numbers of the file systems, as `st_dev` shows them.
+const fn file_system(minor: u32) -> DeviceNumber {
+    DeviceNumber { major: 0, minor }
+}
+
+/// What the machine gives to a pod.
+pub struct Ground {
+    /// The kernel.
+    pub kernel: Arc<dyn Kernel>,
+    /// The machine under the personality.
+    pub platform: Arc<dyn Platform>,
+    /// The pod's frames; knows the bundle's as borrowed.
+    pub pool: Arc<FramePool>,
+    /// Who runs when.
+    pub scheduler: Arc<Scheduler>,
+    /// The clock as the kernel shows it.
+    pub clock: SystemPage,
+    /// The root image and its first frame; `None` for an empty root.
+    pub root: Option<(&'static [u8], FrameNumber)>,
+    /// Standard input, output and error.
+    pub streams: [Arc<dyn Stream>; 3],
+    /// Host directories that the machine serves.
+    pub served: Vec<Served>,
+}
+
+/// Why the pod cannot be made: the line for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BootError {
+    /// The root image is damaged.
+    RootImage(aegis_image::erofs::read::ReadError),
+    /// Something could not be set up in it.
+    Root(Errno),
+    /// A host directory.
+    Share(Vec<u8>, Errno),
+    /// The program cannot be funded so.
+    Tickets(Refusal),
+    /// The working directory of the run.
+    WorkingDirectory(Vec<u8>, Errno),
+}
+
+impl core::fmt::Display for BootError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::RootImage(error) => write!(formatter, "the root image is damaged: {error:?}"),
+            Self::Root(error) => write!(formatter, "the root cannot be set up ({error:?})"),
+            Self::Share(path, error) => {
+                write!(formatter, "the host's directory for {} cannot be used ({error:?})", path.escape_ascii())
+            }
+            Self::Tickets(refusal) => write!(formatter, "--tickets: {refusal}"),
+            Self::WorkingDirectory(path, error) => {
+                write!(formatter, "the working directory {} cannot be used ({error:?})", path.escape_ascii())
+            }
+        }
+    }
+}
+
+/// A pod with a process that has no program yet.
+pub struct Pod {
+    /// The pod.
+    pub system: Arc<System>,
+    /// Its first process.
+    pub process: Arc<Process>,
+    /// Its first thread.
+    pub thread: Arc<Thread>,
+}
+
+/// Makes the pod.
+pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootError> {
+    let now = Timestamp::from_ns(config.realtime_start_ns.wrapping_add(ground.kernel.now_ns()));
+    let (facts, limits) = (ProcFacts::new(), Limits::default());
+    // Number 0 is the host's terminal, also where that does its own line discipline.
+    let terminals = Terminals::new(file_system(7), u32::from(has_host_terminal(config)), now);
+    let (namespace, page_cache) = name_space(&ground, config, &facts, &terminals, now)?;
+    let temporary = memory_store(&ground.pool, 6, 0o1777, now).map_err(BootError::Root)?;
+    let current = working_directory(&namespace, config, now)?;
+    let vdso = vdso_of(&ground, config);
+    let base = mapping_base(limits.soft(Resource::Stack), 0);
+    let home = || {
+        let space = AddressSpace::new(ground.pool.clone(), SLOT_SELF, base, space_limits(&limits));
+        Arc::new(Space::new(&ground.kernel, space))
+    };
+    let (memory, empty_space, files) = (home(), home(), ProcessFiles::new(&namespace, current));
+    let start_ns = ground.kernel.now_ns();
+    let system = Arc::new(System {
+        images: exos::load::KnownImages::default(),
+        kernel: ground.kernel,
+        platform: ground.platform,
+        ipc: Ipc::new(&ground.pool),
+        pool: ground.pool,
+        locks: LockTable::new(ground.scheduler.clone()),
+        scheduler: ground.scheduler,
+        processes: Processes::default(),
+        futexes: FutexTable::default(),
+        empty_space,
+        facts: facts.clone(),
+        files: Files { namespace, temporary, terminals, unix: Arc::default(), page_cache },
+        vdso,
+        options: options(config),
+        counters: Counters::default(),
+        time_zone: Mutex::default(),
+        realtime_offset_ns: AtomicI64::new(config.realtime_start_ns.cast_signed()),
+        hostname: Mutex::new(config.hostname.clone()),
+        domain_name: Mutex::new(b"(none)".to_vec()),
+        processor_count: ground.clock.processor_count,
+        named_missing: Mutex::new([0; 8]),
+    });
+    let pid = system.processes.take_number().map_err(BootError::Root)?;
+    let process = Arc::new(Process::new(Birth {
+        pid,
+        parent: 0,
+        group: pid,
+        session: pid,
+        memory,
+        files,
+        identities: Identities {
+            uid: [config.uid; 4],
+            gid: [config.gid; 4],
+            groups: Vec::new(),
+            capabilities: Capabilities::of_user(config.uid),
+            has_no_new_privileges: false,
+        },
+        start_ns,
+    }));
+    let thread =
+        Arc::new(Thread::new(pid, &process, process.identities.lock().clone(), system.scheduler.new_task(None)));
+    process.threads.lock().push(thread.clone());
+    system.processes.add(process.clone());
+    facts.set_system(&system);
+    facts.add_process(process.clone(), thread.clone());
+    system.files.terminals.set_job_control(PodJobs::new(&system));
+    if let Some(tickets) = &config.tickets {
+        lottery::fund_first(&system, &process, tickets).map_err(BootError::Tickets)?;
+    }
+    let pod = Pod { system, process, thread };
+    connect_streams(&pod, ground.streams, config, now).map_err(BootError::Root)?;
+    Ok(pod)
+}
+
+fn options(config: &Config) -> Options {
+    Options {
+        trace: config.flags.contains(Flags::TRACE),
+        stats: config.flags.contains(Flags::STATS),
+        profile: config.flags.contains(Flags::PROFILE),
+        rewrite: !config.flags.contains(Flags::NO_REWRITE),
+    }
+}
+
+/// The vDSO, if there is memory for it.
+fn vdso_of(ground: &Ground, config: &Config) -> Option<VdsoPages> {
+    let pages = VdsoPages::new(
+        &ground.pool,
+        VDSO_IMAGE,
+        &VdsoData {
+            clock: ground.clock,
+            realtime_offset_ns: config.realtime_start_ns,
+            has_clock: true,
+            has_processor_number: false,
+        },
+    );
+    pages.ok()
+}
+
+/// The root with everything that is mounted in it, and what bounds the pages of host directories there.
+fn name_space(
+    ground: &Ground,
+    config: &Config,
+    facts: &Arc<ProcFacts>,
+    terminals: &Arc<Terminals>,
+    now: Timestamp,
+) -> core::result::Result<(Arc<Namespace>, Arc<PageCache>), BootError> {
+    let shares = Shares::new(config, &ground.served, &ground.pool);
+    let live = shares.root().map_err(share_error)?;
+    let is_live = live.is_some();
+    let base = match (live, ground.root) {
+        (Some(live), _) => live,
+        (None, Some((bytes, first))) => {
+            let frames = erofs_root::ImageFrames { first, pool: ground.pool.clone() };
+            erofs_root::ErofsRoot::open(bytes, Some(frames), file_system(1)).map_err(BootError::RootImage)?
+        }
+        (None, None) => memory_store(&ground.pool, 1, 0o755, now).map_err(BootError::Root)?,
+    };
+    let identity = Identity { device: file_system(2), magic: overlay::OVERLAY_MAGIC };
+    let limits = STORE_LIMITS;
+    let over = if is_live { overlay::over_live } else { overlay::over };
+    let root = over(ground.pool.clone(), identity, limits, &base).map_err(BootError::Root)?;
+    let description = MountDescription { kind: "overlay", source: "overlay", flags: MountFlags::default() };
+    let namespace = Namespace::new(root, description);
+    mount_all(&namespace, ground, facts, terminals, now).map_err(BootError::Root)?;
+    device_fs::register(&namespace, &ground.kernel);
+    shares.mount(&namespace, now).map_err(share_error)?;
+    Ok((namespace, shares.into_cache()))
+}
+
+fn share_error((path, error): Refused) -> BootError {
+    BootError::Share(path, error)
+}
+
+fn mount_all(
+    namespace: &Arc<Namespace>,
+    ground: &Ground,
+    facts: &Arc<ProcFacts>,
+    terminals: &Terminals,
+    now: Timestamp,
+) -> Result<()> {
+    let devices = memory_store(&ground.pool, 5, 0o755, now)?;
+    device_fs::populate(&devices, now)?;
+    let restricted = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | MountFlags::NO_EXECUTE;
+    let proc = proc_fs::root(facts.clone(), file_system(3), now);
+    let sys = text_fs::system_tree(ground.clock.processor_count, file_system(4), now);
+    let groups = ControlGroups::new(facts.clone());
+    facts.set_groups(&groups);
+    let groups = group_fs::root(groups, file_system(8), now);
+    let shared = memory_store(&ground.pool, 10, 0o1777, now)?;
+    let mounts: [(&[u8], InodeRef, &'static str, MountFlags); 6] = [
+        (b"/dev", devices, "tmpfs", MountFlags::NO_SET_ID),
+        (b"/dev/shm", shared, "tmpfs", MountFlags::NO_SET_ID),
+        (b"/dev/pts", terminals.root(), "devpts", MountFlags::NO_SET_ID | MountFlags::NO_EXECUTE),
+        (b"/proc", proc, "proc", restricted),
+        (b"/sys", sys, "sysfs", restricted),
+        (b"/sys/fs/cgroup", groups, "cgroup2", restricted),
+    ];
+    for (path, root, kind, flags) in mounts {
+        let place = ensure_directory(namespace, path, 0o755, now)?;
+        namespace.mount(&place, root, MountDescription { kind, source: kind, flags });
+    }
+    let programs = memory_store(&ground.pool, 9, 0o755, now)?;
+    lottery_programs::populate(&programs, Creation { permissions: 0o555, uid: 0, gid: 0, now })?;
+    let place = ensure_directory(namespace, lottery_programs::DIRECTORY, 0o755, now)?;
+    let flags = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | MountFlags::READ_ONLY;
+    namespace.mount(&place, programs, MountDescription { kind: "tmpfs", source: "lottery", flags });
+    ensure_directory(namespace, b"/tmp", 0o1777, now)?;
+    Ok(())
+}
+
+/// Finds a directory, or makes it.
+fn ensure_directory(namespace: &Arc<Namespace>, path: &[u8], permissions: u32, now: Timestamp) -> Result<Location> {
+    let credentials = Credentials::ROOT;
+    let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now };
+    match namespace.lookup(&caller, namespace.root(), path, LookupFlags::DIRECTORY) {
+        Err(Errno::ENOENT) => namespace.create(&caller, namespace.root(), path, NewNode::Directory, permissions),
+        found => found,
+    }
+}
+
+/// A memory file system's root.
+fn memory_store(pool: &Arc<FramePool>, minor: u32, permissions: u32, now: Timestamp) -> Result<InodeRef> {
+    let identity = Identity { device: file_system(minor), magic: TMPFS_MAGIC };
+    let creation = Creation { permissions, uid: 0, gid: 0, now };
+    let root = MemoryFs::create(pool.clone(), identity, STORE_LIMITS, creation)?;
+    Ok(root)
+}
+
+/// As much as the pod may have, which can change.
+const STORE_LIMITS: StoreLimits = StoreLimits { bytes_max: u64::MAX, inode_count_max: INODE_COUNT_MAX };
+
+fn working_directory(
+    namespace: &Arc<Namespace>,
+    config: &Config,
+    now: Timestamp,
+) -> core::result::Result<Location, BootError> {
+    let credentials = Credentials::of_user(config.uid, config.gid);
+    let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now };
+    namespace
+        .lookup(&caller, namespace.root(), &config.working_directory, LookupFlags::DIRECTORY)
+        .map_err(|error| BootError::WorkingDirectory(config.working_directory.clone(), error))
+}

@@ -1,0 +1,17 @@
+//! The pod's end towards the host: how it is made, what the user sees of it, and what is run in it later.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`boot`] | from the run configuration and the root image to the first process |
+//! | [`mounts`] | the host's directories in the pod's name space |
+//! | [`ports`], [`stream`], `standard_streams` | the console's ports; streams over them; descriptors 0 to 2 |
+//! | [`events`] | signals and sizes that the host sends, questions that it asks |
+//! | [`sessions`] | programs that `aegis exec` starts in a pod that runs |
+
+pub mod boot;
+pub mod events;
+pub mod mounts;
+pub mod ports;
+pub mod sessions;
+mod standard_streams;
+pub mod stream;

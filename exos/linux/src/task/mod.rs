@@ -1,0 +1,37 @@
+//! Processes and threads: how they begin, what they have, what interrupts them, how they end.
+//!
+//! Nothing here knows a system call's number or its arguments; those are decoded in [`crate::call`], above.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`system`] | what all processes of a pod share |
+//! | [`process`], [`processes`] | a process and its threads; all of a pod, by number |
+//! | [`exec`], [`exit`] | what a process runs is replaced; threads and processes end |
+//! | [`memory`], [`out_of_memory`] | an address space behind its lock; who has to go when there is no more |
+//! | [`signal_delivery`], [`signal_frame`] | from a pending signal to the program's handler and back |
+//! | [`exception`], [`fault_handler`] | the processor's exceptions as signals, or to the program's native handler |
+//! | [`interruption`], [`pause`], [`job_control`] | what ends a wait; stopped processes; what terminals ask for |
+//! | [`facts`], [`used_time`] | what a thread asks about itself in one word; processor time |
+//! | [`report`], [`symbol`], [`profile`] | for persons: how a program ended, where, and where its code lies |
+//! | [`vector_buffer`] | the vector state of a thread that does not run |
+
+pub mod exception;
+pub mod exec;
+pub mod exit;
+pub mod facts;
+pub mod fault_handler;
+pub mod interruption;
+pub mod job_control;
+pub mod memory;
+pub mod out_of_memory;
+pub mod pause;
+pub mod process;
+pub mod processes;
+pub mod profile;
+pub mod report;
+pub mod signal_delivery;
+pub mod signal_frame;
+pub mod symbol;
+pub mod system;
+pub mod used_time;
+pub mod vector_buffer;
