@@ -12,17 +12,17 @@ use std::path::Path;
 use std::process::ChildStderr;
 use std::time::{Duration, Instant};
 
-use aegis_image::config::Config;
+use aegis_link::config::Config;
 use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::artifacts::Artifacts;
 use crate::cache::{Cache, KeyHasher};
-use crate::control::{FromGuest, LineBuffer};
 use crate::errors::Error;
 use crate::machine::{Machine, sockets};
 use crate::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use crate::{artifacts, boot};
+use aegis_link::control::{FromGuest, LineBuffer};
 
 /// `--accel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use aegis_abi::boot::{PART_CONFIG, PART_INIT, PART_ROOT};
 use aegis_image::Sink;
 use aegis_image::bundle::{PartPlan, Writer, place};
-use aegis_image::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD};
+use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD};
 use rustix::fs::MemfdFlags;
 
 use crate::errors::{Doing, Error};
@@ -67,7 +67,7 @@ pub(crate) struct PodsImage<'a> {
     pub(crate) manager: &'a [u8],
     /// The library OS of all pods, flat.
     pub(crate) library_os: &'a [u8],
-    /// The plan (`aegis_image::pods`).
+    /// The plan (`aegis_link::pods`).
     pub(crate) plan: &'a [u8],
     /// Each pod's configuration, and its root image if it has one, in the plan's order.
     pub(crate) pods: Vec<(&'a [u8], Option<&'a RootImage>)>,
@@ -126,7 +126,7 @@ fn copy_root(root: &RootImage, bundle: &mut File) -> io::Result<()> {
 mod tests {
     use super::{PodsImage, RootImage, build, build_several, memory_file};
     use aegis_abi::boot::{PART_CONFIG, PART_INIT, PART_ROOT};
-    use aegis_image::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD};
+    use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD};
     use std::fs::File;
     use std::io::{Read, Seek, Write};
 

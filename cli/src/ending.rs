@@ -7,8 +7,8 @@
 use std::io;
 use std::time::Duration;
 
-use crate::control::Report;
 use crate::errors::{STATUS_SIGNAL_BASE, STATUS_TIMEOUT, STATUS_TOOL};
+use aegis_link::control::Report;
 
 /// QEMU's exit status after the kernel's clean power-off (exit code 0x10).
 pub(crate) const QEMU_POWER_OFF: i32 = 33;

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use aegis_image::memory::described_mib as described_mib_of;
+use aegis_link::memory::described_mib as described_mib_of;
 
 use crate::accel::{Trial, choose, firmware_for};
 use crate::artifacts::{Artifacts, find_qemu};
 use crate::boot::BootBundle;
 use crate::cache::Cache;
-use crate::control::Mapping;
 use crate::ending::Verdict;
 use crate::errors::{Doing, Error};
 use crate::machine::{GuestEnds, HostEnds, Machine};
@@ -27,6 +26,7 @@ use crate::signals::Signals;
 use crate::stats::Stats;
 use crate::symbols::{Line, Symbols};
 use crate::terminal::RawTerminal;
+use aegis_link::control::Mapping;
 
 /// Memory of the machine that is neither the program's nor the bundle's: the kernel, its tables, exos.
 const OVERHEAD_MIB: u64 = 16;

@@ -20,7 +20,6 @@ mod cache;
 mod closure;
 mod closure_cache;
 mod compare;
-mod control;
 mod doctor;
 mod domain;
 mod ending;

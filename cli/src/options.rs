@@ -7,8 +7,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use aegis_image::config::Tickets;
-use aegis_image::pods::{POD_NAME_BYTES_MAX, is_name};
+use aegis_link::config::Tickets;
+use aegis_link::pods::{POD_NAME_BYTES_MAX, is_name};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::BenchOptions;

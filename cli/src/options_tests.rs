@@ -5,7 +5,7 @@ use crate::accel::AccelChoice;
 use crate::qemu::MachineKind;
 use crate::root::With;
 use crate::shares::Volume;
-use aegis_image::config::Tickets;
+use aegis_link::config::Tickets;
 use std::time::Duration;
 
 fn words(line: &str) -> Vec<std::ffi::OsString> {

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aegis_image::config::{Config, Flags, Tickets};
+use aegis_link::config::{Config, Flags, Tickets};
 
 use crate::cache::Cache;
 use crate::errors::{Doing, Error};

@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::accel::is_kvm_failure;
-use crate::control::{FromGuest, Level, Mapping, Report, ToGuest, VERSION, printable};
 use crate::ending::{Cause, Ending, QemuEnd, outcome};
 use crate::errors::{Doing, Error};
 use crate::machine::{HostEnds, Machine};
@@ -31,6 +30,7 @@ use crate::side::Side;
 use crate::signals::{Event, Signals};
 use crate::stats::Stats;
 use crate::terminal;
+use aegis_link::control::{FromGuest, Level, Mapping, Report, ToGuest, VERSION, printable};
 
 /// The longest time from the machine's start to `hello`.
 pub(crate) const BOOT_LIMIT: Duration = Duration::from_secs(60);

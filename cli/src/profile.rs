@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 
 use aegis_abi::layout::LIBOS_BASE;
 
-use crate::control::Mapping;
 use crate::domain::{DOMAINS, Domain, is_of_driver};
 use crate::errors::{Doing, Error};
+use aegis_link::control::Mapping;
 use flame::{Caption, Flames};
 use gdb::{Gdb, READ_BYTES_MAX, Registers};
 pub(crate) use place::RootFiles;

@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use aegis_image::config::Flags;
+use aegis_link::config::Flags;
 
 use crate::boot;
-use crate::control::Mapping;
 use crate::errors::{Doing, Error};
 use crate::launch::{Kit, Launch, Wish, memory_mib};
 use crate::machine::{GuestEnds, sockets};
@@ -22,6 +21,7 @@ use crate::profile::{self, Profile, RootFiles, Sources};
 use crate::pump::input_is_empty;
 use crate::qemu::Driver;
 use crate::root::HOSTNAME;
+use aegis_link::control::Mapping;
 
 /// Runs a program; the answer is the tool's exit status.
 pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {

@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use aegis_image::config::{SHARE_COUNT_MAX, SHARE_TAG_BYTES, Share, ShareFlags};
+use aegis_link::config::{SHARE_COUNT_MAX, SHARE_TAG_BYTES, Share, ShareFlags};
 
 use crate::errors::Error;
 
@@ -112,7 +112,7 @@ fn tag(number: usize) -> Result<[u8; SHARE_TAG_BYTES], Error> {
 #[cfg(test)]
 mod tests {
     use super::{Volume, parse_volume, serve};
-    use aegis_image::config::ShareFlags;
+    use aegis_link::config::ShareFlags;
     use std::path::Path;
 
     fn volume(host: &str, guest: &str, is_read_only: bool) -> Volume {

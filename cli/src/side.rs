@@ -7,9 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use crate::control::{FromGuest, LineBuffer, Malformed, Report, ToGuest, printable};
 use crate::errors::{Doing, Error};
 use crate::pump::{InputPump, read_some};
+use aegis_link::control::{FromGuest, LineBuffer, Malformed, Report, ToGuest, printable};
 
 /// A message, or a line that is none, and why.
 pub(crate) type Heard = Result<FromGuest, (Malformed, String)>;

@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
-use aegis_image::config::{Config, Flags};
-use aegis_image::pods::{CurrencyPlan, PodPlan, encode};
+use aegis_link::config::{Config, Flags};
+use aegis_link::pods::{CurrencyPlan, PodPlan, encode};
 
 use crate::boot::{self, BootBundle, PodsImage};
 use crate::ending::verdict_of_pods;

@@ -5,7 +5,7 @@
 //! can have come to less than the 2^40 of a currency.
 
 use aegis_abi::call::TICKET_AMOUNT_MAX;
-use aegis_image::pods::{CURRENCY_COUNT_MAX, POD_COUNT_MAX};
+use aegis_link::pods::{CURRENCY_COUNT_MAX, POD_COUNT_MAX};
 
 /// The machine's own currency, in which tickets are that say nothing.
 pub(crate) const BASE: &str = "base";

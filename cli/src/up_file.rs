@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use aegis_abi::call::TICKET_AMOUNT_MAX;
-use aegis_image::pods::{POD_COUNT_MAX, POD_NAME_BYTES_MAX, is_name};
+use aegis_link::pods::{POD_COUNT_MAX, POD_NAME_BYTES_MAX, is_name};
 use toml_span::Value;
 use toml_span::value::{Key, Table};
 

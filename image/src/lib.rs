@@ -1,10 +1,9 @@
-//! Root images, flat library OS images, boot bundles and run configurations: everything the host hands to the machine.
+//! Root images, flat library OS images and boot bundles: the files that the host hands to the machine.
 //!
 //! Key modules: [`tree`] describes a file tree in memory; [`erofs`] writes it as an uncompressed EROFS image and reads
-//! such images; [`flat`] turns a linked library OS into pages that the kernel maps where they lie; [`config`] says what
-//! to run; [`bundle`] puts the parts into one file for the machine's loader; [`pods`] divides a machine among several;
-//! [`orders`] is what the host tells and asks whoever divides it while it runs, [`memory`] what pods and that one tell
-//! each other; [`sessions`] is what passes between it and a pod's library OS about processes that it starts there.
+//! such images; [`flat`] turns a linked library OS into pages that the kernel maps where they lie; [`bundle`] puts the
+//! parts into one file for the machine's loader; [`bytes`] reads numbers from what came from outside. What the files of
+//! ours in a bundle say (the run configuration, the plan of pods) is `aegis-link`'s.
 //!
 //! The crate is `no_std` with `alloc` and has no features, because the same reader runs in the host tool and in the
 //! library OS. It never touches a file system: output goes to a [`Sink`], file contents come from a
@@ -23,16 +22,11 @@ extern crate alloc;
 extern crate std;
 
 pub mod bundle;
-pub mod config;
+pub mod bytes;
 pub mod erofs;
 pub mod flat;
-pub mod memory;
-pub mod orders;
-pub mod pods;
-pub mod sessions;
 pub mod tree;
 
-mod bytes;
 mod sink;
 
 pub use sink::Sink;

@@ -4,7 +4,7 @@
 use aegis_abi::CapSlot;
 use aegis_abi::call::ENVIRONMENT_FRAME_COUNT_MIN;
 use aegis_abi::share::TABLE_COUNT;
-use aegis_image::pods::{CURRENCY_COUNT_MAX, CurrencyPlan, Plan};
+use aegis_link::pods::{CURRENCY_COUNT_MAX, CurrencyPlan, Plan};
 use aegis_rt::call::{self, Refusal};
 
 use crate::memory::repeat;

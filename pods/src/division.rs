@@ -1,6 +1,6 @@
 //! Memory among pods while they run: who gets quota, and from whom (`aegis_lottery::division`).
 //!
-//! Each pod has a page by which it tells what it wants (`aegis_image::memory`). Quota that is taken from a pod is ours
+//! Each pod has a page by which it tells what it wants (`aegis_link::memory`). Quota that is taken from a pod is ours
 //! at once and its frames come when the pod gives them, at the latest when the kernel takes them; so what a pod gets is
 //! owed to it first and passed on as frames become free. What a pod says is looked at once in a round, so one that
 //! rings for ever costs us no more than that; what it cannot be believed in harms nobody but itself.
@@ -11,9 +11,9 @@ use aegis_abi::layout::{LIBOS_BASE, PAGE_SIZE};
 use aegis_abi::memory::BindFlags;
 use aegis_abi::types::{SLOT_NONE, SLOT_SELF};
 use aegis_abi::{CapSlot, Rights};
-use aegis_image::memory::{MEMORY_PAGE_BASE, MemoryPage, SLOT_POD_MEMORY, SLOT_POD_MEMORY_BELL, UNIT_FRAME_COUNT};
-use aegis_image::orders::Outcome;
-use aegis_image::pods::{POD_COUNT_MAX, PodPlan};
+use aegis_link::memory::{MEMORY_PAGE_BASE, MemoryPage, SLOT_POD_MEMORY, SLOT_POD_MEMORY_BELL, UNIT_FRAME_COUNT};
+use aegis_link::orders::Outcome;
+use aegis_link::pods::{POD_COUNT_MAX, PodPlan};
 use aegis_lottery::division::{PART_COUNT_MAX, Part, divide};
 use aegis_lottery::random::Spread;
 use aegis_rt::call::{self, Refusal};

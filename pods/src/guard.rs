@@ -20,8 +20,8 @@ use aegis_abi::layout::{LIBOS_BASE, PAGE_SIZE};
 use aegis_abi::memory::BindFlags;
 use aegis_abi::types::{SLOT_NONE, SLOT_SELF};
 use aegis_hal::{DeviceAddress, DmaRegion, MmioRegion, PAGE_BYTES};
-use aegis_image::config::SHARE_COUNT_MAX;
-use aegis_image::pods::{
+use aegis_link::config::SHARE_COUNT_MAX;
+use aegis_link::pods::{
     GUARDED_SLOT_BELL, GUARDED_SLOT_COUNT, GUARDED_SLOT_USED, POD_COUNT_MAX, SLOT_GUARDED_FIRST, SLOT_POD_GUARD,
 };
 use aegis_rt::call;

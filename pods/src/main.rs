@@ -1,10 +1,10 @@
 //! The manager: the first environment of a machine with several pods.
 //!
-//! It divides the machine once, by the plan in the bundle (`aegis_image::pods`), and then waits: it makes an
+//! It divides the machine once, by the plan in the bundle (`aegis_link::pods`), and then waits: it makes an
 //! environment for each pod, with the frames and tickets that are the pod's own, starts the pod's library OS there as
 //! the kernel would start it, and takes the pod apart when it has ended. It keeps the device functions, and makes a
 //! guard for each pod, which the pod alone can call and pays for. Nothing else inside can call it. The host tool has a
-//! line to it, on which it asks how pods are and orders changes (`aegis_image::orders`).
+//! line to it, on which it asks how pods are and orders changes (`aegis_link::orders`).
 //!
 //! Invariants: all pods are made before the first runs, so a machine that is too small says so at once; a device
 //! function serves one pod, and its guard is touched by one processor at a time; what pods share (the library OS's

@@ -15,8 +15,8 @@ use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE, SLOT_SELF};
 use aegis_abi::{CapSlot, Rights, Status};
 use aegis_image::bundle::{self, BundleDamage};
 use aegis_image::flat::{self, FlatDamage};
-use aegis_image::orders::{Action, Answer, CURRENCY_FIRST, EVENT_ID, Order, Outcome, PodState, memory_of_amount};
-use aegis_image::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD, POD_COUNT_MAX, Plan, PlanDamage, PodPlan};
+use aegis_link::orders::{Action, Answer, CURRENCY_FIRST, EVENT_ID, Order, Outcome, PodState, memory_of_amount};
+use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD, POD_COUNT_MAX, Plan, PlanDamage, PodPlan};
 use aegis_rt::call::{self, Refusal};
 
 use crate::currency::{Currencies, Currency};

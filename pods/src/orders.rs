@@ -1,4 +1,4 @@
-//! The line to the host tool: orders in, answers out (`aegis_image::orders`), over the machine's second serial device.
+//! The line to the host tool: orders in, answers out (`aegis_link::orders`), over the machine's second serial device.
 //!
 //! Nothing here waits and nothing grows: one order at a time is held, and its answer must have left before the next is
 //! looked at. A host that does not take an answer holds up its own orders and nobody else.
@@ -8,7 +8,7 @@ use aegis_abi::boot::BootInfo;
 use aegis_abi::device::{DeviceField, DeviceKind};
 use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_NONE};
 use aegis_hal::{AccessError, Port, Width, check_range};
-use aegis_image::orders::{ANSWER_BYTES, Answer, Found, ORDER_BYTES, Order};
+use aegis_link::orders::{ANSWER_BYTES, Answer, Found, ORDER_BYTES, Order};
 use aegis_rt::call::{self, Refusal};
 use aegis_serial::{PORT_COUNT, Serial};
 

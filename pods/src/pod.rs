@@ -18,8 +18,8 @@ use aegis_abi::types::{
     SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_FRAMES, SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_NONE, SLOT_SELF,
 };
 use aegis_abi::{ABI_VERSION, CapSlot, Rights};
-use aegis_image::orders::PodState;
-use aegis_image::pods::{
+use aegis_link::orders::PodState;
+use aegis_link::pods::{
     POD_COUNT_MAX, POD_WORDS_BASE, POD_WORDS_BYTES_MAX, PodPlan, SLOT_POD_DATA, SLOT_POD_END, SLOT_POD_IMAGE,
 };
 use aegis_rt::call::{self, Refusal};

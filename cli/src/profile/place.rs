@@ -15,9 +15,9 @@ use aegis_image::erofs::read::Image;
 use aegis_image::tree::LastLink;
 
 use super::unwind::{Code, FrameTable};
-use crate::control::Mapping;
 use crate::domain::Domain;
 use crate::symbols::Symbols;
+use aegis_link::control::Mapping;
 
 /// A root image larger than this is not read for the names of functions.
 const IMAGE_BYTES_MAX: u64 = 1 << 30;
@@ -219,7 +219,7 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::{Domain, Places, RootFiles};
-    use crate::control::Mapping;
+    use aegis_link::control::Mapping;
 
     fn places() -> Places {
         let own = std::path::Path::new("/proc/self/exe");

@@ -1,4 +1,4 @@
-//! The tool's end of a pod's line of sessions (`aegis_image::sessions`): which caller each session belongs to, and what
+//! The tool's end of a pod's line of sessions (`aegis_link::sessions`): which caller each session belongs to, and what
 //! pod and caller may still send.
 //!
 //! Messages pass unchanged but for the session's number. Both sides are held to their windows here: a caller that sends
@@ -12,14 +12,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use aegis_image::config::Config;
-use aegis_image::sessions::{
+use aegis_link::config::Config;
+use aegis_link::sessions::{
     DATA_BYTES_MAX, DESCRIPTION_BYTES_MAX, FromPod, Malformed, Receiver, SESSION_COUNT_MAX, ToPod, Window, preamble,
 };
 
-use crate::control::printable;
 use crate::errors::{STATUS_SIGNAL_BASE, STATUS_TOOL};
 use crate::pump::read_some;
+use aegis_link::control::printable;
 
 /// The longest time from a session's start to a word from the pod.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(30);

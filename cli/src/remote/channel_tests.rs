@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use aegis_image::config::Config;
-use aegis_image::sessions::{FromPod, Receiver, Stream, ToPod, WINDOW_BYTES, preamble};
+use aegis_link::config::Config;
+use aegis_link::sessions::{FromPod, Receiver, Stream, ToPod, WINDOW_BYTES, preamble};
 
 use super::{Channel, News};
 

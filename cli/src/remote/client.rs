@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::place;
-use super::wire::{Frame, FrameBuffer, Kind};
 use crate::errors::{Doing, Error};
 use crate::pump::read_some;
+use aegis_link::frame::{Frame, FrameBuffer, Kind};
 
 /// The longest time without a word from the machine's tool, where an answer is due.
 pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(30);

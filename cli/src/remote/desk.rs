@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use aegis_abi::call::TICKET_AMOUNT_MAX;
-use aegis_image::orders::{Action, Answer, CURRENCY_FIRST, Outcome, PodState};
+use aegis_link::orders::{Action, Answer, CURRENCY_FIRST, Outcome, PodState};
 use rustix::event::PollFlags;
 
 use super::channel::Channel;
@@ -24,12 +24,12 @@ use super::orders::Orders;
 use super::payers::Payers;
 use super::place::Place;
 use super::restart::{Restart, STEADY};
-use super::wire::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
-use crate::control::{FromGuest, ToGuest};
 use crate::ending::outcome;
 use crate::errors::STATUS_TOOL;
 use crate::pump::read_some;
 use crate::side::Side;
+use aegis_link::control::{FromGuest, ToGuest};
+use aegis_link::frame::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
 
 /// Clients at the same time.
 const CLIENT_COUNT_MAX: usize = 32;

@@ -1,6 +1,6 @@
 //! `aegis exec`: a program in a running pod, with the caller's streams, signals and terminal.
 //!
-//! One thread and one `poll`, as in `ports`. What is on its way is bounded by the windows of `aegis_image::sessions`:
+//! One thread and one `poll`, as in `ports`. What is on its way is bounded by the windows of `aegis_link::sessions`:
 //! standard input is read only when the program may be sent some, and output is said to be taken when it has been
 //! written.
 
@@ -12,19 +12,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use aegis_image::sessions::{DATA_BYTES_MAX, FromPod, Stream, ToPod, Window};
+use aegis_link::sessions::{DATA_BYTES_MAX, FromPod, Stream, ToPod, Window};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::desk::sessions::wish;
 use super::verbs::MachineChoice;
-use super::wire::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
 use crate::errors::{Doing, Error, STATUS_SIGNAL_BASE, STATUS_TOOL};
 use crate::pump::{Sink, read_some};
 use crate::signals::{Event, Signals};
 use crate::terminal::{self, RawTerminal};
 use crate::values::parse_variable;
+use aegis_link::frame::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
 
 const NOTES: &str = "\
 The program runs in the pod beside those that are there, with the pod's files, memory and share of the

@@ -22,4 +22,3 @@ pub(crate) mod place;
 pub(crate) mod restart;
 pub(crate) mod table;
 pub(crate) mod verbs;
-pub(crate) mod wire;

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use aegis_image::orders::{ANSWER_BYTES, Action, Answer, EVENT_ID, Found, Order};
+use aegis_link::orders::{ANSWER_BYTES, Action, Answer, EVENT_ID, Found, Order};
 
 use crate::pump::read_some;
 

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use aegis_image::pods::is_name;
+use aegis_link::pods::is_name;
 use rustix::fs::{FlockOperation, flock};
 
 const LOCK: &str = ".lock";

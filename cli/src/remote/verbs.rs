@@ -9,9 +9,9 @@ use clap::Args;
 
 use super::client::{Conversation, Machine, running, the_machine};
 use super::table::{Report, memory_table, pods_table, tickets_table, top_table};
-use super::wire::Kind;
 use crate::errors::{Doing, Error};
 use crate::values::parse_seconds;
+use aegis_link::frame::Kind;
 
 /// From one picture of `top` to the next.
 const INTERVAL_DEFAULT: &str = "2";

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use aegis_image::orders::{Action, amount_of_memory};
+use aegis_link::orders::{Action, amount_of_memory};
 
 use super::{ANSWER_LIMIT, Desk, Job, Why};
 use crate::launch::pod_quota_mib;

@@ -3,13 +3,13 @@
 
 use std::time::Instant;
 
-use aegis_image::config::{Config, Flags};
+use aegis_link::config::{Config, Flags};
 
 use super::{Client, Desk, Job};
-use crate::control::ToGuest;
 use crate::remote::channel::News;
-use crate::remote::wire::{Frame, Kind};
 use crate::side::Side;
+use aegis_link::control::ToGuest;
+use aegis_link::frame::{Frame, Kind};
 
 /// A session as its caller describes it: words, one for each wish, then `--` and the program with its arguments.
 pub(crate) mod wish {
@@ -142,7 +142,7 @@ fn description<'a>(pod: &Config, mut words: impl Iterator<Item = &'a [u8]>) -> R
 
 #[cfg(test)]
 mod tests {
-    use aegis_image::config::{Config, Flags};
+    use aegis_link::config::{Config, Flags};
 
     use super::description;
 

@@ -557,7 +557,7 @@ fn whole_file_locks_belong_to_the_description() {
 
 #[test]
 fn terminals_answer_and_others_are_none() {
-    use aegis_image::config::{Config, Flags};
+    use aegis_link::config::{Config, Flags};
     let world = World::with_config(Config {
         flags: Flags::STDIN_IS_TERMINAL | Flags::STDOUT_IS_TERMINAL,
         terminal_rows: 25,

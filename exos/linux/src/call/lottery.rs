@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use aegis_image::config::Tickets;
+use aegis_link::config::Tickets;
 use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 use exos::task::schedule::{AMOUNT_SUM_MAX, Error, GroupId, Holder, Purse, Refusal, WEIGHT_DEFAULT};

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use aegis_abi::upcall::UpcallFrame;
-use aegis_image::config::{Config, Tickets};
+use aegis_link::config::{Config, Tickets};
 use exos::error::{Errno, Result};
 use exos::task::schedule::GroupId;
 

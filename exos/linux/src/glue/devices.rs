@@ -12,7 +12,7 @@ use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR, SLOT_SELF};
 use aegis_hal::{DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, DmaRegion, Irq, IrqError, MmioRegion, PAGE_BYTES};
-use aegis_image::pods::{GUARDED_SLOT_BELL, GUARDED_SLOT_COUNT, GUARDED_SLOT_USED, SLOT_GUARDED_FIRST, SLOT_POD_GUARD};
+use aegis_link::pods::{GUARDED_SLOT_BELL, GUARDED_SLOT_COUNT, GUARDED_SLOT_USED, SLOT_GUARDED_FIRST, SLOT_POD_GUARD};
 use aegis_rt::call;
 use aegis_rt::gate::{MESSAGE_WORD_COUNT, gate_call};
 use aegis_virtio::console::{Console, DEVICE_TYPE_CONSOLE, Limits, PortId};

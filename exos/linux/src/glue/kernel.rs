@@ -7,7 +7,7 @@ use aegis_abi::layout::{PAGE_TABLE_SLOT, PAGE_TABLE_WINDOW};
 use aegis_abi::memory::BindEntry;
 use aegis_abi::types::SLOT_SELF;
 use aegis_abi::{CapSlot, FrameNumber, Status};
-use aegis_image::memory::{FRAMES_PER_MIB, described_mib, program_frame_count};
+use aegis_link::memory::{FRAMES_PER_MIB, described_mib, program_frame_count};
 use aegis_rt::call;
 use aegis_rt::clock;
 use alloc::vec::Vec;

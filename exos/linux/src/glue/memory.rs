@@ -1,5 +1,5 @@
 //! Memory that comes and goes while the pod runs: what exos does when quota is taken from it, and how it tells the
-//! manager what it wants (`aegis_image::memory`).
+//! manager what it wants (`aegis_link::memory`).
 //!
 //! Upcalls only note that there is something to do ([`note`]); it is done where a thread is about to go on with its
 //! program, or a processor is idle ([`answer`]): no lock of exos is held there. First go free frames and what caches
@@ -8,7 +8,7 @@
 //! went, ends the processes that had them, and goes on.
 
 use aegis_abi::upcall::UpcallKind;
-use aegis_image::memory::{MEMORY_PAGE_BASE, MemoryPage, SLOT_POD_MEMORY, SLOT_POD_MEMORY_BELL, UNIT_FRAME_COUNT};
+use aegis_link::memory::{MEMORY_PAGE_BASE, MemoryPage, SLOT_POD_MEMORY, SLOT_POD_MEMORY_BELL, UNIT_FRAME_COUNT};
 use aegis_rt::call;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use exos::mem::FramePool;

@@ -7,7 +7,7 @@ use core::sync::atomic::AtomicI64;
 use aegis_abi::FrameNumber;
 use aegis_abi::boot::SystemPage;
 use aegis_abi::types::SLOT_SELF;
-use aegis_image::config::{Config, Flags};
+use aegis_link::config::{Config, Flags};
 use exos::error::{Errno, Result};
 use exos::fs::group_fs::tree::ControlGroups;
 use exos::fs::location::{Location, MountDescription, MountFlags};

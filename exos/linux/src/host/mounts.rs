@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use aegis_image::config::{Config, SHARE_TAG_BYTES, Share, ShareFlags};
+use aegis_link::config::{Config, SHARE_TAG_BYTES, Share, ShareFlags};
 use exos::error::{Errno, Result};
 use exos::fs::location::{Location, MountDescription, MountFlags};
 use exos::fs::namespace::Namespace;

@@ -3,7 +3,7 @@
 
 use alloc::sync::Arc;
 
-use aegis_image::config::{Config, Flags};
+use aegis_link::config::{Config, Flags};
 use exos::error::Result;
 use exos::fs::device_fs;
 use exos::fs::namespace::{Access as OpenAccess, OpenHow};

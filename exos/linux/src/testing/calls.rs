@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use aegis_abi::FrameNumber;
 use aegis_abi::upcall::UpcallFrame;
-use aegis_image::config::Config;
+use aegis_link::config::Config;
 use exos::error::{Errno, Result};
 use exos::fake::FakeMachine;
 use exos::fs::readiness::{Readiness, WaitQueue};

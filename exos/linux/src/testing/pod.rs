@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use aegis_abi::boot::SystemPage;
 use aegis_abi::upcall::UpcallFrame;
-use aegis_image::config::Config;
+use aegis_link::config::Config;
 use exos::error::Result;
 use exos::fake::FakeMachine;
 use exos::fs::description::{Description, StatusFlags};

@@ -1,5 +1,5 @@
 //! Processes that the host starts in a running pod (`aegis exec`), and the line by which their streams, signals and
-//! ends travel (`aegis_image::sessions`).
+//! ends travel (`aegis_link::sessions`).
 //!
 //! [`Sessions`] owns the pod's end of the line. The host opens it before the first session and after whatever went
 //! wrong; until then nothing here costs anything. [`Sessions::pump`] moves what can be moved and never waits: it is
@@ -22,7 +22,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use aegis_image::sessions::{DESCRIPTION_BYTES_MAX, FromPod, Malformed, Receiver, SESSION_COUNT_MAX, ToPod, preamble};
+use aegis_link::sessions::{DESCRIPTION_BYTES_MAX, FromPod, Malformed, Receiver, SESSION_COUNT_MAX, ToPod, preamble};
 use exos::fs::readiness::{Readiness, Waiter};
 use exos::sync::Mutex;
 

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use aegis_image::sessions::{DATA_BYTES_MAX, FromPod, Malformed, Stream, ToPod, Window};
+use aegis_link::sessions::{DATA_BYTES_MAX, FromPod, Malformed, Stream, ToPod, Window};
 use exos::error::Errno;
 use exos::fs::pipe::PIPE_BUFFER_BYTES;
 use exos::fs::readiness::{Readiness, Registration};

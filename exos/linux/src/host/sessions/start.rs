@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use aegis_abi::upcall::UpcallFrame;
-use aegis_image::config::{Config, Flags};
+use aegis_link::config::{Config, Flags};
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::location::Location;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::vec::Vec;
 
 use aegis_abi::upcall::UpcallFrame;
-use aegis_image::config::{Config, Flags};
-use aegis_image::sessions::{FromPod, Receiver, SESSION_COUNT_MAX, Stream, ToPod, WINDOW_BYTES, preamble};
+use aegis_link::config::{Config, Flags};
+use aegis_link::sessions::{FromPod, Receiver, SESSION_COUNT_MAX, Stream, ToPod, WINDOW_BYTES, preamble};
 use exos::error::Errno;
 use exos::fs::description::Description;
 use exos::fs::stream::Terminal;

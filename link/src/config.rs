@@ -16,8 +16,8 @@ use alloc::vec::Vec;
 
 use bitflags::bitflags;
 
-use crate::bytes::{slice, u16_at, u32_at, u64_at};
-use crate::tree::LINK_TARGET_BYTES_MAX;
+use aegis_image::bytes::{slice, u16_at, u32_at, u64_at};
+use aegis_image::tree::LINK_TARGET_BYTES_MAX;
 
 /// First eight bytes of a configuration.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"AEGISCFG");

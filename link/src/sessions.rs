@@ -18,7 +18,7 @@
 
 use alloc::vec::Vec;
 
-use crate::bytes::{u16_at, u32_at};
+use aegis_image::bytes::{u16_at, u32_at};
 
 /// Most sessions of a pod.
 pub const SESSION_COUNT_MAX: usize = 16;

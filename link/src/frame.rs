@@ -2,17 +2,22 @@
 //!
 //! Pure. A frame that is too long or of no kind is the end of a conversation: whoever sent it is another program.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Status of an answer that has none: the tool's own failure.
+const STATUS_TOOL: u8 = 125;
 /// Longest contents of a frame.
-pub(crate) const CONTENTS_BYTES_MAX: usize = 64 * 1024;
+pub const CONTENTS_BYTES_MAX: usize = 64 * 1024;
 const HEADER_BYTES: usize = 5;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// To the machine: what is wanted, words separated by NUL.
     Request = 1,
-    /// Either way: a message of a session (`aegis_image::sessions`).
+    /// Either way: a message of a session (`crate::sessions`).
     Session = 2,
     /// To the client: for its standard output.
     Output = 16,
@@ -26,38 +31,38 @@ const KINDS: [Kind; 5] = [Kind::Request, Kind::Session, Kind::Output, Kind::Erro
 
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub struct Frame {
     /// What it is.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// What is in it.
-    pub(crate) contents: Vec<u8>,
+    pub contents: Vec<u8>,
 }
 
 impl Frame {
     /// A request of these words.
-    pub(crate) fn request<W: AsRef<[u8]>>(words: &[W]) -> Self {
+    pub fn request<W: AsRef<[u8]>>(words: &[W]) -> Self {
         let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
         Self { kind: Kind::Request, contents: words.join(&0) }
     }
 
     /// The words of a request.
-    pub(crate) fn words(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn words(&self) -> impl Iterator<Item = &[u8]> {
         self.contents.split(|byte| *byte == 0)
     }
 
     /// The last frame of an answer.
-    pub(crate) fn end(status: u8, text: &str) -> Self {
+    pub fn end(status: u8, text: &str) -> Self {
         Self { kind: Kind::End, contents: [&[status], text.as_bytes()].concat() }
     }
 
     /// Status and line of a last frame.
-    pub(crate) fn status(&self) -> (u8, String) {
-        let (status, text) = self.contents.split_first().unwrap_or((&crate::errors::STATUS_TOOL, &[]));
+    pub fn status(&self) -> (u8, String) {
+        let (status, text) = self.contents.split_first().unwrap_or((&STATUS_TOOL, &[]));
         (*status, crate::control::printable(text))
     }
 
     /// Its bytes. Contents that are too long are cut; senders cut them before.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let contents = &self.contents[..self.contents.len().min(CONTENTS_BYTES_MAX)];
         let mut bytes = (contents.len() as u32).to_le_bytes().to_vec();
         bytes.push(self.kind as u8);
@@ -68,22 +73,22 @@ impl Frame {
 
 /// The other side does not speak this language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Foreign;
+pub struct Foreign;
 
 /// Bytes that are not a whole frame yet.
 #[derive(Debug, Default)]
-pub(crate) struct FrameBuffer {
+pub struct FrameBuffer {
     held: Vec<u8>,
 }
 
 impl FrameBuffer {
     /// Takes bytes in.
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
+    pub fn push(&mut self, bytes: &[u8]) {
         self.held.extend_from_slice(bytes);
     }
 
     /// The next frame that is whole.
-    pub(crate) fn next(&mut self) -> Result<Option<Frame>, Foreign> {
+    pub fn next(&mut self) -> Result<Option<Frame>, Foreign> {
         let Some(header) = self.held.get(..HEADER_BYTES) else { return Ok(None) };
         let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
         let kind = KINDS.into_iter().find(|kind| *kind as u8 == header[4]).ok_or(Foreign)?;
@@ -100,6 +105,9 @@ impl FrameBuffer {
 #[cfg(test)]
 mod tests {
     use super::{CONTENTS_BYTES_MAX, Foreign, Frame, FrameBuffer, Kind};
+    use alloc::borrow::ToOwned;
+    use alloc::vec;
+    use alloc::vec::Vec;
 
     #[test]
     fn frames_are_the_same_however_the_stream_is_cut() {

@@ -6,7 +6,7 @@
 //! on byte by byte until one does ([`Order::find`], [`Answer::find`]), so that lost or foreign bytes cost the messages
 //! that they hit and no more. Little-endian.
 
-use crate::bytes::{put, u32_at, u64_at};
+use aegis_image::bytes::{put, u32_at, u64_at};
 
 /// Bytes of an order.
 pub const ORDER_BYTES: usize = 32;

@@ -1,19 +1,21 @@
 //! The text lines of the control port (`docs/control-port.md`): types, parser, printer, line assembly.
 //!
-//! Pure: no file descriptor is touched here; `ports` moves the bytes. What comes from the guest is not
-//! trusted: lines have a limit, numbers a range, and text loses its control characters before it can reach a
-//! terminal.
+//! What comes from the guest is not trusted: lines have a limit, numbers a range, and text loses its control characters
+//! before it can reach a terminal.
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
 
 /// The protocol version that `hello` must name.
-pub(crate) const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 /// Longest line, its newline included.
-pub(crate) const LINE_BYTES_MAX: usize = 4096;
+pub const LINE_BYTES_MAX: usize = 4096;
 
 /// How much a `log` line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
+pub enum Level {
     /// Something failed; shown always.
     Error,
     /// Something is missing or odd; shown unless `-q`.
@@ -28,7 +30,7 @@ pub(crate) enum Level {
 
 /// A line from the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FromGuest {
+pub enum FromGuest {
     /// exos is up.
     Hello {
         /// Must be [`VERSION`].
@@ -60,39 +62,39 @@ pub(crate) enum FromGuest {
 
 /// A process of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GuestProcess {
+pub struct GuestProcess {
     /// Its number.
-    pub(crate) pid: u64,
+    pub pid: u64,
     /// Its parent's.
-    pub(crate) parent: u64,
+    pub parent: u64,
     /// `R`, `S`, `T`, `Z`.
-    pub(crate) state: char,
+    pub state: char,
     /// Processor time in nanoseconds.
-    pub(crate) used_ns: u64,
+    pub used_ns: u64,
     /// Memory that is present.
-    pub(crate) resident_bytes: u64,
+    pub resident_bytes: u64,
     /// Its arguments.
-    pub(crate) command: String,
+    pub command: String,
 }
 
 /// Code of a file that a program mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     /// The address space: the physical address of its top page table.
-    pub(crate) space: u64,
+    pub space: u64,
     /// First address.
-    pub(crate) start: u64,
+    pub start: u64,
     /// First address behind it.
-    pub(crate) end: u64,
+    pub end: u64,
     /// Where in the file `start` is.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// The file, as the program names it.
-    pub(crate) path: String,
+    pub path: String,
 }
 
 /// How the program ended, as exos tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Report {
+pub enum Report {
     /// By itself, with this status.
     Exit(u8),
     /// By a signal.
@@ -115,7 +117,7 @@ pub(crate) enum Report {
 
 /// A line to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ToGuest {
+pub enum ToGuest {
     /// Standard input ended after this many bytes.
     Eof {
         /// Total since the start.
@@ -135,7 +137,7 @@ pub(crate) enum ToGuest {
         /// Comes back in the answer.
         token: u64,
     },
-    /// The line of sessions is open from the preamble with this number on (`aegis_image::sessions`).
+    /// The line of sessions is open from the preamble with this number on (`aegis_link::sessions`).
     Sessions {
         /// The number.
         token: u64,
@@ -164,7 +166,7 @@ impl fmt::Display for ToGuest {
 
 /// What is wrong with a line from the guest. The guest is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Malformed {
+pub enum Malformed {
     /// The first word is none that this version knows.
     UnknownVerb,
     /// A number is missing, not decimal, or out of its range.
@@ -177,7 +179,7 @@ pub(crate) enum Malformed {
 
 impl FromGuest {
     /// Reads one line, without its newline.
-    pub(crate) fn parse(line: &[u8]) -> Result<Self, Malformed> {
+    pub fn parse(line: &[u8]) -> Result<Self, Malformed> {
         let text = printable(line);
         let (verb, rest) = split_word(&text);
         match verb {
@@ -266,20 +268,20 @@ fn split_word(text: &str) -> (&str, &str) {
 
 /// The bytes as text that cannot move a terminal's cursor: bad UTF-8 and control characters are replaced,
 /// tabs stay.
-pub(crate) fn printable(bytes: &[u8]) -> String {
+pub fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
 /// Cuts a byte stream into lines of at most [`LINE_BYTES_MAX`] bytes; what is longer is dropped up to the
 /// next newline.
 #[derive(Debug, Default)]
-pub(crate) struct LineBuffer {
+pub struct LineBuffer {
     partial: Vec<u8>,
 }
 
 impl LineBuffer {
     /// Takes bytes in, hands every completed line (without its newline) to `sink`.
-    pub(crate) fn push(&mut self, mut bytes: &[u8], mut sink: impl FnMut(&[u8])) {
+    pub fn push(&mut self, mut bytes: &[u8], mut sink: impl FnMut(&[u8])) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             self.extend(&bytes[..end]);
             sink(&self.partial);
@@ -298,6 +300,9 @@ impl LineBuffer {
 #[cfg(test)]
 mod tests {
     use super::{FromGuest, LINE_BYTES_MAX, Level, LineBuffer, Malformed, Report, ToGuest};
+    use alloc::string::{String, ToString};
+    use alloc::vec;
+    use alloc::vec::Vec;
 
     fn parse(line: &str) -> Result<FromGuest, Malformed> {
         FromGuest::parse(line.as_bytes())

@@ -24,7 +24,7 @@ use aegis_abi::boot::BUNDLE_PART_COUNT_MAX;
 use aegis_abi::call::TICKET_AMOUNT_MAX;
 use aegis_abi::layout::LIBOS_BASE;
 
-use crate::bytes::{put, slice, u32_at, u64_at};
+use aegis_image::bytes::{put, slice, u32_at, u64_at};
 
 /// A bundle part: the plan.
 pub const PART_PLAN: u32 = 16;
