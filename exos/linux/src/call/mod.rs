@@ -41,8 +41,6 @@ pub mod priority;
 mod priority_tests;
 pub mod process;
 pub mod process_memory;
-#[cfg(test)]
-mod refusal_tests;
 pub mod schedule;
 pub mod semaphore;
 pub mod shared_memory;

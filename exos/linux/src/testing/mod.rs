@@ -4,3 +4,4 @@ pub(crate) mod allocator;
 pub(crate) mod calls;
 pub(crate) mod platform;
 pub(crate) mod pod;
+mod refusal_tests;

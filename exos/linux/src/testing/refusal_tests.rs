@@ -271,7 +271,7 @@ fn each_allocation_is_refused_alone() {
 #[test]
 fn each_allocation_of_each_call_can_be_refused() {
     let own = std::env::current_exe().expect("a test has a program");
-    let name = "call::refusal_tests::each_allocation_is_refused_alone";
+    let name = "testing::refusal_tests::each_allocation_is_refused_alone";
     let ended = std::process::Command::new(own).args(["--exact", name, "--ignored", "--nocapture"]).output();
     let ended = ended.expect("it starts");
     let text = std::string::String::from_utf8_lossy(&ended.stdout).into_owned();
