@@ -1,65 +1,38 @@
 //! The host tool: starts unmodified Linux programs in a machine that runs the Aegis kernel and exos under
 //! QEMU.
 //!
-//! `options` reads the command line, one module per verb does the work (`run`, `up`, `bench`, `compare`, `doctor`,
-//! `remote` for a machine that runs), and this one turns the outcome into an exit status. What `up` reads from its
-//! file (`up_file`) is what `run` has on its command line; each program is a `pod` for both, and `launch` starts the
-//! machine. A pod goes through `program` (what the host knows of it), `root`, `closure`, `pack*` and `shares` (its
-//! files), `boot` (the bundle), `accel` and `qemu` (the command line), `machine` (the process), `ports` with `side`,
-//! `pump`, `marks`, `control` and `signals` (while it lives), `ending` and `stats` (what came of it). `profile` looks
-//! on from a thread of its own.
+//! | room | what |
+//! |---|---|
+//! | `options` | the command line, and the words in it and in `up`'s file that stand for values |
+//! | `verb` | `run`, `up` with its file, `doctor`: one module per command |
+//! | `start` | a program and what belongs to it, the machine that is made for one or several, its run and verdict |
+//! | `relay` | while it lives: bytes, lines, signals, times; what came of it |
+//! | `remote` | `ps`, `exec`, `stop` and the others, and the end of a running machine that answers them |
+//! | `profile` | looks on from a thread of its own and draws where the time goes |
+//! | `aegis-launch` | root images, QEMU's command line and process (a crate, because benchmarks start machines too) |
+//! | `aegis-bench` | `bench` and `test` |
 //!
-//! Invariants: one thread starts every process (`bench` and `profile` have others, which start none); the exit
+//! This file turns a command's outcome into an exit status.
+//!
+//! Invariants: one thread starts every process (`profile` has another, which starts none); the exit
 //! status is always one of those in `errors` or the program's own; no QEMU outlives the tool.
 
-mod accel;
-mod artifacts;
-mod bench;
-mod boot;
-mod cache;
-mod closure;
-mod closure_cache;
-mod compare;
-mod doctor;
-mod domain;
-mod ending;
-mod errors;
 mod json_text;
-mod launch;
-mod machine;
-mod marks;
-mod option_groups;
 mod options;
-mod pack;
-mod pack_dir;
-mod pack_host;
-mod pack_image;
-mod pack_tar;
-mod pod;
-mod ports;
 mod profile;
-mod program;
-mod pump;
-mod qemu;
+mod relay;
 mod remote;
-mod root;
-mod run;
-mod shares;
-mod side;
-mod signals;
-mod stats;
-mod symbols;
-mod terminal;
-mod up;
-mod up_currencies;
-mod up_file;
-mod values;
+mod start;
+mod verb;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
+use aegis_launch::errors;
+
 use options::{Command, Parsed};
 use remote::{exec, verbs};
+use verb::{doctor, run, up};
 
 fn main() -> ExitCode {
     let start = Instant::now();
@@ -88,10 +61,10 @@ fn main() -> ExitCode {
         Command::Stop(options) => ended(verbs::stop(&options)),
         Command::Memory(options) => ended(verbs::memory(&options)),
         Command::Tickets(options) => ended(verbs::tickets(&options)),
-        Command::Bench(options) => ExitCode::from(bench::bench(&options)),
-        Command::Test(options) => ExitCode::from(compare::test(&options)),
+        Command::Bench(options) => ExitCode::from(aegis_bench::bench(&options)),
+        Command::Test(options) => ExitCode::from(aegis_bench::compare::test(&options)),
         Command::Doctor => ExitCode::from(doctor::doctor()),
-        Command::Draws => ExitCode::from(u8::from(!bench::measure_draws())),
+        Command::Draws => ExitCode::from(u8::from(!aegis_bench::measure_draws())),
         Command::Version => {
             println!("aegis {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS

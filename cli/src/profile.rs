@@ -26,10 +26,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use aegis_abi::layout::LIBOS_BASE;
-
-use crate::domain::{DOMAINS, Domain, is_of_driver};
-use crate::errors::{Doing, Error};
+use aegis_launch::domain::{DOMAINS, Domain, is_of_driver};
+use aegis_launch::errors::{Doing, Error};
 use aegis_link::control::Mapping;
+
 use flame::{Caption, Flames};
 use gdb::{Gdb, READ_BYTES_MAX, Registers};
 pub(crate) use place::RootFiles;

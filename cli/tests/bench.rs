@@ -253,7 +253,7 @@ fn what_is_not_a_file_of_figures_is_refused() {
     let (cut, page) = (world.0.join("cut.json"), world.0.join("cut.html"));
     std::fs::write(&cut, &FIGURES[..FIGURES.len() / 2]).unwrap();
     let paths = [cut.to_str().unwrap(), page.to_str().unwrap()];
-    assert_fails(&world.command(&["--from", paths[0], "--html", paths[1]]).output().unwrap(), "not JSON at byte");
+    assert_fails(&world.command(&["--from", paths[0], "--html", paths[1]]).output().unwrap(), "not JSON: EOF");
     assert!(!page.exists(), "no page is left");
 }
 

@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use aegis_launch::domain::{DOMAINS, Domain};
+
 use super::place::Frame;
-use crate::domain::{DOMAINS, Domain};
 
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 10.0;

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use aegis_abi::layout::{KERNEL_BASE, LIBOS_BASE, LIBOS_IMAGE_BASE};
 use aegis_image::erofs::read::Image;
 use aegis_image::tree::LastLink;
+use aegis_launch::domain::Domain;
+use aegis_launch::symbols::Symbols;
+use aegis_link::control::Mapping;
 
 use super::unwind::{Code, FrameTable};
-use crate::domain::Domain;
-use crate::symbols::Symbols;
-use aegis_link::control::Mapping;
 
 /// A root image larger than this is not read for the names of functions.
 const IMAGE_BYTES_MAX: u64 = 1 << 30;

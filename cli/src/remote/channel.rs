@@ -12,14 +12,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use aegis_launch::errors::{STATUS_SIGNAL_BASE, STATUS_TOOL};
 use aegis_link::config::Config;
+use aegis_link::control::printable;
 use aegis_link::sessions::{
     DATA_BYTES_MAX, DESCRIPTION_BYTES_MAX, FromPod, Malformed, Receiver, SESSION_COUNT_MAX, ToPod, Window, preamble,
 };
 
-use crate::errors::{STATUS_SIGNAL_BASE, STATUS_TOOL};
-use crate::pump::read_some;
-use aegis_link::control::printable;
+use crate::relay::pump::read_some;
 
 /// The longest time from a session's start to a word from the pod.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(30);

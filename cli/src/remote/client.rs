@@ -6,10 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::place;
-use crate::errors::{Doing, Error};
-use crate::pump::read_some;
+use aegis_launch::errors::{Doing, Error};
 use aegis_link::frame::{Frame, FrameBuffer, Kind};
+
+use super::place;
+use crate::relay::pump::read_some;
 
 /// The longest time without a word from the machine's tool, where an answer is due.
 pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(30);

@@ -1,6 +1,6 @@
 //! The side of a running machine: answers whoever asks at its socket.
 //!
-//! The relay (`ports`) drives it: it waits for the desk's descriptors with its own and calls [`Desk::handle`] and
+//! The relay drives it: it waits for the desk's descriptors with its own and calls [`Desk::handle`] and
 //! [`Desk::tick`]. Nothing here waits. A client has one request at a time; what it costs to answer one is bounded, and
 //! so is what is kept of answers that a client does not take.
 
@@ -15,6 +15,9 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use aegis_abi::call::TICKET_AMOUNT_MAX;
+use aegis_launch::errors::STATUS_TOOL;
+use aegis_link::control::{FromGuest, ToGuest};
+use aegis_link::frame::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
 use aegis_link::orders::{Action, Answer, CURRENCY_FIRST, Outcome, PodState};
 use rustix::event::PollFlags;
 
@@ -24,12 +27,9 @@ use super::orders::Orders;
 use super::payers::Payers;
 use super::place::Place;
 use super::restart::{Restart, STEADY};
-use crate::ending::outcome;
-use crate::errors::STATUS_TOOL;
-use crate::pump::read_some;
-use crate::side::Side;
-use aegis_link::control::{FromGuest, ToGuest};
-use aegis_link::frame::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
+use crate::relay::ending::outcome;
+use crate::relay::pump::read_some;
+use crate::relay::side::Side;
 
 /// Clients at the same time.
 const CLIENT_COUNT_MAX: usize = 32;
@@ -223,7 +223,7 @@ impl Desk {
             place,
             orders: Orders::new(orders),
             logs: Logs::new(names.len()),
-            pods: names.iter().zip(crate::marks::marks(names)).zip(restarts).map(pod).collect(),
+            pods: names.iter().zip(crate::relay::marks::marks(names)).zip(restarts).map(pod).collect(),
             payers,
             channels,
             clients: BTreeMap::new(),

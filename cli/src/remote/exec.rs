@@ -1,6 +1,6 @@
 //! `aegis exec`: a program in a running pod, with the caller's streams, signals and terminal.
 //!
-//! One thread and one `poll`, as in `ports`. What is on its way is bounded by the windows of `aegis_link::sessions`:
+//! One thread and one `poll`, as in `relay`. What is on its way is bounded by the windows of `aegis_link::sessions`:
 //! standard input is read only when the program may be sent some, and output is said to be taken when it has been
 //! written.
 
@@ -12,6 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use aegis_launch::errors::{Doing, Error, STATUS_SIGNAL_BASE, STATUS_TOOL};
+use aegis_link::frame::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
 use aegis_link::sessions::{DATA_BYTES_MAX, FromPod, Stream, ToPod, Window};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -19,12 +21,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::desk::sessions::wish;
 use super::verbs::MachineChoice;
-use crate::errors::{Doing, Error, STATUS_SIGNAL_BASE, STATUS_TOOL};
-use crate::pump::{Sink, read_some};
-use crate::signals::{Event, Signals};
-use crate::terminal::{self, RawTerminal};
-use crate::values::parse_variable;
-use aegis_link::frame::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
+use crate::options::values::parse_variable;
+use crate::relay::pump::{Sink, read_some};
+use crate::relay::signals::{Event, Signals};
+use crate::relay::terminal::{self, RawTerminal};
 
 const NOTES: &str = "\
 The program runs in the pod beside those that are there, with the pod's files, memory and share of the

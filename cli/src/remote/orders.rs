@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use aegis_link::orders::{ANSWER_BYTES, Action, Answer, EVENT_ID, Found, Order};
 
-use crate::pump::read_some;
+use crate::relay::pump::read_some;
 
 /// Orders without an answer; a manager that is silent gets no more.
 const WAITING_COUNT_MAX: usize = 256;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::table::Row;
-use crate::up_currencies::{BASE, CurrencyEntry};
+use crate::verb::up_currencies::{BASE, CurrencyEntry};
 
 /// The currencies of a machine and the pods that they pay for.
 #[derive(Debug, Default)]
@@ -125,7 +125,7 @@ impl<'a> Shares<'a> {
 mod tests {
     use super::{Payers, Shares};
     use crate::remote::table::Report;
-    use crate::up_currencies::CurrencyEntry;
+    use crate::verb::up_currencies::CurrencyEntry;
 
     #[test]
     fn names_are_found_and_shown() {

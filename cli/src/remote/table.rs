@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::payers::Shares;
 use crate::json_text::quoted;
-use crate::up_currencies::BASE;
+use crate::verb::up_currencies::BASE;
 
 const FRAME_BYTES: u64 = 4096;
 

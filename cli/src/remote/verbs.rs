@@ -5,13 +5,13 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use aegis_launch::errors::{Doing, Error};
+use aegis_link::frame::Kind;
 use clap::Args;
 
 use super::client::{Conversation, Machine, running, the_machine};
 use super::table::{Report, memory_table, pods_table, tickets_table, top_table};
-use crate::errors::{Doing, Error};
-use crate::values::parse_seconds;
-use aegis_link::frame::Kind;
+use crate::options::values::parse_seconds;
 
 /// From one picture of `top` to the next.
 const INTERVAL_DEFAULT: &str = "2";

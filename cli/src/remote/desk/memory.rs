@@ -5,8 +5,8 @@ use std::time::Instant;
 use aegis_link::orders::{Action, amount_of_memory};
 
 use super::{ANSWER_LIMIT, Desk, Job, Why};
-use crate::launch::pod_quota_mib;
-use crate::values::parse_memory_range;
+use crate::options::values::parse_memory_range;
+use crate::start::pod_quota_mib;
 
 /// Frames in a mebibyte.
 const FRAMES_PER_MIB: u64 = 256;

@@ -4,12 +4,12 @@
 use std::time::Instant;
 
 use aegis_link::config::{Config, Flags};
-
-use super::{Client, Desk, Job};
-use crate::remote::channel::News;
-use crate::side::Side;
 use aegis_link::control::ToGuest;
 use aegis_link::frame::{Frame, Kind};
+
+use super::{Client, Desk, Job};
+use crate::relay::side::Side;
+use crate::remote::channel::News;
 
 /// A session as its caller describes it: words, one for each wish, then `--` and the program with its arguments.
 pub(crate) mod wish {

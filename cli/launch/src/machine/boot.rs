@@ -1,0 +1,183 @@
+//! The boot bundle of a run: exos, the run configuration and the root image, in a file that only this run
+//! has.
+//!
+//! The file is in memory (`memfd`) and has no name, so nothing is left behind however the tool ends; QEMU
+//! opens it through `/proc/self/fd`. The root image is copied by the host's kernel, the small parts are
+//! written.
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::OwnedFd;
+
+use aegis_abi::boot::{PART_CONFIG, PART_INIT, PART_ROOT};
+use aegis_image::Sink;
+use aegis_image::bundle::{PartPlan, Writer, place};
+use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD};
+use rustix::fs::MemfdFlags;
+
+use crate::errors::{Doing, Error};
+
+/// A root image, ready to be copied.
+#[derive(Debug)]
+pub struct RootImage {
+    /// The image; where its offset stands does not matter.
+    pub file: File,
+    /// Its length.
+    pub size_bytes: u64,
+}
+
+/// A bundle and its length.
+#[derive(Debug)]
+pub struct BootBundle {
+    /// The file.
+    pub file: OwnedFd,
+    /// Its length.
+    pub size_bytes: u64,
+}
+
+/// Builds the bundle.
+pub fn build(library_os: &[u8], config: &[u8], root: Option<&RootImage>) -> Result<BootBundle, Error> {
+    let mut plans = vec![
+        PartPlan { kind: PART_INIT, length_bytes: library_os.len() as u64 },
+        PartPlan { kind: PART_CONFIG, length_bytes: config.len() as u64 },
+    ];
+    if let Some(root) = root {
+        plans.push(PartPlan { kind: PART_ROOT, length_bytes: root.size_bytes });
+    }
+    let too_large = || Error::Usage("the root image is too large".into());
+    let (_, size_bytes) = place(&plans).ok_or_else(too_large)?;
+    // Header and small parts, padded to where the root image begins.
+    let mut head = Vec::with_capacity(library_os.len() + config.len() + 3 * 4096);
+    let mut writer = Writer::new(&mut head, &plans).map_err(|_| too_large())?;
+    writer.write_all(library_os).map_err(|_| too_large())?;
+    writer.write_all(config).map_err(|_| too_large())?;
+    let mut file = memory_file("aegis-bundle")?;
+    file.write_all(&head).doing("writing the boot bundle")?;
+    if let Some(root) = root {
+        copy_root(root, &mut file).doing("copying the root image")?;
+    }
+    file.set_len(size_bytes).doing("writing the boot bundle")?;
+    Ok(BootBundle { file: file.into(), size_bytes })
+}
+
+/// What a machine with several pods starts from.
+#[derive(Debug)]
+pub struct PodsImage<'a> {
+    /// The manager, flat.
+    pub manager: &'a [u8],
+    /// The library OS of all pods, flat.
+    pub library_os: &'a [u8],
+    /// The plan (`aegis_link::pods`).
+    pub plan: &'a [u8],
+    /// Each pod's configuration, and its root image if it has one, in the plan's order.
+    pub pods: Vec<(&'a [u8], Option<&'a RootImage>)>,
+}
+
+/// Builds the bundle of a machine with several pods: each has a bundle of its own in it.
+pub fn build_several(image: &PodsImage<'_>) -> Result<BootBundle, Error> {
+    let too_large = || Error::Usage("the root images are too large".into());
+    let mut pods = Vec::new();
+    for (config, root) in &image.pods {
+        let mut plans = vec![PartPlan { kind: PART_CONFIG, length_bytes: config.len() as u64 }];
+        plans.extend(root.map(|root| PartPlan { kind: PART_ROOT, length_bytes: root.size_bytes }));
+        let (_, size_bytes) = place(&plans).ok_or_else(too_large)?;
+        pods.push((plans, size_bytes));
+    }
+    let small = [(PART_INIT, image.manager), (PART_PLAN, image.plan), (PART_LIBRARY_OS, image.library_os)];
+    let mut plans: Vec<PartPlan> =
+        small.iter().map(|(kind, bytes)| PartPlan { kind: *kind, length_bytes: bytes.len() as u64 }).collect();
+    plans.extend(pods.iter().map(|(_, size_bytes)| PartPlan { kind: PART_POD, length_bytes: *size_bytes }));
+    let (parts, size_bytes) = place(&plans).ok_or_else(too_large)?;
+    let mut head = Vec::new();
+    let mut writer = Writer::new(&mut head, &plans).map_err(|_| too_large())?;
+    for (_, bytes) in small {
+        writer.write_all(bytes).map_err(|_| too_large())?;
+    }
+    let mut file = memory_file("aegis-bundle")?;
+    file.write_all(&head).doing("writing the boot bundle")?;
+    for (((config, root), (plans, _)), part) in image.pods.iter().zip(&pods).zip(&parts[small.len()..]) {
+        let mut head = Vec::new();
+        let mut writer = Writer::new(&mut head, plans).map_err(|_| too_large())?;
+        writer.write_all(config).map_err(|_| too_large())?;
+        file.seek(io::SeekFrom::Start(part.offset_bytes)).doing("writing the boot bundle")?;
+        file.write_all(&head).doing("writing the boot bundle")?;
+        if let Some(root) = root {
+            copy_root(root, &mut file).doing("copying a root image")?;
+        }
+    }
+    file.set_len(size_bytes).doing("writing the boot bundle")?;
+    Ok(BootBundle { file: file.into(), size_bytes })
+}
+
+/// A file in memory, without a name.
+pub(crate) fn memory_file(label: &str) -> Result<File, Error> {
+    let fd = rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC).doing("making a file in memory")?;
+    Ok(File::from(fd))
+}
+
+fn copy_root(root: &RootImage, bundle: &mut File) -> io::Result<()> {
+    let mut source = &root.file;
+    source.rewind()?;
+    let copied = io::copy(&mut io::Read::take(source, root.size_bytes), bundle)?;
+    if copied == root.size_bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PodsImage, RootImage, build, build_several, memory_file};
+    use aegis_abi::boot::{PART_CONFIG, PART_INIT, PART_ROOT};
+    use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD};
+    use std::fs::File;
+    use std::io::{Read, Seek, Write};
+
+    #[test]
+    fn the_bundle_holds_what_was_put_in() {
+        let mut file = memory_file("root").unwrap();
+        let image: Vec<u8> = (0..10_000u32).map(|n| n as u8).collect();
+        file.write_all(&image).unwrap();
+        let root = RootImage { file, size_bytes: 8192 };
+        let bundle = build(b"library", b"config", Some(&root)).unwrap();
+        let mut file = File::from(bundle.file);
+        file.rewind().unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes.len() as u64, bundle.size_bytes);
+        let parsed = aegis_image::bundle::parse(&bytes).unwrap();
+        for (kind, expected) in [(PART_INIT, &b"library"[..]), (PART_CONFIG, b"config"), (PART_ROOT, &image[..8192])] {
+            let part = parsed.find(kind).unwrap();
+            assert_eq!(parsed.contents(part), expected, "part {kind}");
+        }
+    }
+
+    #[test]
+    fn pods_have_whole_bundles_in_the_machines() {
+        let mut file = memory_file("root").unwrap();
+        file.write_all(&[7; 8192]).unwrap();
+        let root = RootImage { file, size_bytes: 8192 };
+        let pods = vec![(&b"first"[..], Some(&root)), (b"second", None), (b"third", Some(&root))];
+        let image = PodsImage { manager: b"manager", library_os: &[9; 5000], plan: b"plan", pods };
+        let bundle = build_several(&image).unwrap();
+        let mut file = File::from(bundle.file);
+        file.rewind().unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes.len() as u64, bundle.size_bytes);
+        let parsed = aegis_image::bundle::parse(&bytes).unwrap();
+        let kinds: Vec<u32> = parsed.parts().iter().map(|part| part.kind).collect();
+        assert_eq!(kinds, [PART_INIT, PART_PLAN, PART_LIBRARY_OS, PART_POD, PART_POD, PART_POD]);
+        assert_eq!(parsed.contents(&parsed.parts()[2]), [9; 5000]);
+        for (part, (config, has_root)) in
+            parsed.parts()[3..].iter().zip([(&b"first"[..], true), (b"second", false), (b"third", true)])
+        {
+            let own = aegis_image::bundle::parse(parsed.contents(part)).unwrap();
+            assert_eq!(own.contents(own.find(PART_CONFIG).unwrap()), config);
+            assert_eq!(own.find(PART_ROOT).map(|root| own.contents(root)), has_root.then_some(&[7; 8192][..]));
+        }
+    }
+
+    #[test]
+    fn a_root_that_shrank_is_an_error() {
+        let root = RootImage { file: memory_file("root").unwrap(), size_bytes: 4096 };
+        assert!(build(b"l", b"c", Some(&root)).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! Options that several verbs share: those of a pod, and those of a machine.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use aegis_launch::machine::accel::AccelChoice;
+use aegis_launch::machine::mounts::{Volume, parse_volume};
+use aegis_launch::machine::qemu::MachineKind;
+use aegis_launch::root::{With, parse_with};
+use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
+use crate::options::values::{parse_memory, parse_seconds, parse_variable};
+
+/// Most processors.
+pub(crate) const CPU_COUNT_MAX: i64 = 8;
+/// Largest shift of `--icount`, QEMU's own limit: about a microsecond for each instruction.
+const ICOUNT_SHIFT_MAX: i64 = 10;
+/// Memory for programs, unless it is said.
+pub(crate) const MEMORY_DEFAULT: &str = "256M";
+
+// What belongs to a pod: on the command line of `aegis run`, and in a table of `aegis up`'s file. (No documentation
+// comment: clap would make it the text of the command.)
+#[allow(missing_docs, reason = "see above")]
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PodOptions {
+    /// Root file system: a directory, served live; a tar file (also .tar.gz) or an EROFS image
+    #[arg(long, value_name = "DIR|TAR|IMAGE")]
+    pub(crate) root: Option<PathBuf>,
+    /// Pack the directory of --root into an image before the start, instead of serving it live; --with does so too
+    #[arg(long, requires = "root")]
+    pub(crate) pack: bool,
+    /// Show this directory of the host in the machine, live; writable unless :ro (repeatable)
+    #[arg(
+        short = 'v',
+        long = "volume",
+        value_name = "HOST:GUEST[:ro]",
+        value_parser = OsStringValueParser::new().try_map(parse_volume)
+    )]
+    pub(crate) volumes: Vec<Volume>,
+    /// Put this file or directory of the host into the root, read-only (repeatable)
+    #[arg(long, value_name = "HOST[:GUEST]", value_parser = OsStringValueParser::new().try_map(parse_with))]
+    pub(crate) with: Vec<With>,
+    /// Set a variable of the program's environment; without =VALUE it is copied (repeatable)
+    #[arg(
+        short = 'e',
+        long = "env",
+        value_name = "NAME[=VALUE]",
+        value_parser = OsStringValueParser::new().try_map(parse_variable)
+    )]
+    pub(crate) environment: Vec<OsString>,
+    /// Directory in the machine where the program starts
+    #[arg(short = 'w', long = "workdir", value_name = "DIR", default_value = "/")]
+    pub(crate) working_directory: PathBuf,
+    /// Memory for programs, with K, M or G; the root comes on top
+    #[arg(short = 'm', long, value_name = "SIZE", default_value = MEMORY_DEFAULT, value_parser = parse_memory)]
+    pub(crate) memory: u64,
+}
+
+// How a machine is started, whatever runs in it.
+#[allow(missing_docs, reason = "as above")]
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MachineOptions {
+    /// What executes the machine's instructions
+    #[arg(long, value_name = "auto|kvm|tcg", default_value = "auto", hide_possible_values = true)]
+    pub(crate) accel: AccelChoice,
+    /// QEMU machine type [default: microvm; for pods that it has no room for, q35]
+    #[arg(short = 'M', long = "machine", value_name = "microvm|pc|q35", hide_possible_values = true)]
+    pub(crate) kind: Option<MachineKind>,
+    /// Let guest time count guest instructions, so that runs can be compared (TCG only); each takes 2^SHIFT ns
+    #[arg(
+        long,
+        value_name = "SHIFT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        value_parser = clap::value_parser!(u8).range(0..=ICOUNT_SHIFT_MAX)
+    )]
+    pub(crate) icount: Option<u8>,
+    /// Let chance (the scheduler's draws, the programs' random numbers) follow from this number
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+    /// End the program after this time, with status 124
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// Print the QEMU command line instead of running it
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// One more word for QEMU's command line (repeatable)
+    #[arg(long = "qemu-word", value_name = "WORD", allow_hyphen_values = true)]
+    pub(crate) qemu_words: Vec<OsString>,
+    /// Print no warnings
+    #[arg(short = 'q', long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Print the kernel's log and what the tool does
+    #[arg(long)]
+    pub(crate) verbose: bool,
+}

@@ -1,0 +1,319 @@
+//! The command line: what a user may write, and what it means. Nothing is changed, and nothing read but the
+//! environment and whether the file of a `--with` exists.
+//!
+//! Options of the tool stand before PROGRAM; all that follows PROGRAM belongs to the program, also what
+//! starts with `-`. clap parses; its messages are cut to the tool's one-line form in [`parse`].
+
+pub(crate) mod groups;
+pub(crate) mod values;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use aegis_bench::BenchOptions;
+use aegis_bench::compare::TestOptions;
+use aegis_link::config::Tickets;
+use aegis_link::pods::{POD_NAME_BYTES_MAX, is_name};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::options::groups::{CPU_COUNT_MAX, MachineOptions, PodOptions};
+use crate::options::values::parse_machine_memory;
+use crate::profile;
+use crate::remote::exec::ExecOptions;
+use crate::remote::verbs;
+
+/// Most tickets that a currency issues, and the longest name of one: exos's limits.
+const TICKETS_MAX: u64 = (1 << 40) - 1;
+const CURRENCY_BYTES_MAX: usize = 32;
+
+const EXAMPLES: &str = "\
+Examples:
+  aegis run busybox echo hello             a program of this host, with the libraries it needs
+  echo abc | aegis run tr a-z A-Z          standard input, output and exit status as usual
+  aegis run --with ./in:/in cat /in/notes  more files of this host, read-only
+  aegis run -v ./data:/data wc /data/in    a directory of this host, live and writable (:ro read-only)
+  aegis run --root / python3 prog.py       this host's own system as the root, nothing packed
+  aegis run -t --root / bash               a shell on a terminal of its own
+  aegis run --root rootfs.tar /bin/sh      another root: a directory, a tar file or an EROFS image
+  aegis run --stats --timeout 10 ls /      what it cost, and a time limit
+  aegis up shop.toml                       several programs in one machine, isolated, with processor shares
+  aegis exec -it web busybox sh            a shell in one of them
+  aegis test --list FILE                   programs on Aegis and on Linux, and where they differ
+  aegis doctor                             what is missing on this machine, and how to get it
+
+`aegis run --help` explains every option.";
+
+const RUN_NOTES: &str = "\
+Exit status: the program's own; 128+n if signal n ended it; 124 if --timeout did; 125 if the tool
+or the machine failed (wrong option, root image or memory size included); 126 if PROGRAM cannot be
+executed; 127 if there is no such program.
+
+Ctrl-C and SIGTERM go to the program; a second one ends the machine. With -t every key goes to the
+program's terminal, which acts on Ctrl-C and Ctrl-Z as it was told to; what is left then is a signal
+from elsewhere.
+
+Without --root the machine's files are PROGRAM, the shared objects it needs, what --with adds, and
+a minimal /etc, /dev, /proc and /tmp. They are read-only underneath; what the program writes is in
+memory and gone when it ends.
+
+A directory given to --root is served live while the program runs: it can read what you can read
+there, and changes nothing. What it writes under a -v directory is written on this host, as you.";
+
+const UP_NOTES: &str = "\
+FILE:
+  [machine]
+  cpus = 2               # processors, 1 to 8 [1]
+  memory = \"1G\"          # of the whole machine [what the pods need]
+  slice_ms = 10          # length of a slice, 1 to 100 [10]
+  trust_devices = true   # as --trust-devices [false]
+
+  [pod.web]              # as many as 13; the name marks its lines
+  program = \"busybox\"    # as for `aegis run`
+  args = [\"httpd\", \"-f\"]
+  root = \"./rootfs\"      # and pack = true, as for --root and --pack
+  volumes = [\"./data:/data:ro\"]
+  with = [\"./conf:/etc/conf\"]
+  env = { PORT = \"80\" }
+  workdir = \"/\"
+  memory = \"64M\"         # for its programs, enforced; \"64M/512M\": guaranteed and at most [256M]
+  tickets = 2000         # its share of the processors is in proportion [1000]
+
+Paths on this host are relative to FILE. Each pod has a library OS, memory and devices of its own and
+reaches nothing of the others. Standard input is empty.
+
+Exit status: 0 if every pod's program ended with 0, else that of the pod that failed first, as
+`aegis run` would say it; 124 if --timeout ended the machine; 125 if the tool or the machine failed,
+or FILE is wrong, or a pod ended without saying how.";
+
+/// Runs unmodified Linux programs, each on its own library OS, in a small virtual machine
+#[derive(Debug, Parser)]
+#[command(name = "aegis", version, disable_help_subcommand = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a Linux program
+    Run(Box<RunOptions>),
+    /// Run several programs in one machine, each in a pod of its own
+    Up(Box<UpOptions>),
+    /// Show running machines and their pods
+    Ps(verbs::PsOptions),
+    /// Watch a running machine: who wants and gets how much
+    Top(verbs::TopOptions),
+    /// Print what pods wrote
+    Logs(verbs::LogsOptions),
+    /// Run a program in a running pod
+    Exec(Box<ExecOptions>),
+    /// End pods, or a whole machine
+    Stop(verbs::StopOptions),
+    /// Show or change the memory of pods
+    Memory(verbs::MemoryOptions),
+    /// Show or change the tickets of pods
+    Tickets(verbs::TicketsOptions),
+    /// Measure this system and Linux side by side
+    Bench(Box<BenchOptions>),
+    /// Run programs here and on Linux, and show where they differ
+    Test(TestOptions),
+    /// Say what is there, what is missing, and how to get it
+    Doctor,
+    /// Print the version
+    Version,
+    /// What `bench lottery` runs in a machine: measure draws in this process
+    #[command(name = aegis_bench::DRAWS_VERB, hide = true)]
+    Draws,
+}
+
+/// `--stats`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatsFormat {
+    /// Lines for people
+    Text,
+    /// One line of JSON
+    Json,
+}
+
+/// `aegis up`.
+#[derive(Debug, Args)]
+#[command(override_usage = "aegis up [OPTIONS] FILE", after_help = UP_NOTES)]
+pub(crate) struct UpOptions {
+    /// How the machine is started.
+    #[command(flatten)]
+    pub(crate) machine: MachineOptions,
+    /// Name by which `aegis ps` and others find the machine [default: the file's]
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    pub(crate) name: Option<String>,
+    /// Let pods drive their devices themselves: faster by a little, and any of them can then reach all memory
+    #[arg(long)]
+    pub(crate) trust_devices: bool,
+    /// The machine and its pods, in TOML
+    pub(crate) file: PathBuf,
+}
+
+/// `aegis run`.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "aegis run [OPTIONS] PROGRAM [ARGS]...",
+    disable_help_subcommand = true,
+    arg_required_else_help = false,
+    after_help = RUN_NOTES,
+)]
+pub(crate) struct RunOptions {
+    /// What belongs to the program's pod.
+    #[command(flatten)]
+    pub(crate) pod: PodOptions,
+    /// Memory of the whole machine, whatever -m comes to: for measuring how little is enough
+    #[arg(long, value_name = "SIZE", value_parser = parse_machine_memory, hide = true)]
+    pub(crate) machine_memory: Option<u64>,
+    /// Processors, 1 to 8
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        value_parser = clap::value_parser!(u8).range(1..=CPU_COUNT_MAX)
+    )]
+    pub(crate) cpus: u8,
+    /// How the machine is started.
+    #[command(flatten)]
+    pub(crate) machine: MachineOptions,
+    /// Fund the program with N tickets of the pod, or of a currency CURRENCY that is made with as many as a thread has
+    #[arg(long, value_name = "N[.CURRENCY]", value_parser = parse_tickets, allow_hyphen_values = true)]
+    pub(crate) tickets: Option<Tickets>,
+    /// Give the program a terminal of its own, for shells and whatever draws on the screen
+    #[arg(short = 't', long = "tty")]
+    pub(crate) terminal: bool,
+    /// At the end, print times and counters on standard error
+    #[arg(
+        long,
+        value_name = "json",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "text",
+        hide_possible_values = true
+    )]
+    pub(crate) stats: Option<StatsFormat>,
+    /// Print each system call with its arguments and result on standard error
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// Sample where the time goes, and write a flame graph [default: aegis-profile.svg]
+    #[arg(
+        long,
+        value_name = "FILE.svg",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "aegis-profile.svg"
+    )]
+    pub(crate) profile: Option<PathBuf>,
+    /// Samples in a second for --profile, 1 to 1000
+    #[arg(
+        long,
+        value_name = "HZ",
+        default_value_t = profile::RATE_HZ,
+        requires = "profile",
+        value_parser = clap::value_parser!(u16).range(1..=profile::RATE_HZ_MAX)
+    )]
+    pub(crate) profile_rate: u16,
+    /// Leave the program's system-call instructions as they are: each call enters the kernel
+    #[arg(long)]
+    pub(crate) no_rewrite: bool,
+    /// The program and what follows it.
+    #[command(subcommand)]
+    words: Words,
+}
+
+/// clap's name for words that it does not look into: a subcommand that it does not know. Unlike a positional
+/// argument that may start with `-`, it leaves wrong options in front of it to clap.
+#[derive(Debug, Subcommand)]
+enum Words {
+    #[command(external_subcommand)]
+    Program(Vec<OsString>),
+}
+
+impl RunOptions {
+    /// PROGRAM and ARGS as the user wrote them.
+    pub(crate) fn program_words(&self) -> &[OsString] {
+        let Words::Program(words) = &self.words;
+        words
+    }
+}
+
+/// What a command line comes to.
+#[derive(Debug)]
+pub(crate) enum Parsed {
+    /// Do this.
+    Command(Command),
+    /// Print this on standard output and succeed.
+    Help(String),
+    /// Print this on standard error and fail: nothing was asked for.
+    Nothing(String),
+}
+
+/// Parses a command line, the tool's name included.
+///
+/// # Errors
+/// One line that says what is wrong.
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Parsed, String> {
+    use clap::error::ErrorKind;
+    let command = match Cli::try_parse_from(words) {
+        Ok(cli) => cli.command,
+        Err(error) => {
+            return match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Help(error.render().to_string())),
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Ok(Parsed::Nothing(error.render().to_string())),
+                ErrorKind::MissingSubcommand => Err("which program? (aegis run [OPTIONS] PROGRAM [ARGS]...)".into()),
+                _ => Err(one_line(&error)),
+            };
+        }
+    };
+    Ok(Parsed::Command(command))
+}
+
+/// The first paragraph of clap's message, and its hint if it has one, without prefix and line breaks.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let mut paragraphs = text.split("\n\n").map(str::trim);
+    let first = paragraphs.next().unwrap_or(text);
+    let hint = paragraphs.find_map(|it| it.strip_prefix("tip: ")).filter(|it| it.contains("similar"));
+    let words = first.split_whitespace().chain(hint.iter().flat_map(|it| it.split_whitespace()));
+    let line = words.collect::<Vec<_>>().join(" ");
+    match hint {
+        Some(hint) => line.replacen(&format!(" {hint}"), &format!("; {hint}"), 1),
+        None => line,
+    }
+}
+
+fn parse_name(text: &str) -> Result<String, String> {
+    if is_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("1 to {POD_NAME_BYTES_MAX} letters, digits, - and _, not beginning with -"))
+}
+
+/// `N[.CURRENCY]`: what is wrong here would be refused in the machine.
+fn parse_tickets(text: &str) -> Result<Tickets, String> {
+    let (amount, currency) = text.split_once('.').map_or((text, None), |(amount, currency)| (amount, Some(currency)));
+    let is_number = !amount.is_empty() && amount.bytes().all(|byte| byte.is_ascii_digit());
+    let amount = amount.parse().ok().filter(|amount| is_number && (1..=TICKETS_MAX).contains(amount));
+    let amount = amount.ok_or_else(|| format!("N is a whole number from 1 to {TICKETS_MAX}"))?;
+    let is_currency = |name: &str| {
+        name.len() <= CURRENCY_BYTES_MAX
+            && name.starts_with(|first: char| first.is_ascii_alphabetic())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+            && name != "base"
+    };
+    if currency.is_some_and(|name| !is_currency(name)) {
+        return Err(format!(
+            "CURRENCY has 1 to {CURRENCY_BYTES_MAX} letters, digits, _ and -, a letter first, and is not base"
+        ));
+    }
+    Ok(Tickets { amount, currency: currency.unwrap_or_default().into() })
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

@@ -1,0 +1,283 @@
+//! What every verb that starts a machine does: finds its parts, decides on the accelerator, makes QEMU's command line,
+//! lets it run, and says what came of it.
+
+pub(crate) mod pod;
+pub(crate) mod program;
+
+use std::ffi::OsString;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use aegis_launch::cache::Cache;
+use aegis_launch::errors::{Doing, Error};
+use aegis_launch::machine::accel::{Trial, choose, firmware_for};
+use aegis_launch::machine::artifacts::{Artifacts, find_qemu};
+use aegis_launch::machine::boot::BootBundle;
+use aegis_launch::machine::mounts::Served;
+use aegis_launch::machine::process::{GuestEnds, HostEnds, Machine};
+use aegis_launch::machine::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
+use aegis_launch::symbols::{Line, Symbols};
+use aegis_link::control::Mapping;
+use aegis_link::memory::described_mib as described_mib_of;
+
+use crate::options::groups::MachineOptions;
+use crate::relay::ending::Verdict;
+use crate::relay::signals::Signals;
+use crate::relay::stats::Stats;
+use crate::relay::terminal::RawTerminal;
+use crate::relay::{BOOT_LIMIT, Finished, Habits, Parts, printable_lines, relay};
+use crate::remote::desk::Desk;
+use crate::start::pod::chance;
+
+/// Memory of the machine that is neither the program's nor the bundle's: the kernel, its tables, exos.
+const OVERHEAD_MIB: u64 = 16;
+/// The part of it that is exos's.
+const POD_OVERHEAD_MIB: u64 = 14;
+/// What the kernel and the manager take besides, and what the manager takes for each pod.
+const SEVERAL_OVERHEAD_MIB: u64 = 8;
+const SEVERAL_OVERHEAD_EACH_MIB: u64 = 2;
+
+/// What a machine is started from.
+pub(crate) struct Kit<'a> {
+    options: &'a MachineOptions,
+    kind: MachineKind,
+    /// The kernel and what runs on it.
+    pub(crate) artifacts: Artifacts,
+    /// Root images that were made before.
+    pub(crate) cache: Option<Cache>,
+    qemu: PathBuf,
+}
+
+/// What differs from machine to machine.
+pub(crate) struct Wish<'a> {
+    /// Processors.
+    pub(crate) cpu_count: u8,
+    /// Memory.
+    pub(crate) memory_mib: u64,
+    /// Length of a slice, if not the kernel's choice.
+    pub(crate) slice_ms: Option<u8>,
+    /// The bundle.
+    pub(crate) bundle: &'a BootBundle,
+    /// Who drives the devices of several pods.
+    pub(crate) driver: Driver,
+    /// Each pod's directories.
+    pub(crate) shares: Vec<&'a [Served]>,
+    /// The line to the manager.
+    pub(crate) orders: Option<RawFd>,
+    /// Each pod's line of sessions; none where there are none.
+    pub(crate) sessions: Vec<RawFd>,
+    /// The port of a debugger.
+    pub(crate) debugger: Option<RawFd>,
+}
+
+/// A machine that is about to run.
+pub(crate) struct Launch<'a> {
+    /// QEMU's command line.
+    pub(crate) words: Vec<OsString>,
+    /// The tool's ends of its ports.
+    pub(crate) host: HostEnds,
+    /// Its own ends.
+    pub(crate) guest: GuestEnds,
+    /// What executes its instructions.
+    pub(crate) accelerator: Accelerator,
+    /// The pods' names, where there are several.
+    pub(crate) names: &'a [String],
+    /// Where commands for the machine come in.
+    pub(crate) desk: Option<Desk>,
+    /// It has a terminal of its own.
+    pub(crate) has_terminal: bool,
+    /// When the tool started.
+    pub(crate) start: Instant,
+    /// Where a profile wants to hear of mappings.
+    pub(crate) mappings: Option<Sender<Mapping>>,
+}
+
+impl<'a> Kit<'a> {
+    /// Finds everything, or says what is missing.
+    pub(crate) fn find(options: &'a MachineOptions) -> Result<Self, Error> {
+        let kind = options.kind.unwrap_or(MachineKind::Microvm);
+        let artifacts = Artifacts::find();
+        artifacts.check()?;
+        let qemu = match (find_qemu(), options.dry_run) {
+            (Err(Error::QemuMissing(name)), true) => name.into(),
+            (found, _) => found?,
+        };
+        Ok(Self { options, kind, artifacts, cache: Cache::open(), qemu })
+    }
+
+    /// Decides on a machine type with room for pods that have so many device functions.
+    ///
+    /// # Errors
+    /// The one that was asked for has none, or none has.
+    pub(crate) fn fit(&mut self, function_counts: &[usize], driver: Driver) -> Result<(), Error> {
+        if let [_] = function_counts {
+            return Ok(());
+        }
+        self.kind = self.options.kind.unwrap_or(MachineKind::for_pods(function_counts, driver));
+        if self.kind.places(function_counts, driver).is_some() {
+            return Ok(());
+        }
+        let microvm = match driver {
+            Driver::Guard => "23 pods and served directories together",
+            Driver::Pod => "3 that are trusted with their devices, with 6 to 7 served directories each",
+        };
+        let name = self.kind.name();
+        Err(Error::Usage(format!(
+            "-M {name} has no room for these pods: microvm holds {microvm}, pc and q35 28 together"
+        )))
+    }
+
+    /// Decides what executes the machine's instructions.
+    pub(crate) fn accelerator(&self, library_os: &[u8]) -> Result<Accelerator, Error> {
+        let trial = Trial {
+            qemu: &self.qemu,
+            artifacts: &self.artifacts,
+            library_os,
+            machine: self.kind,
+            cache: self.cache.as_ref().filter(|_| !self.options.dry_run),
+        };
+        let choice = choose(self.options.accel, self.options.icount.is_some(), &trial)?;
+        if self.options.verbose || (choice.is_new && !self.options.quiet) {
+            eprintln!("aegis: --accel {}: {}", choice.accelerator.name(), choice.reason);
+        }
+        Ok(choice.accelerator)
+    }
+
+    /// Makes QEMU's command line and shows it where that is wanted; `None` if that is all that is wanted.
+    pub(crate) fn words(
+        &self,
+        wish: &Wish<'_>,
+        accelerator: Accelerator,
+        guest: &mut GuestEnds,
+    ) -> Result<Option<Vec<OsString>>, Error> {
+        let bundle_path = format!("/proc/self/fd/{}", guest.add(&wish.bundle.file)?);
+        let sessions = wish.sessions.iter().copied().map(Some).chain(std::iter::repeat(None));
+        let devices = |((ports, shares), sessions)| PodDevices { ports, sessions, shares };
+        let ports = guest.port_fds().into_iter();
+        let pods: Vec<PodDevices<'_>> = ports.zip(wish.shares.iter().copied()).zip(sessions).map(devices).collect();
+        let line = MachineLine {
+            qemu: &self.qemu,
+            machine: self.kind,
+            accelerator,
+            icount_shift: self.options.icount,
+            cpu_count: wish.cpu_count,
+            memory_mib: wish.memory_mib,
+            kernel: &self.artifacts.kernel(),
+            kernel_words: &kernel_words(self.options, wish.slice_ms)?,
+            bundle: Path::new(&bundle_path),
+            firmware: firmware_for(self.kind),
+            log: guest.log_fd(),
+            pods: &pods,
+            driver: wish.driver,
+            orders: wish.orders,
+            debugger: wish.debugger,
+            more: &self.options.qemu_words,
+        };
+        if self.options.dry_run {
+            println!("{}", line.shell_line());
+            return Ok(None);
+        }
+        if self.options.verbose {
+            eprintln!("aegis: {}", line.shell_line());
+        }
+        Ok(Some(line.arguments()))
+    }
+
+    /// Runs the machine; the answer comes when it has ended.
+    pub(crate) fn run(&self, launch: Launch<'_>) -> Result<(Finished, Stats), Error> {
+        let mut signals = Signals::block().doing("preparing for signals")?;
+        let machine = Machine::start(&self.qemu, &launch.words, launch.guest)?;
+        let mut stats = Stats::new(launch.accelerator.name());
+        stats.times.machine_started = Some(launch.start.elapsed());
+        let habits = Habits {
+            timeout: self.options.timeout,
+            boot_limit: BOOT_LIMIT,
+            quiet: self.options.quiet,
+            verbose: self.options.verbose,
+            start: launch.start,
+        };
+        let raw = launch.has_terminal.then(|| RawTerminal::enter().doing("preparing the terminal")).transpose()?;
+        let finished = {
+            let parts = Parts { desk: launch.desk, mappings: launch.mappings };
+            relay(machine, launch.host, launch.names, &mut signals, &mut stats, habits, parts)
+        };
+        // Before anything is said.
+        drop(raw);
+        Ok((finished?, stats))
+    }
+
+    /// Says what a verdict has to say.
+    pub(crate) fn report(&self, verdict: &Verdict, log: &[u8]) {
+        if verdict.shows_log && !log.is_empty() {
+            let kernel = std::fs::read(self.artifacts.kernel()).unwrap_or_default();
+            let named = Symbols::of_elf(&kernel, 0).name_addresses(&printable_lines(log));
+            // What was shown as it came is not shown again but for what has got a name.
+            let is_new = |line: &&Line| !self.options.verbose || line.is_named;
+            for line in named.iter().filter(is_new) {
+                eprintln!("{}", line.text);
+            }
+        }
+        if let Some(line) = &verdict.line {
+            eprintln!("aegis: {line}");
+        }
+    }
+}
+
+/// The kernel's command line. With `--icount` the draws are those of the kernel's fixed key or of `--seed`, so that a
+/// run is repeatable.
+fn kernel_words(options: &MachineOptions, slice_ms: Option<u8>) -> Result<String, Error> {
+    let mut words = Vec::new();
+    if options.verbose {
+        words.push("log=info".to_owned());
+    }
+    if options.icount.is_none() || options.seed.is_some() {
+        let digits = chance(options)?[..16].iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        words.push(format!("lottery={digits}"));
+    }
+    words.extend(slice_ms.map(|slice_ms| format!("slice_ms={slice_ms}")));
+    Ok(words.join(" "))
+}
+
+/// A program's memory with what describes it.
+fn described_mib(program_bytes: u64) -> u64 {
+    described_mib_of(program_bytes.div_ceil(1 << 20))
+}
+
+/// The memory of a machine with one program: what the user asked for, the bundle, and what the system itself needs.
+pub(crate) fn memory_mib(program_bytes: u64, bundle_bytes: u64) -> u64 {
+    described_mib(program_bytes) + bundle_bytes.div_ceil(1 << 20) + OVERHEAD_MIB
+}
+
+/// What a pod may own: its programs' memory, and what its exos needs.
+pub(crate) fn pod_quota_mib(program_bytes: u64) -> u64 {
+    described_mib(program_bytes) + POD_OVERHEAD_MIB
+}
+
+/// The memory of a machine with several pods that may own this.
+pub(crate) fn memory_of_pods_mib(quotas_mib: &[u64], bundle_bytes: u64) -> u64 {
+    let pods_mib: u64 = quotas_mib.iter().map(|quota| quota + SEVERAL_OVERHEAD_EACH_MIB).sum();
+    let used_mib = pods_mib + bundle_bytes.div_ceil(1 << 20) + SEVERAL_OVERHEAD_MIB;
+    // The kernel's table of frames is a part of all memory.
+    used_mib + used_mib.div_ceil(128)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{memory_mib, memory_of_pods_mib, pod_quota_mib};
+
+    #[test]
+    fn the_bundle_comes_on_top_of_the_programs_memory() {
+        assert_eq!(memory_mib(256 << 20, 0), 280);
+        assert_eq!(memory_mib(256 << 20, 1), 281);
+        assert_eq!(memory_mib((16 << 20) + 1, 40 << 20), 74);
+    }
+
+    #[test]
+    fn a_machine_holds_its_pods() {
+        let quotas = [pod_quota_mib(64 << 20), pod_quota_mib(256 << 20)];
+        assert_eq!(quotas, [80, 278]);
+        assert_eq!(memory_of_pods_mib(&quotas, 3 << 20), 80 + 278 + 4 + 3 + 8 + 3);
+    }
+}

@@ -1,0 +1,144 @@
+//! `aegis run`: from the command line to the exit status.
+//!
+//! The order of the steps is the order in which a user wants to hear of problems: the program, the root, the
+//! machine. Nothing is started before everything that can be known beforehand is known.
+
+use std::os::fd::RawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use aegis_launch::errors::{Doing, Error};
+use aegis_launch::machine::boot;
+use aegis_launch::machine::process::{GuestEnds, sockets};
+use aegis_launch::machine::qemu::Driver;
+use aegis_launch::root::HOSTNAME;
+use aegis_link::config::Flags;
+use aegis_link::control::Mapping;
+
+use crate::options::{RunOptions, StatsFormat};
+use crate::profile::{self, Profile, RootFiles, Sources};
+use crate::relay::pump::input_is_empty;
+use crate::start::pod::{Pod, PodFiles, terminal_flags};
+use crate::start::{Kit, Launch, Wish, memory_mib};
+
+/// Runs a program; the answer is the tool's exit status.
+pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
+    let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let mut pod = Pod::find(&options.pod, options.program_words(), &cwd)?;
+    pod.tickets.clone_from(&options.tickets);
+    let kit = Kit::find(&options.machine)?;
+    let files = pod.files(kit.cache.as_ref())?;
+    files.report(&options.machine);
+    let library_os = kit.artifacts.flat_library_os()?;
+    let config = pod.config(&options.machine, switches(options), HOSTNAME, &files)?;
+    let accelerator = kit.accelerator(&library_os)?;
+    let bundle = boot::build(&library_os, &config, files.root.as_ref().map(|root| &root.image))?;
+    let (host, mut guest) = sockets(1)?;
+    let profiled = options.profile.as_deref().map(|path| Profiled::prepare(path, &mut guest)).transpose()?;
+    let wish = Wish {
+        cpu_count: options.cpus,
+        memory_mib: match options.machine_memory {
+            Some(bytes) => bytes.div_ceil(1 << 20),
+            None => memory_mib(options.pod.memory, bundle.size_bytes),
+        },
+        slice_ms: None,
+        bundle: &bundle,
+        driver: Driver::Pod,
+        shares: vec![&files.shares],
+        orders: None,
+        sessions: Vec::new(),
+        debugger: profiled.as_ref().map(|profiled| profiled.debugger),
+    };
+    let Some(words) = kit.words(&wish, accelerator, &mut guest)? else { return Ok(0) };
+    drop(bundle);
+    let has_terminal = options.terminal;
+    let mut launch =
+        Launch { words, host, guest, accelerator, names: &[], desk: None, has_terminal, start, mappings: None };
+    let Some(profiled) = profiled else { return run_machine(options, &kit, launch) };
+    let Profiling { profile, mappings, path } = profiled.start(options, &kit, &files)?;
+    launch.mappings = Some(mappings);
+    let status = run_machine(options, &kit, launch);
+    let line = profile.finish(&path, &shown_program(options));
+    if !options.machine.quiet {
+        eprintln!("aegis: {line}");
+    }
+    status
+}
+
+fn run_machine(options: &RunOptions, kit: &Kit<'_>, launch: Launch<'_>) -> Result<u8, Error> {
+    let start = launch.start;
+    let (finished, mut stats) = kit.run(launch)?;
+    let verdict = finished.ending.verdict();
+    kit.report(&verdict, &finished.log);
+    stats.times.wall = start.elapsed();
+    stats.status = verdict.status;
+    match options.stats {
+        Some(StatsFormat::Text) => eprint!("{}", stats.table()),
+        Some(StatsFormat::Json) => eprintln!("{}", stats.json()),
+        None => {}
+    }
+    Ok(verdict.status)
+}
+
+/// What the library OS is told besides what belongs to the machine.
+fn switches(options: &RunOptions) -> Flags {
+    let mut flags = terminal_flags();
+    flags.set(Flags::TRACE, options.trace);
+    flags.set(Flags::STATS, options.stats.is_some());
+    flags.set(Flags::NO_REWRITE, options.no_rewrite);
+    flags.set(Flags::PROFILE, options.profile.is_some());
+    flags.set(Flags::TERMINAL, options.terminal);
+    flags.set(Flags::INPUT_IS_EMPTY, input_is_empty());
+    flags
+}
+
+/// The tool's end of the debugger's port, and the machine's.
+struct Profiled {
+    path: PathBuf,
+    socket: UnixStream,
+    debugger: RawFd,
+}
+
+impl Profiled {
+    fn prepare(path: &Path, guest: &mut GuestEnds) -> Result<Self, Error> {
+        profile::check_path(path)?;
+        let (socket, other) = UnixStream::pair().doing("making the debugger's port")?;
+        Ok(Self { path: path.into(), socket, debugger: guest.add(&other.into())? })
+    }
+
+    /// Begins to sample.
+    fn start(self, options: &RunOptions, kit: &Kit<'_>, files: &PodFiles) -> Result<Profiling, Error> {
+        let sources = Sources {
+            kernel: &kit.artifacts.kernel(),
+            library_os: &kit.artifacts.library_os(),
+            root: match &files.root {
+                Some(root) => {
+                    let file = root.image.file.try_clone().doing("opening the root image")?;
+                    RootFiles::image(file, root.image.size_bytes)
+                }
+                None => {
+                    RootFiles::Directory(files.shares.first().map(|served| served.host.clone()).unwrap_or_default())
+                }
+            },
+            cpu_count: options.cpus,
+            rate_hz: options.profile_rate,
+        };
+        let (profile, mappings) = Profile::start(self.socket, sources)?;
+        Ok(Profiling { profile, mappings, path: self.path })
+    }
+}
+
+/// A profile that is being taken.
+struct Profiling {
+    profile: Profile,
+    mappings: Sender<Mapping>,
+    path: PathBuf,
+}
+
+/// The program and its arguments as one line.
+fn shown_program(options: &RunOptions) -> String {
+    let words = options.program_words().iter().map(|word| word.to_string_lossy().into_owned());
+    words.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,214 @@
+//! `aegis up`: several pods in one machine, from a file to the exit status.
+//!
+//! The same steps as for `run`, once for each pod; then one machine whose first environment is the manager (`pods/`),
+//! which gives each pod its part. The order is again that in which a user wants to hear of problems.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Instant;
+
+use aegis_launch::errors::{Doing, Error};
+use aegis_launch::machine::boot::{self, BootBundle, PodsImage};
+use aegis_launch::machine::process::sockets;
+use aegis_launch::machine::qemu::Driver;
+use aegis_link::config::{Config, Flags};
+use aegis_link::pods::{CurrencyPlan, PodPlan, encode};
+
+use crate::options::UpOptions;
+use crate::relay::ending::verdict_of_pods;
+use crate::remote::channel::Channel;
+use crate::remote::desk::Desk;
+use crate::remote::payers::Payers;
+use crate::remote::place::{Place, Wanted};
+use crate::start::pod::{Pod, PodFiles};
+use crate::start::{Kit, Launch, Wish, memory_of_pods_mib, pod_quota_mib};
+use crate::verb::up_currencies::CurrencyEntry;
+use crate::verb::up_file::{PodEntry, UpFile, parse};
+
+/// Longest file that is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Frames in a mebibyte.
+const FRAMES_PER_MIB: u64 = 256;
+
+/// Runs the pods of a file; the answer is the tool's exit status.
+pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
+    let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let path = cwd.join(&options.file);
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut file = read(&path, folder).map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
+    file.trusts_devices |= options.trust_devices;
+    let pods = found(&file, folder)?;
+    let mut kit = Kit::find(&options.machine)?;
+    let mut files = Vec::new();
+    for (entry, pod) in file.pods.iter().zip(&pods) {
+        let ready = pod.files(kit.cache.as_ref()).map_err(|error| of_pod(entry, error))?;
+        ready.report(&options.machine);
+        files.push(ready);
+    }
+    let driver = if file.trusts_devices { Driver::Pod } else { Driver::Guard };
+    kit.fit(&files.iter().map(|files| 1 + files.shares.len()).collect::<Vec<_>>(), driver)?;
+    if options.machine.verbose {
+        eprintln!("aegis: {}", confinement(driver));
+    }
+    let library_os = kit.artifacts.flat_library_os()?;
+    let manager = kit.artifacts.flat_manager()?;
+    let mut configs = Vec::new();
+    for ((entry, pod), files) in file.pods.iter().zip(&pods).zip(&files) {
+        let config = pod.config(&options.machine, Flags::empty(), entry.name.as_bytes(), files);
+        configs.push(config.map_err(|error| of_pod(entry, error))?);
+    }
+    let accelerator = kit.accelerator(&library_os)?;
+    let bundle = bundle_of(&file, &library_os, &manager, &configs, &files)?;
+    let (host, mut guest) = sockets(pods.len())?;
+    let (orders, orders_guest) = UnixStream::pair().doing("making the machine's sockets")?;
+    orders.set_nonblocking(true).doing("making the machine's sockets")?;
+    let sessions = configs.iter().map(|_| session_sockets()).collect::<Result<Vec<_>, _>>()?;
+    let wish = Wish {
+        cpu_count: file.cpus,
+        memory_mib: memory_mib(&file, &bundle)?,
+        slice_ms: file.slice_ms,
+        bundle: &bundle,
+        driver,
+        shares: files.iter().map(|files| files.shares.as_slice()).collect(),
+        orders: Some(guest.add(&orders_guest.into())?),
+        sessions: sessions.iter().map(|(_, theirs)| guest.add(theirs)).collect::<Result<_, _>>()?,
+        debugger: None,
+    };
+    let Some(words) = kit.words(&wish, accelerator, &mut guest)? else { return Ok(0) };
+    drop(bundle);
+    let names: Vec<String> = file.pods.iter().map(|entry| entry.name.clone()).collect();
+    // Their machine's ends are QEMU's now.
+    let channels = sessions.into_iter().zip(&configs).map(|((ours, _), config)| channel(ours, config));
+    let channels = channels.collect::<Result<Vec<_>, _>>()?;
+    let desk = Some(desk(options, &file, &names, orders, channels)?);
+    let (has_terminal, mappings) = (false, None);
+    let launch = Launch { words, host, guest, accelerator, names: &names, desk, has_terminal, start, mappings };
+    let (finished, _) = kit.run(launch)?;
+    let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
+    kit.report(&verdict, &finished.log);
+    Ok(verdict.status)
+}
+
+/// What keeps a pod's devices from memory that is not its own, in one line.
+pub(crate) fn confinement(driver: Driver) -> &'static str {
+    match driver {
+        Driver::Guard => "devices: the manager guards them; a pod's reach the pod's memory and no other",
+        Driver::Pod => "devices: nothing confines them; whoever takes over a pod's library OS reaches all memory",
+    }
+}
+
+/// Where commands for the machine come in. A machine runs without a place for them, if the host has none and nobody
+/// asked for a name.
+fn desk(
+    options: &UpOptions,
+    file: &UpFile,
+    names: &[String],
+    orders: UnixStream,
+    channels: Vec<Channel>,
+) -> Result<Desk, Error> {
+    let place = match Place::take(&Wanted::new(options.name.as_deref(), &options.file)) {
+        Ok(place) => Some(place),
+        Err(why) if options.name.is_some() => return Err(Error::Usage(why.to_string())),
+        Err(why) => {
+            if !options.machine.quiet {
+                eprintln!("aegis: no commands can reach this machine: {why}");
+            }
+            None
+        }
+    };
+    let restarts = file.pods.iter().map(|entry| entry.restart).collect();
+    let pod_payers = file.pods.iter().map(|entry| entry.payer).collect();
+    Ok(Desk::new(place, names, restarts, Payers::new(&file.currencies, pod_payers), orders, channels))
+}
+
+/// Both ends of a pod's line of sessions.
+fn session_sockets() -> Result<(UnixStream, OwnedFd), Error> {
+    let (ours, theirs) = UnixStream::pair().doing("making the machine's sockets")?;
+    ours.set_nonblocking(true).doing("making the machine's sockets")?;
+    Ok((ours, theirs.into()))
+}
+
+/// The line of a pod that was configured so.
+fn channel(stream: UnixStream, config: &[u8]) -> Result<Channel, Error> {
+    Config::decode(config).map(|config| Channel::new(stream, config)).map_err(|why| Error::Usage(why.to_string()))
+}
+
+fn read(path: &Path, folder: &Path) -> Result<UpFile, String> {
+    let size_bytes = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if size_bytes > FILE_BYTES_MAX {
+        return Err(format!("longer than {} MiB", FILE_BYTES_MAX >> 20));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    parse(&text, folder).map_err(|error| error.to_string())
+}
+
+/// Finds every pod's program.
+fn found<'a>(file: &'a UpFile, folder: &Path) -> Result<Vec<Pod<'a>>, Error> {
+    let one = |entry: &'a PodEntry| {
+        let words: &[OsString] = &entry.words;
+        Pod::find(&entry.options, words, folder).map_err(|error| of_pod(entry, error))
+    };
+    file.pods.iter().map(one).collect()
+}
+
+/// Says whose error it is. The status stays.
+fn of_pod(entry: &PodEntry, error: Error) -> Error {
+    Error::Pod(entry.name.clone(), Box::new(error))
+}
+
+fn bundle_of(
+    file: &UpFile,
+    library_os: &[u8],
+    manager: &[u8],
+    configs: &[Vec<u8>],
+    files: &[PodFiles],
+) -> Result<BootBundle, Error> {
+    let plan = file.pods.iter().zip(files).map(|(entry, files)| {
+        let frame_quota = pod_quota_mib(entry.options.memory) * FRAMES_PER_MIB;
+        let device_count = 1 + files.shares.len() as u32;
+        PodPlan::new(&entry.name, frame_quota, entry.tickets, device_count).map(|plan| {
+            plan.limited(pod_quota_mib(entry.memory_limit) * FRAMES_PER_MIB)
+                .held(entry.restart.is_ever())
+                .paid_by(entry.payer.map(|payer| payer as u32))
+        })
+    });
+    let currency = |entry: &CurrencyEntry| CurrencyPlan {
+        ticket_amount: entry.tickets,
+        payer: entry.payer.map(|payer| payer as u32),
+    };
+    let currencies: Vec<CurrencyPlan> = file.currencies.iter().map(currency).collect();
+    let plan = plan.collect::<Option<Vec<_>>>().and_then(|plan| encode(&plan, &currencies, file.trusts_devices));
+    let plan = plan.ok_or_else(|| Error::Usage("the pods cannot be described".into()))?;
+    let roots = files.iter().map(|files| files.root.as_ref().map(|root| &root.image));
+    let pods = configs.iter().map(Vec::as_slice).zip(roots).collect();
+    boot::build_several(&PodsImage { manager, library_os, plan: &plan, pods })
+}
+
+/// The memory of the machine: what the file says, or what all pods may have together. Of the host's memory no more than
+/// there is, unless the pods are guaranteed more.
+fn memory_mib(file: &UpFile, bundle: &BootBundle) -> Result<u64, Error> {
+    let of_pods = |bytes: fn(&PodEntry) -> u64| {
+        let quotas: Vec<u64> = file.pods.iter().map(|entry| pod_quota_mib(bytes(entry))).collect();
+        memory_of_pods_mib(&quotas, bundle.size_bytes)
+    };
+    let needed_mib = of_pods(|entry| entry.options.memory);
+    let wished_mib = of_pods(|entry| entry.memory_limit);
+    match file.memory.map(|bytes| bytes.div_ceil(1 << 20)) {
+        Some(mib) if mib < needed_mib => Err(Error::Usage(format!(
+            "[machine] memory is {mib} MiB, and the pods with their roots and the system need {needed_mib} MiB"
+        ))),
+        Some(mib) => Ok(mib),
+        None if wished_mib > needed_mib => Ok(wished_mib.min(host_memory_mib()).max(needed_mib)),
+        None => Ok(needed_mib),
+    }
+}
+
+/// Memory of the host that is not in use; none where it does not say.
+fn host_memory_mib() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) / 1024
+}
