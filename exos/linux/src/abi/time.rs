@@ -69,3 +69,12 @@ fn pair(first: u64, second: u64) -> [u8; 16] {
 pub fn write_timespec(memory: &dyn UserMemory, address: u64, ns: u64) -> Result<()> {
     if address == 0 { Ok(()) } else { write_all(memory, address, &timespec(ns)) }
 }
+
+/// `struct itimerval` and `struct itimerspec`, as a point of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IntervalTimer {
+    /// When it fires next, 0 if it does not.
+    pub deadline_ns: u64,
+    /// The period, 0 for once.
+    pub period_ns: u64,
+}

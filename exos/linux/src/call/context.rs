@@ -14,11 +14,9 @@ use exos::preempt::Interruption;
 use exos::task::capability::Capability;
 use exos::task::schedule::Task;
 
-use crate::abi::user_memory::UserMemory;
+use crate::task::caller::{Caller, Restart};
 use crate::task::interruption::interruption;
 use crate::task::process::{Process, Thread};
-use crate::task::signal_delivery::Target;
-use crate::task::system::System;
 
 /// A system call's arguments: RDI RSI RDX R10 R8 R9.
 pub type Arguments = [u64; 6];
@@ -26,32 +24,10 @@ pub type Arguments = [u64; 6];
 /// A system call.
 pub type Handler = fn(&mut Context<'_>, Arguments) -> Result<u64>;
 
-/// What to do with a call that a signal interrupted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Restart {
-    /// It fails with `EINTR` in any case.
-    #[default]
-    Never,
-    /// It starts again unless a handler without `SA_RESTART` ran (Linux `ERESTARTSYS`).
-    UnlessHandlerForbids,
-    /// It starts again unless a handler ran (Linux `ERESTARTNOHAND`).
-    UnlessHandler,
-    /// The same, with what is left of its time: it is over then, monotonic (Linux `ERESTART_RESTARTBLOCK`).
-    UnlessHandlerUntil(u64),
-    /// It starts again whatever ran (Linux `ERESTARTNOINTR`).
-    Always,
-}
-
 /// One system call in progress.
 pub struct Context<'a> {
-    /// What all processes share.
-    pub system: &'a Arc<System>,
-    /// The calling process.
-    pub process: &'a Arc<Process>,
-    /// The calling thread.
-    pub thread: &'a Arc<Thread>,
-    /// The program's memory.
-    pub memory: &'a dyn UserMemory,
+    /// The calling thread, its process, its memory and the pod; the context stands for it wherever it is wanted.
+    pub caller: Caller<'a>,
     /// The program's registers; a handler that replaces them (`rt_sigreturn`, `execve`) sets `replaces_registers`.
     pub frame: &'a mut UpcallFrame,
     /// The result must not be written to RAX.
@@ -65,13 +41,22 @@ fn looks_for_signal(process: &Process, thread: &Thread) -> bool {
     interruption(process, thread) != Interruption::None
 }
 
+impl<'a> core::ops::Deref for Context<'a> {
+    type Target = Caller<'a>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Caller<'a> {
+        &self.caller
+    }
+}
+
 impl<'a> Context<'a> {
-    /// Of a call whose frame holds only what Rust code does not preserve: for handlers that do without the rest.
+    /// A call of `caller` that begins. A frame that holds only what Rust code does not preserve is enough for handlers
+    /// that do without the rest.
     #[must_use]
     #[inline(always)]
-    pub fn of_short_way(caller: &Target<'a>, frame: &'a mut UpcallFrame) -> Self {
-        let Target { system, process, thread, memory } = *caller;
-        Self { system, process, thread, memory, frame, replaces_registers: false, restart: Restart::Never }
+    pub fn new(caller: &Caller<'a>, frame: &'a mut UpcallFrame) -> Self {
+        Self { caller: *caller, frame, replaces_registers: false, restart: Restart::Never }
     }
 }
 

@@ -8,14 +8,16 @@ use exos::fs::description::{Description, StatusFlags};
 use exos::fs::readiness::Readiness;
 use syscalls::Sysno;
 
-use super::poll::{ERROR, HANG_UP, IN, OUT, read_deadline, restore_mask};
+use super::poll::{read_deadline, restore_mask};
 use super::signal::install_optional_mask;
 use crate::abi::bytes::get;
 use crate::abi::file::O_CLOSE_ON_EXEC;
+use crate::abi::poll::{ERROR, HANG_UP, IN, OUT};
 use crate::abi::user_memory::{UserMemory, read_array, write_all};
-use crate::call::context::{Arguments, Context, Restart};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
 use crate::file::epoll::{EDGE_TRIGGERED, EXCLUSIVE, Epoll, Report};
+use crate::task::caller::Restart;
 use crate::task::process::Process;
 
 /// This family's part of the table.
@@ -50,7 +52,7 @@ pub fn epoll_create1(context: &mut Context<'_>, [flags, ..]: Arguments) -> Resul
     }
     let namespace = &context.system.files.namespace;
     let status = StatusFlags::empty();
-    let now = crate::file::files::now(context);
+    let now = crate::file::paths::now(context);
     let description = namespace.anonymous("anon_inode:[eventpoll]", Epoll::new(), status, now);
     context.process.files.add(description, flags & O_CLOSE_ON_EXEC != 0)
 }

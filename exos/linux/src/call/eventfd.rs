@@ -9,13 +9,13 @@ use exos::task::signal::SignalSet;
 use syscalls::Sysno;
 
 use crate::abi::file::{O_CLOSE_ON_EXEC, O_NON_BLOCKING, status_flags};
+use crate::abi::time::IntervalTimer;
 use crate::abi::time::{read_timespec, timespec};
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
 use crate::file::signalfd::SignalFile;
 use crate::file::timerfd::TimerFile;
-use crate::task::process::IntervalTimer;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -43,7 +43,7 @@ pub fn timerfd_create(context: &mut Context<'_>, [clock, flags, ..]: Arguments) 
     let timer = TimerFile::new(context.system.kernel.clone(), is_realtime);
     context.process.files.timers().add(&timer);
     let namespace = &context.system.files.namespace;
-    let now = crate::file::files::now(context);
+    let now = crate::file::paths::now(context);
     let description = namespace.anonymous("anon_inode:[timerfd]", timer, status_flags(flags), now);
     context.process.files.add(description, flags & O_CLOSE_ON_EXEC != 0)
 }
@@ -121,7 +121,7 @@ pub fn signalfd4(context: &mut Context<'_>, [descriptor, mask, size, flags, ..]:
     }
     let file = SignalFile::new(context.system, mask);
     let namespace = &context.system.files.namespace;
-    let now = crate::file::files::now(context);
+    let now = crate::file::paths::now(context);
     let description = namespace.anonymous("anon_inode:[signalfd]", file, status_flags(flags), now);
     context.process.files.add(description, flags & O_CLOSE_ON_EXEC != 0)
 }

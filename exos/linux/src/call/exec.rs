@@ -19,12 +19,11 @@ use crate::abi::bytes::get;
 use crate::abi::user_memory::{STRING_BYTES_MAX, STRING_STEP_BYTES, UserMemory, read_array, read_string};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
-use crate::file::files::{AT_EMPTY_PATH, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at, read_path};
+use crate::file::paths::{AT_EMPTY_PATH, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at, read_path};
 use crate::task::exec::{Wish, prepare, start};
 use crate::task::exit::{give_memory_back, release_thread_words};
 use crate::task::memory::{Space, space_limits};
 use crate::task::process::Ending;
-use crate::task::signal_delivery::Target;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[full(Sysno::execve, execve), full(Sysno::execveat, execveat)];
@@ -99,9 +98,8 @@ fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: 
     if context.thread.tid() != context.process.pid {
         context.thread.become_first(context.system, context.process);
     }
-    let Context { system, process, thread, memory, .. } = *context;
-    release_thread_words(&Target { system, process, thread, memory });
-    thread.has_left_locks.store(false, Ordering::Release);
+    release_thread_words(context);
+    context.thread.has_left_locks.store(false, Ordering::Release);
     let before = context.process.replace_space(space.clone());
     context.process.note_peak(before.resident_peak_bytes());
     context.system.platform.enter_space(&space);

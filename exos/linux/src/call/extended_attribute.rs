@@ -11,7 +11,7 @@ use super::file_metadata::{find, location_of};
 use crate::abi::user_memory::{read_string, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, partial};
-use crate::file::files::{AT_NO_FOLLOW, Access};
+use crate::file::paths::{AT_NO_FOLLOW, Access};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -19,8 +19,9 @@ use super::file_owner;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::file::{self as abi, control, request};
 use crate::abi::user_memory::{read_array, write_all};
-use crate::call::context::{Arguments, Context, Restart};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
+use crate::task::caller::Restart;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -16,7 +16,7 @@ use super::waiting::until_ready;
 use crate::abi::user_memory::{CHUNK_BYTES, TRANSFER_BYTES_MAX, read_array};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
-use crate::file::files::now;
+use crate::file::paths::now;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[full(Sysno::sendfile, sendfile), full(Sysno::copy_file_range, copy_file_range)];

@@ -20,9 +20,10 @@ use super::{file_cut, terminal};
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
 use crate::abi::user_memory::{Text, read_string, read_vec, write_all};
-use crate::call::context::{Arguments, Context, Restart};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::file::files::{Access, CURRENT_DIRECTORY, read_path_into};
+use crate::file::paths::{Access, CURRENT_DIRECTORY, read_path_into};
+use crate::task::caller::Restart;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -281,7 +282,7 @@ pub fn pipe2(context: &mut Context<'_>, [address, flags, ..]: Arguments) -> Resu
     }
     let status = abi::status_flags(flags);
     let close_on_exec = flags & abi::O_CLOSE_ON_EXEC != 0;
-    let now = crate::file::files::now(context);
+    let now = crate::file::paths::now(context);
     let (reader, writer) = context.system.files.namespace.pipe(status, now);
     let files = &context.process.files;
     let reader = files.add(reader, close_on_exec)?;
@@ -311,7 +312,7 @@ pub fn eventfd2(context: &mut Context<'_>, [value, flags, ..]: Arguments) -> Res
         return Err(Errno::EINVAL);
     }
     let status = abi::status_flags(flags);
-    let now = crate::file::files::now(context);
+    let now = crate::file::paths::now(context);
     let namespace = &context.system.files.namespace;
     let description = namespace.event_counter(value as u32, flags & SEMAPHORE != 0, status, now);
     context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
@@ -341,7 +342,7 @@ pub fn memfd_create(context: &mut Context<'_>, [name, flags, ..]: Arguments) -> 
         let identities = context.thread.identities.lock();
         (identities.uid[3], identities.gid[3])
     };
-    let creation = Creation { permissions, uid, gid, now: crate::file::files::now(context) };
+    let creation = Creation { permissions, uid, gid, now: crate::file::paths::now(context) };
     let files = &context.system.files;
     let description = files.namespace.memory_file(&files.temporary, &name, seals, creation)?;
     context.process.files.add(description, flags & CLOSE_ON_EXEC != 0)

@@ -12,7 +12,7 @@ use crate::abi::file as abi;
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
-use crate::file::files::{AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at};
+use crate::file::paths::{AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -19,7 +19,7 @@ use crate::abi::file as abi;
 use crate::abi::user_memory::{Extent, Text, UserWriter, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::file::files::{
+use crate::file::paths::{
     AT_EMPTY_PATH, AT_FOLLOW, AT_REMOVE_DIRECTORY, Access, CURRENT_DIRECTORY, now, read_path, read_path_into, start_of,
 };
 

@@ -8,7 +8,7 @@ use exos::task::signal::{Disposition, Signal, SignalInfo};
 use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
-use crate::call::context::Restart;
+use crate::task::caller::Restart;
 use crate::testing::calls::{HERE, NOWHERE, REALTIME_S, START_NS, World};
 
 const WRITE_ONLY: u64 = 1;

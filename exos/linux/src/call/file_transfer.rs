@@ -29,11 +29,12 @@ use super::{message, terminal};
 use crate::abi::user_memory::{
     Extent, TRANSFER_BYTES_MAX, UserMemory, UserReader, UserWriter, read_array, read_extents, write_all,
 };
-use crate::call::context::{Arguments, Context, Restart};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::file::files::{Access, now, read_path};
+use crate::file::paths::{Access, now, read_path};
 use crate::file::signalfd::SignalFile;
 use crate::file::timerfd::TimerFile;
+use crate::task::caller::Restart;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

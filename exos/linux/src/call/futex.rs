@@ -1,17 +1,15 @@
-//! `futex(2)`, and the words of memory that a thread leaves behind when it ends.
+//! `futex(2)` and its kin.
 //!
-//! The queues are `exos::task::futex`; here are the program's words. A word that Linux changes atomically is changed
-//! atomically in its frame, because other processors may run the same program.
+//! The queues are `exos::task::futex`, the program's words [`crate::task::futex_word`]. A word that Linux changes
+//! atomically is changed atomically in its frame, because other processors may run the same program.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
-use exos::mem::Access;
 use exos::task::futex::{FutexKey, FutexTable, FutexWait, FutexWaiter, MATCH_ANY};
-use exos::task::lock::{Claim, Holder, LockWord, OWNER, OWNER_DIED, WAITERS};
+use exos::task::lock::{Claim, Holder, LockWord};
 use exos::task::schedule::Task;
 use syscalls::Sysno;
 
@@ -19,10 +17,12 @@ use super::pidfd::may_trace;
 use crate::abi::bytes::get;
 use crate::abi::time as abi;
 use crate::abi::user_memory::{UserMemory, read_array, read_vec, write_all};
-use crate::call::context::{Arguments, Context, Restart};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
+use crate::task::caller::Caller;
+use crate::task::caller::Restart;
+use crate::task::futex_word::{key_of, private_key};
 use crate::task::process::{Process, Thread};
-use crate::task::signal_delivery::Target;
 use crate::task::system::System;
 
 /// This family's part of the table.
@@ -37,29 +37,15 @@ const CLOCK_REALTIME_FLAG: u64 = 256;
 const PRIVATE_FLAG: u64 = 128;
 /// Bytes of `struct robust_list_head`.
 const ROBUST_HEAD_BYTES: u64 = 24;
-/// Robust mutexes that one thread's end looks at (`ROBUST_LIST_LIMIT`).
-const ROBUST_COUNT_MAX: usize = 2048;
 
 /// `FUTEX_WAIT` and `FUTEX_WAKE` with the flag for words that other processes do not know.
 pub(crate) const WAIT_PRIVATE: u32 = PRIVATE_FLAG as u32;
 /// See [`WAIT_PRIVATE`].
 pub(crate) const WAKE_PRIVATE: u32 = 1 | PRIVATE_FLAG as u32;
 
-/// The word at `address`, which only this process uses.
-#[inline]
-fn private_key(process: &Process, address: u64) -> Result<FutexKey> {
-    if !address.is_multiple_of(4) {
-        return Err(Errno::EINVAL);
-    }
-    if address >= PROGRAM_END {
-        return Err(Errno::EFAULT);
-    }
-    Ok(FutexKey::private(process.space_number(), address))
-}
-
 /// [`WAKE_PRIVATE`].
 #[inline(always)]
-pub(crate) fn wake_private(caller: &Target<'_>, address: u64, count: u32) -> Result<u64> {
+pub(crate) fn wake_private(caller: &Caller<'_>, address: u64, count: u32) -> Result<u64> {
     let futexes = &caller.system.futexes;
     if wake_count(count) > 1 {
         return wake_several_private(futexes, caller.process, address, count);
@@ -88,23 +74,6 @@ fn wake_count(word: u32) -> usize {
 /// How many waiters a move means. `EINVAL`.
 fn move_count(word: u64) -> Result<usize> {
     usize::try_from(word as u32 as i32).map_err(|_| Errno::EINVAL)
-}
-
-/// The word at `address`; shared if its memory is, unless the program says that nobody else uses it. `EFAULT`.
-fn key_of(process: &Process, address: u64, is_private: bool) -> Result<FutexKey> {
-    let private = private_key(process, address)?;
-    if is_private {
-        return Ok(private);
-    }
-    let space = process.space();
-    let mut inner = space.lock();
-    let area = inner.area_at(address).filter(|area| !area.protection().is_empty()).ok_or(Errno::EFAULT)?;
-    if !area.is_shared() {
-        // Who says that a word is private does not meet who does not, on Linux either. No word has an odd address.
-        return Ok(FutexKey::private(process.space_number(), address | 1));
-    }
-    let frame = inner.frame_for(address, Access::Read).map_err(|_| Errno::EFAULT)?;
-    Ok(FutexKey::shared(frame.address() + address % 4096))
 }
 
 fn read_word(memory: &dyn UserMemory, address: u64) -> Result<u32> {
@@ -384,15 +353,6 @@ fn holder_of(system: &System, process: &Process, tid: u32) -> Option<Arc<Task>> 
     Some(thread.task.clone())
 }
 
-/// Wakes waiters of the word at `address`, private or shared.
-pub fn wake_address(system: &Arc<System>, process: &Process, address: u64, count: usize) {
-    for is_private in [true, false] {
-        if let Ok(key) = key_of(process, address, is_private) {
-            system.futexes.wake(key, count, MATCH_ANY);
-        }
-    }
-}
-
 /// `set_robust_list(2)`.
 pub fn set_robust_list(context: &mut Context<'_>, [head, length, ..]: Arguments) -> Result<u64> {
     if length != ROBUST_HEAD_BYTES {
@@ -419,44 +379,4 @@ pub fn get_robust_list(context: &mut Context<'_>, [tid, head, length, ..]: Argum
     write_all(context.memory, length, &bytes.to_le_bytes())?;
     write_all(context.memory, head, &address.to_le_bytes())?;
     Ok(0)
-}
-
-/// Marks the robust mutexes of a thread that ends, and wakes a waiter of each. Whatever the program left there is
-/// believed only as far as it can be read.
-pub fn release_robust(target: &Target<'_>) {
-    let (head, _) = core::mem::take(&mut *target.thread.robust_list.lock());
-    if head != 0 {
-        let _ = walk_robust(target, head);
-    }
-}
-
-fn walk_robust(target: &Target<'_>, head: u64) -> Result<()> {
-    let word = |address: u64| Ok::<u64, Errno>(u64::from_le_bytes(read_array(target.memory, address)?));
-    let offset = word(head.wrapping_add(8))?;
-    let pending = word(head.wrapping_add(16))?;
-    let mut entry = word(head)?;
-    for _ in 0..ROBUST_COUNT_MAX {
-        if entry & !1 == head {
-            break;
-        }
-        // Read before the mutex is given away: its memory is somebody else's then.
-        let next = word(entry & !1)?;
-        if entry != pending {
-            release_one(target, (entry & !1).wrapping_add(offset))?;
-        }
-        entry = next;
-    }
-    if pending != 0 { release_one(target, (pending & !1).wrapping_add(offset)) } else { Ok(()) }
-}
-
-fn release_one(target: &Target<'_>, address: u64) -> Result<()> {
-    let tid = target.thread.tid();
-    let before = target
-        .process
-        .space()
-        .update_u32(address, |word| Ok(if word & OWNER == tid { word & WAITERS | OWNER_DIED } else { word }))?;
-    if before & OWNER == tid && before & WAITERS != 0 {
-        wake_address(target.system, target.process, address, 1);
-    }
-    Ok(())
 }

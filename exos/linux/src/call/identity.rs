@@ -8,12 +8,13 @@ use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 use exos::task::limits::{Limit, Resource};
 
-use super::timer::arm_processor_limit;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::task::process::{Identities, Process};
+use crate::task::identities::Identities;
+use crate::task::process::Process;
+use crate::task::timers::arm_processor_limit;
 
 /// "Leave as it is" in `setresuid` and its like.
 const KEEP: u32 = u32::MAX;

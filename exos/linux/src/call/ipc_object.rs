@@ -6,7 +6,7 @@ use exos::ipc::permission::{Caller, Ownership};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::user_memory::{UserMemory, read_array};
 use crate::call::context::Context;
-use crate::task::process::Identities;
+use crate::task::identities::Identities;
 
 /// `IPC_CREAT`.
 const CREATE: u64 = 0o1000;

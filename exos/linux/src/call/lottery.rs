@@ -139,7 +139,7 @@ fn holder(context: &Context<'_>, word: &str) -> core::result::Result<Holder, Fai
     if !word.starts_with('/') {
         return Ok(Holder::Named(word.into()));
     }
-    let group = context.system.facts.group_of_path(word.as_bytes());
+    let group = context.system.listing.group_of_path(word.as_bytes());
     group.map(Holder::Group).ok_or_else(|| refused(format!("{word}: no such control group")))
 }
 
@@ -295,7 +295,7 @@ fn execute(
     };
     let mut room = WORDS_BYTES_MAX;
     let variables = super::exec::read_strings(context.memory, environment, &mut room).map_err(failed)?;
-    let access = crate::file::files::Access::new(context);
+    let access = crate::file::paths::Access::new(context);
     let mut found = search_path(&access, &context.process.files.current(), program, &variables);
     found.push(0);
     if found.len() as u64 > path_bytes {
@@ -312,7 +312,7 @@ fn name_of(context: &Context<'_>, holder: &Holder) -> String {
         Holder::Group(group) => match context.system.scheduler.purse(*group) {
             Some(purse) => purse.process.to_string(),
             None => {
-                let path = context.system.facts.path_of_group(*group);
+                let path = context.system.listing.path_of_group(*group);
                 path.map_or_else(|| "-".into(), |path| String::from_utf8_lossy(&path).into_owned())
             }
         },

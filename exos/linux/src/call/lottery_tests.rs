@@ -9,7 +9,7 @@ use exos::error::{Errno, Result};
 use exos::task::schedule::GroupId;
 
 use super::command;
-use crate::call::context::{Context, Restart};
+use crate::call::context::Context;
 use crate::testing::calls::World;
 
 const REPLY_BYTES: usize = 4096;
@@ -28,15 +28,8 @@ fn call(world: &World, line: &str) -> Result<(u64, String)> {
     let environment = world.put(&[0; 8]);
     let reply = world.room(REPLY_BYTES);
     let mut frame = UpcallFrame::default();
-    let mut context = Context {
-        system: &world.pod.system,
-        process: &world.pod.process,
-        thread: &world.pod.thread,
-        memory: &*world.memory,
-        frame: &mut frame,
-        replaces_registers: false,
-        restart: Restart::Never,
-    };
+    let caller = world.caller();
+    let mut context = Context::new(&caller, &mut frame);
     let answer = command(&mut context, [words, environment, reply, REPLY_BYTES as u64, 0, 0])?;
     let text = world.get(reply, answer as u32 as usize);
     Ok((answer >> 32, String::from_utf8(text).expect("text")))

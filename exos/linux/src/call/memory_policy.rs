@@ -16,6 +16,7 @@ use crate::abi::errno::number;
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
+use crate::task::memory_policy::MemoryPolicy;
 use crate::task::process::Process;
 
 const NOT_KEPT: &str = "checked and not kept: `get_mempolicy` tells the default of every address";
@@ -29,13 +30,6 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::migrate_pages, migrate_pages),
     full(Sysno::move_pages, move_pages),
 ];
-
-/// A thread's policy: mode with its flags, and the nodes that `get_mempolicy` tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryPolicy {
-    mode: u32,
-    nodes: u64,
-}
 
 const MODE_DEFAULT: u32 = 0;
 const MODE_PREFERRED: u32 = 1;

@@ -12,8 +12,9 @@ use super::ipc_object::{
 };
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::user_memory::{read_array, read_exact, write_all};
-use crate::call::context::{Arguments, Context, Restart};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
+use crate::task::caller::Restart;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

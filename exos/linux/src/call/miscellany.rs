@@ -11,11 +11,8 @@ use crate::abi::bytes::Encoder;
 use crate::abi::user_memory::{CHUNK_BYTES, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::task::process::{TIMER_SLACK_NS, habit};
+use crate::task::system::{RELEASE, VERSION};
 
-/// What `uname -r` says: a version that current C libraries accept, with our mark.
-pub const RELEASE: &[u8] = b"6.1.0-aegis";
-/// What `uname -v` says.
-pub const VERSION: &[u8] = b"#1 SMP Aegis";
 /// Bytes of a field of `struct utsname`.
 const NAME_BYTES: usize = 65;
 /// Longest host or domain name.

@@ -11,7 +11,7 @@ use syscalls::Sysno;
 
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, partial};
-use crate::file::files::{Access, CURRENT_DIRECTORY, read_path, start_of};
+use crate::file::paths::{Access, CURRENT_DIRECTORY, read_path, start_of};
 use crate::file::pidfd::ProcessFile;
 
 /// This family's part of the table.

@@ -152,21 +152,14 @@ fn page_bits(entry: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::{Errno, abi, entry, set_tickets};
-    use crate::call::context::{Context, Restart};
+    use crate::call::context::Context;
     use crate::testing::calls::World;
     use aegis_abi::upcall::UpcallFrame;
 
     fn set(world: &World, amount: u64) -> super::Result<u64> {
         let mut frame = UpcallFrame::default();
-        let mut context = Context {
-            system: &world.pod.system,
-            process: &world.pod.process,
-            thread: &world.pod.thread,
-            memory: &*world.memory,
-            frame: &mut frame,
-            replaces_registers: false,
-            restart: Restart::Never,
-        };
+        let caller = world.caller();
+        let mut context = Context::new(&caller, &mut frame);
         set_tickets(&mut context, [amount, 0, 0, 0, 0, 0])
     }
 

@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
-use exos::task::capability::Capability;
 use syscalls::Sysno;
 
 use super::signal::{send, signal_or_probe, user_info};
@@ -12,8 +11,8 @@ use crate::abi::file::O_NON_BLOCKING;
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
 use crate::file::pidfd::ProcessFile;
-use crate::task::memory::DUMPABLE_BY_USER;
-use crate::task::process::{Process, Thread};
+use crate::task::process::Process;
+use crate::task::tracing::{Rights, may_trace_by};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -25,7 +24,7 @@ pub const ENTRIES: &[Entry] = &[
 /// A descriptor for `process`, closed by `execve`.
 pub(super) fn open(context: &Context<'_>, process: &Arc<Process>, status: StatusFlags) -> Result<u64> {
     let namespace = &context.system.files.namespace;
-    let now = crate::file::files::now(context);
+    let now = crate::file::paths::now(context);
     let description = namespace.anonymous("anon_inode:[pidfd]", ProcessFile::new(process), status, now);
     context.process.files.add(description, true)
 }
@@ -63,7 +62,7 @@ fn signalled(context: &Context<'_>, descriptor: u64) -> Result<Arc<Process>> {
         return Ok(file.process().clone());
     }
     let name = description.inode().process_name().filter(|_| !description.is_path_only());
-    context.system.facts.process(name.ok_or(Errno::EBADF)?)
+    context.system.listing.process(name.ok_or(Errno::EBADF)?)
 }
 
 /// `pidfd_send_signal(2)`.
@@ -99,36 +98,4 @@ pub fn pidfd_getfd(context: &mut Context<'_>, [descriptor, wanted, flags, ..]: A
 /// Whether the caller may look into `target` (`ptrace(2)`, access mode ATTACH_REALCREDS).
 pub(super) fn may_trace(context: &Context<'_>, target: &Arc<Process>) -> bool {
     may_trace_by((context.process, context.thread), Rights::Real, target)
-}
-
-/// Whose rights count where one process looks into another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rights {
-    /// The real user's, with what may be made effective: calls.
-    Real,
-    /// The user's for files, with what is effective: `/proc`.
-    ForFiles,
-}
-
-/// The same of a thread of a process.
-pub(crate) fn may_trace_by((process, thread): (&Arc<Process>, &Thread), rights: Rights, target: &Arc<Process>) -> bool {
-    if Arc::ptr_eq(target, process) {
-        return true;
-    }
-    let (own_uid, own_gid, own_held) = {
-        let own = thread.identities.lock();
-        if own.can(Capability::SYS_PTRACE) {
-            return true;
-        }
-        match rights {
-            Rights::Real => (own.uid[0], own.gid[0], own.capabilities.permitted),
-            Rights::ForFiles => (own.uid[3], own.gid[3], own.capabilities.effective),
-        }
-    };
-    let (theirs, held) = {
-        let identities = target.identities.lock();
-        ((identities.uid, identities.gid), identities.capabilities.permitted)
-    };
-    let is_same = theirs.0[..3].iter().all(|uid| *uid == own_uid) && theirs.1[..3].iter().all(|gid| *gid == own_gid);
-    is_same && held.is_within(own_held) && target.space().dumpable() == DUMPABLE_BY_USER
 }

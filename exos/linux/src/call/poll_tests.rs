@@ -10,8 +10,8 @@ use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
-use crate::call::context::Restart;
 use crate::file::epoll::Epoll;
+use crate::task::caller::Restart;
 use crate::testing::calls::{NOWHERE, REALTIME_S, START_NS, World};
 
 const IN: u32 = 1;

@@ -19,10 +19,11 @@ use crate::abi::bytes::{Encoder, get};
 use crate::abi::file::{O_ACCESS_MODE, O_CREATE, O_EXCLUSIVE, O_NON_BLOCKING, status_flags};
 use crate::abi::time::read_timespec;
 use crate::abi::user_memory::{read_array, read_exact, write_all};
-use crate::call::context::{Arguments, Context, Restart};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::file::files::read_path;
 use crate::file::message_queue::QueueFile;
+use crate::file::paths::read_path;
+use crate::task::caller::Restart;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -90,7 +91,7 @@ pub fn mq_open(context: &mut Context<'_>, [name, flags, mode, attributes, ..]: A
         credentials.check(protection(&queue), wish)?;
     }
     let shown = [b"/", &*name].concat();
-    let now = crate::file::files::now(context);
+    let now = crate::file::paths::now(context);
     let status = status_flags(flags & O_NON_BLOCKING);
     let namespace = &context.system.files.namespace;
     let description = namespace.anonymous_for(request, &shown, QueueFile::new(queue), status, now);

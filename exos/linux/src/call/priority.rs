@@ -53,7 +53,7 @@ fn find(context: &Context<'_>, tid: u64) -> Result<(Arc<Process>, Arc<Thread>)> 
     }
     let all = context.system.processes.all();
     let found = all.into_iter().find_map(|process| process.thread(tid).map(|thread| (process, thread)));
-    found.or_else(|| context.system.facts.ended(tid)).ok_or(Errno::ESRCH)
+    found.or_else(|| context.system.listing.ended(tid)).ok_or(Errno::ESRCH)
 }
 
 /// What a program asks `sched_setattr` for.

@@ -21,17 +21,17 @@ use syscalls::Sysno;
 
 use super::pidfd;
 use super::schedule::{inherited_nice, inherited_policy};
-use super::shared_memory;
-use super::timer::arm_processor_limit;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::abi::user_memory::{read_vec, write_all};
-use crate::call::context::{Arguments, Context, Restart};
+use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
+use crate::task::caller::Restart;
 use crate::task::exit::{ChildChange, child_code, claim, forget};
 use crate::task::interruption::interruption;
 use crate::task::process::{Birth, Ending, Process, Thread};
 use crate::task::system::ThreadStart;
+use crate::task::timers::arm_processor_limit;
 use crate::task::used_time::UsedTime;
 
 /// This family's part of the table.
@@ -258,19 +258,19 @@ fn make_thread(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
     context.process.space().note_threads(context.system.processor_count > 1);
     let frame = first_frame(context, wish);
     let started = write_tids(context, wish, tid).and_then(|()| {
-        context.system.facts.make_room(context.process.pid)?;
+        context.system.listing.make_room(context.process.pid)?;
         let mut threads = context.process.threads.lock();
         reserve::reserve(&mut threads, 1)?;
         // In the list before it runs, so that whoever ends the process reaches it.
         threads.push(thread.clone());
         drop(threads);
         thread.facts.parent.store(context.process.visible_parent(), Ordering::Relaxed);
-        context.system.facts.add_process(context.process.clone(), thread.clone());
+        context.system.listing.add_process(context.process.clone(), thread.clone());
         context.system.platform.start_thread(context.process, &thread, &frame, thread_start(wish))
     });
     if let Err(error) = started {
         context.process.threads.lock().retain(|other| other.tid() != tid);
-        context.system.facts.remove_thread(context.process.pid, tid);
+        context.system.listing.remove_thread(context.process.pid, tid);
         context.system.processes.give_number(tid);
         return Err(error);
     }
@@ -307,7 +307,7 @@ fn make_process(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
             Ok(u64::from(pid))
         }
         Err(error) => {
-            context.system.facts.remove_process(pid);
+            context.system.listing.remove_process(pid);
             context.system.processes.remove(pid);
             Err(error)
         }
@@ -340,7 +340,7 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
     }
     let memory = if borrows { caller.space() } else { Arc::new(caller.space().fork()?) };
     if !borrows {
-        shared_memory::note_attached(context.system, caller, &memory);
+        crate::task::attachments::note_attached(context.system, caller, &memory);
     }
     if wish.flags & CLONE_CHILD_SETTID != 0 {
         let _ = memory.lock().write_all(wish.child_tid, &pid.to_le_bytes());
@@ -387,11 +387,11 @@ fn start_process(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -> 
         // A copy has the caller's alternate stack too; one that borrows memory must not use it.
         *thread.stack.lock() = *context.thread.stack.lock();
     }
-    context.system.facts.make_room(process.pid)?;
+    context.system.listing.make_room(process.pid)?;
     process.threads.lock().push(thread.clone());
     context.system.processes.add(process.clone());
     arm_processor_limit(context.system, process);
-    context.system.facts.add_process(process.clone(), thread.clone());
+    context.system.listing.add_process(process.clone(), thread.clone());
     let frame = first_frame(context, wish);
     context.system.platform.start_thread(process, &thread, &frame, thread_start(wish))?;
     Ok(process.clone())

@@ -27,7 +27,7 @@ fn find(context: &Context<'_>, tid: u64) -> Result<Arc<Thread>> {
         return Ok(thread);
     }
     let found = context.system.processes.all().iter().find_map(|process| process.thread(tid));
-    found.or_else(|| context.system.facts.ended(tid).map(|(_, thread)| thread)).ok_or(Errno::ESRCH)
+    found.or_else(|| context.system.listing.ended(tid).map(|(_, thread)| thread)).ok_or(Errno::ESRCH)
 }
 
 /// As [`find`], for calls that change it. `EPERM`: it is another user's.

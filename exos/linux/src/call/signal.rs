@@ -9,17 +9,19 @@ use exos::task::capability::Capability;
 use exos::task::limits::Resource;
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
 
-use super::timer::{complete_notice, forget_signal};
 use crate::abi::bytes::get;
 use crate::abi::time::read_timespec;
 use crate::abi::user_memory::{read_array, read_words, write_all, write_words};
-use crate::call::context::{Arguments, Context, Restart};
-use crate::task::exit::FIRST_PID;
+use crate::call::context::{Arguments, Context};
+use crate::task::caller::Caller;
+use crate::task::caller::Restart;
+use crate::task::process::FIRST_PID;
 use crate::task::process::{Process, Thread};
-use crate::task::signal_delivery::{Target, raise_fault};
+use crate::task::signal_delivery::raise_fault;
 use crate::task::signal_frame::{
     AlternateStack, STACK_AUTO_DISARM, STACK_BYTES_MIN, STACK_DISABLE, encode_info, restore,
 };
+use crate::task::timers::{complete_notice, forget_signal};
 
 /// `SI_USER`.
 const CODE_USER: i32 = 0;
@@ -39,13 +41,12 @@ fn read_set(context: &Context<'_>, address: u64) -> Result<SignalSet> {
 
 /// `rt_sigaction(2)`.
 pub fn rt_sigaction(context: &mut Context<'_>, [number, new, old, size, ..]: Arguments) -> Result<u64> {
-    let Context { system, process, thread, memory, .. } = *context;
-    change_action(&Target { system, process, thread, memory }, [number, new, old, size])
+    change_action(context, [number, new, old, size])
 }
 
 /// `rt_sigaction`, which never waits.
 #[inline(always)]
-pub fn change_action(caller: &Target<'_>, [number, new, old, size]: [u64; 4]) -> Result<u64> {
+pub fn change_action(caller: &Caller<'_>, [number, new, old, size]: [u64; 4]) -> Result<u64> {
     check_set_size(size)?;
     let signal = Signal::new(number)?;
     let wanted = if new == 0 {
@@ -379,14 +380,13 @@ fn check_stack(stack: AlternateStack, is_in_use: bool) -> Result<AlternateStack>
 /// `rt_sigreturn(2)`.
 pub fn rt_sigreturn(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     context.replaces_registers = true;
-    let Context { system, process, thread, memory, frame, .. } = context;
-    return_from_handler(&Target { system, process, thread, memory: *memory }, frame);
+    return_from_handler(&context.caller, context.frame);
     Ok(0)
 }
 
 /// Puts back what the frame of a handler holds, as the handler has changed it. A frame that cannot be taken back is a
 /// fault of the program's.
-pub fn return_from_handler(target: &Target<'_>, frame: &mut UpcallFrame) {
+pub fn return_from_handler(target: &Caller<'_>, frame: &mut UpcallFrame) {
     let platform = &target.system.platform;
     let Ok(restored) = restore(target.memory, frame, platform.vector_format()) else {
         platform.reset_vector();

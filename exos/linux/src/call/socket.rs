@@ -23,7 +23,7 @@ use crate::abi::socket::{
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::file::files::{Access, now};
+use crate::file::paths::{Access, now};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

@@ -20,7 +20,7 @@ use super::waiting::until_ready;
 use crate::abi::user_memory::{TRANSFER_BYTES_MAX, UserReader, read_extents, readable_bytes};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::file::files::now;
+use crate::file::paths::now;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[

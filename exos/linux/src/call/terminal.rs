@@ -20,8 +20,9 @@ use exos::task::signal::{Signal, SignalSet};
 
 use crate::abi::file::{self as abi, request};
 use crate::abi::user_memory::{Extent, UserWriter, read_array, write_all};
-use crate::call::context::{Context, Restart};
-use crate::file::files::{Access, now};
+use crate::call::context::Context;
+use crate::file::paths::{Access, now};
+use crate::task::caller::Restart;
 
 /// `/dev/tty`.
 const CONTROLLING_TERMINAL: DeviceNumber = DeviceNumber { major: 5, minor: 0 };

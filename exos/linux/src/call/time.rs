@@ -5,7 +5,8 @@ use exos::task::capability::Capability;
 
 use crate::abi::time as abi;
 use crate::abi::user_memory::write_all;
-use crate::call::context::{Arguments, Context, Restart};
+use crate::call::context::{Arguments, Context};
+use crate::task::caller::Restart;
 
 /// The resolution that clocks report.
 const RESOLUTION_NS: u64 = 1;

@@ -6,7 +6,8 @@ use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::readiness::{Readiness, Registration};
 
-use crate::call::context::{Context, Restart};
+use crate::call::context::Context;
+use crate::task::caller::Restart;
 
 /// The waits of one call for one description. Made before the first attempt, so that no change between an attempt and
 /// the wait after it is missed.

@@ -12,7 +12,7 @@ use syscalls::Sysno;
 use crate::abi::file::{O_CLOSE_ON_EXEC, O_NON_BLOCKING, status_flags};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::file::files::{Access, CURRENT_DIRECTORY, read_path, start_of};
+use crate::file::paths::{Access, CURRENT_DIRECTORY, read_path, start_of};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -35,7 +35,7 @@ pub fn inotify_init1(context: &mut Context<'_>, [flags, ..]: Arguments) -> Resul
     }
     let namespace = &context.system.files.namespace;
     let watcher = namespace.watches().watcher()?;
-    let now = crate::file::files::now(context);
+    let now = crate::file::paths::now(context);
     let description = namespace.anonymous("anon_inode:inotify", watcher, status_flags(flags), now);
     context.process.files.add(description, flags & O_CLOSE_ON_EXEC != 0)
 }

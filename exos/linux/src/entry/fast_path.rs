@@ -4,7 +4,7 @@
 //! or `None` where it is about a file that is not plain, is refused, or is interrupted by a signal: then nothing has
 //! been done but what the call may do twice, and the handler of the table does it all. So each is a part of its
 //! handler, never another opinion: a case that is not here is slower and nothing else. Those that may wait are their
-//! handlers, which neither look at the other registers nor replace any ([`Context::of_short_way`]).
+//! handlers, which neither look at the other registers nor replace any ([`Context::new`]).
 //!
 //! Neighbours: `glue/fast.rs`, which comes here from rewritten sites, and [`crate::call::file_transfer`].
 
@@ -18,7 +18,7 @@ use exos::fs::location::Location;
 use exos::fs::namespace::{Access, OpenFlags, OpenHow};
 use exos::fs::pipe::{PIPE_BUFFER_BYTES, Pipe, Read};
 use exos::fs::vnode::{FileKind, InodeRef, Timestamp};
-use exos::fs::walk::{Caller, LookupFlags};
+use exos::fs::walk::{self, LookupFlags};
 use exos::reserve::{self, Level};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
@@ -29,9 +29,9 @@ use crate::call::context::{Context, Handler};
 use crate::call::file_transfer::{one, receive_into, send_from};
 use crate::call::signal::{CODE_THREAD, change_action};
 use crate::call::{epoll, file_control, file_descriptor, file_metadata, file_path, futex, memory};
-use crate::file::files::{AT_EMPTY_PATH, AT_NO_FOLLOW, CURRENT_DIRECTORY};
+use crate::file::paths::{AT_EMPTY_PATH, AT_NO_FOLLOW, CURRENT_DIRECTORY};
+use crate::task::caller::Caller;
 use crate::task::process::{Process, Thread};
-use crate::task::signal_delivery::Target;
 use crate::task::system::System;
 
 /// The number of `tkill(2)`.
@@ -51,13 +51,13 @@ fn settled(outcome: Result<usize>) -> Answer {
 }
 
 #[inline]
-fn now(caller: &Target<'_>) -> Timestamp {
+fn now(caller: &Caller<'_>) -> Timestamp {
     Timestamp::from_ns(caller.system.realtime_ns())
 }
 
 /// `read(2)`, `pread64(2)`: with an offset or at the description's own.
 #[inline(always)]
-fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
+fn read_from(caller: &Caller<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
     let description = caller.process.files.get_seen(&caller.thread.seen_descriptors, frame.rdi).ok()?;
     if !description.is_plain() {
         if offset.is_some() {
@@ -65,7 +65,7 @@ fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) 
         }
         return match description.pipe() {
             Some(pipe) => read_pipe(caller, frame, &description, pipe),
-            None => receive(Context::of_short_way(caller, frame), &description),
+            None => receive(Context::new(caller, frame), &description),
         };
     }
     if !description.is_readable() {
@@ -85,12 +85,12 @@ fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) 
 
 /// `read(2)` of a pipe, with its waits.
 #[inline(always)]
-fn read_pipe(caller: &Target<'_>, frame: &mut UpcallFrame, description: &Arc<Description>, pipe: &Pipe) -> Answer {
+fn read_pipe(caller: &Caller<'_>, frame: &mut UpcallFrame, description: &Arc<Description>, pipe: &Pipe) -> Answer {
     if !description.is_readable() {
         return None;
     }
     let extents = one(frame.rsi, frame.rdx).ok()?;
-    let mut context = Context::of_short_way(caller, frame);
+    let mut context = Context::new(caller, frame);
     if description.is_non_blocking() {
         return receive(context, description);
     }
@@ -155,25 +155,25 @@ fn by_handler(
     if reserve::level() != Level::Whole {
         return None;
     }
-    let caller = &Target { system, process, thread, memory };
+    let caller = &Caller { system, process, thread, memory };
     let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
-    let outcome = handler(&mut Context::of_short_way(caller, frame), arguments);
+    let outcome = handler(&mut Context::new(caller, frame), arguments);
     if matches!(outcome, Ok(_) | Err(Errno::ENOENT)) { Some(outcome) } else { None }
 }
 
 /// As [`by_handler`]. Each by itself: what is called with all of a caller in one place has it put there.
 #[inline(always)]
-fn handled(caller: &Target<'_>, frame: &mut UpcallFrame, handler: Handler) -> Answer {
+fn handled(caller: &Caller<'_>, frame: &mut UpcallFrame, handler: Handler) -> Answer {
     by_handler(caller.system, caller.process, caller.thread, caller.memory, (frame, handler))
 }
 
 /// `getdents64(2)`.
-pub fn getdents64(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn getdents64(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     handled(caller, frame, file_path::getdents64)
 }
 
 /// `fcntl(2)`: what concerns a descriptor alone.
-pub fn fcntl(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn fcntl(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     if !file_control::is_of_descriptor(frame.rsi) {
         return None;
     }
@@ -182,12 +182,12 @@ pub fn fcntl(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
 
 /// `futex(2)`: what locks and condition variables of one process ask for by the shortest way.
 #[inline(always)]
-pub fn futex(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn futex(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     let (address, value) = (frame.rdi, frame.rdx as u32);
     match frame.rsi as u32 {
         futex::WAKE_PRIVATE => Some(futex::wake_private(caller, address, value)),
         futex::WAIT_PRIVATE if frame.r10 == 0 => {
-            unless_interrupted(futex::wait_private(&mut Context::of_short_way(caller, frame), address, value))
+            unless_interrupted(futex::wait_private(&mut Context::new(caller, frame), address, value))
         }
         _ => other_futex(caller.system, caller.process, caller.thread, caller.memory, frame),
     }
@@ -203,14 +203,14 @@ fn other_futex(
     frame: &mut UpcallFrame,
 ) -> Answer {
     // Each by itself: what is called with all of it in one place has it put there whether it is called or not.
-    let caller = &Target { system, process, thread, memory };
+    let caller = &Caller { system, process, thread, memory };
     let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
-    unless_interrupted(futex::futex(&mut Context::of_short_way(caller, frame), arguments))
+    unless_interrupted(futex::futex(&mut Context::new(caller, frame), arguments))
 }
 
 /// `write(2)`, `pwrite64(2)`.
 #[inline(always)]
-fn write_to(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
+fn write_to(caller: &Caller<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
     let files = &caller.process.files;
     let description = files.get_seen(&caller.thread.seen_descriptors, frame.rdi).ok()?;
     if !description.is_writable() || files.size_limit_bytes() != u64::MAX {
@@ -226,7 +226,7 @@ fn write_to(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -
         {
             return write_pipe(caller.memory, frame, &description, pipe);
         }
-        return send(Context::of_short_way(caller, frame), &description);
+        return send(Context::new(caller, frame), &description);
     }
     let extents = one(frame.rsi, frame.rdx).ok()?;
     let mut reader = UserReader::new(caller.memory, &extents);
@@ -245,25 +245,25 @@ fn offset_of(frame: &UpcallFrame) -> Option<u64> {
 
 /// `read(2)`.
 #[inline(always)]
-pub fn read(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn read(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     read_from(caller, frame, None)
 }
 
 /// `write(2)`.
 #[inline(always)]
-pub fn write(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn write(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     write_to(caller, frame, None)
 }
 
 /// `pread64(2)`.
 #[inline(always)]
-pub fn pread64(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn pread64(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     read_from(caller, frame, Some(offset_of(frame)?))
 }
 
 /// `pwrite64(2)`.
 #[inline(always)]
-pub fn pwrite64(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn pwrite64(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     write_to(caller, frame, Some(offset_of(frame)?))
 }
 
@@ -271,7 +271,7 @@ pub fn pwrite64(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
 /// starts.
 #[inline(always)]
 fn path_at<'a>(
-    caller: &Target<'_>,
+    caller: &Caller<'_>,
     directory: u64,
     address: u64,
     bytes: &'a mut [u8; STRING_STEP_BYTES],
@@ -282,13 +282,13 @@ fn path_at<'a>(
 }
 
 #[inline]
-fn may_search_all(caller: &Target<'_>) -> bool {
+fn may_search_all(caller: &Caller<'_>) -> bool {
     caller.thread.identities.lock().capabilities.effective.may_search_all()
 }
 
 /// What a path leads to, if a walk to there is known.
 #[inline]
-fn known(caller: &Target<'_>, directory: u64, address: u64, flags: LookupFlags) -> Option<Location> {
+fn known(caller: &Caller<'_>, directory: u64, address: u64, flags: LookupFlags) -> Option<Location> {
     let mut bytes = [0; STRING_STEP_BYTES];
     let path = path_at(caller, directory, address, &mut bytes)?;
     let namespace = &caller.system.files.namespace;
@@ -296,22 +296,22 @@ fn known(caller: &Target<'_>, directory: u64, address: u64, flags: LookupFlags) 
 }
 
 #[inline]
-fn tell_status(caller: &Target<'_>, inode: &InodeRef, address: u64) -> Answer {
+fn tell_status(caller: &Caller<'_>, inode: &InodeRef, address: u64) -> Answer {
     Some(write_all(caller.memory, address, &abi::stat(&inode.metadata())).map(|()| 0))
 }
 
 /// `stat(2)`.
-pub fn stat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn stat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     status_at(caller, [CURRENT_DIRECTORY as u64, frame.rdi, frame.rsi], LookupFlags::FOLLOW)
 }
 
 /// `lstat(2)`.
-pub fn lstat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn lstat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     status_at(caller, [CURRENT_DIRECTORY as u64, frame.rdi, frame.rsi], LookupFlags::NO_FOLLOW)
 }
 
 /// `newfstatat(2)`.
-pub fn newfstatat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn newfstatat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     let flags = match u64::from(frame.r10 as u32) {
         0 => LookupFlags::FOLLOW,
         AT_NO_FOLLOW => LookupFlags::NO_FOLLOW,
@@ -324,7 +324,7 @@ pub fn newfstatat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
 }
 
 #[inline]
-fn status_at(caller: &Target<'_>, [directory, path, address]: [u64; 3], flags: LookupFlags) -> Answer {
+fn status_at(caller: &Caller<'_>, [directory, path, address]: [u64; 3], flags: LookupFlags) -> Answer {
     let mut bytes = [0; STRING_STEP_BYTES];
     let path = path_at(caller, directory, path, &mut bytes)?;
     let namespace = &caller.system.files.namespace;
@@ -334,36 +334,36 @@ fn status_at(caller: &Target<'_>, [directory, path, address]: [u64; 3], flags: L
 
 /// Whether the string at `address` can be read, and is empty.
 #[inline]
-fn is_empty(caller: &Target<'_>, address: u64) -> bool {
+fn is_empty(caller: &Caller<'_>, address: u64) -> bool {
     let mut first = [1];
     caller.memory.copy_in(address, &mut first) == Ok(1) && first == [0]
 }
 
 #[inline]
-fn status_of(caller: &Target<'_>, descriptor: u64, address: u64) -> Answer {
+fn status_of(caller: &Caller<'_>, descriptor: u64, address: u64) -> Answer {
     let description = caller.process.files.get_seen(&caller.thread.seen_descriptors, descriptor).ok()?;
     tell_status(caller, description.location().inode(), address)
 }
 
 /// `fstat(2)`.
-pub fn fstat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn fstat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     status_of(caller, frame.rdi, frame.rsi)
 }
 
 /// `open(2)`.
-pub fn open(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn open(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     open_at(caller, [CURRENT_DIRECTORY as u64, frame.rdi, frame.rsi])
 }
 
 /// `openat(2)`.
-pub fn openat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn openat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     let opened = open_at(caller, [frame.rdi, frame.rsi, frame.rdx]);
     if opened.is_some() { opened } else { handled(caller, frame, file_descriptor::openat) }
 }
 
 /// Opens a regular file that is there, with no flag but those that matter to the descriptor.
 #[inline(always)]
-fn open_at(caller: &Target<'_>, [directory, path, flags]: [u64; 3]) -> Answer {
+fn open_at(caller: &Caller<'_>, [directory, path, flags]: [u64; 3]) -> Answer {
     let access = match flags as u32 & !FLAGS_OF_DESCRIPTOR {
         0 => Access::Read,
         1 => Access::Write,
@@ -376,7 +376,7 @@ fn open_at(caller: &Target<'_>, [directory, path, flags]: [u64; 3]) -> Answer {
 /// Flags of `open` that say nothing of what is opened.
 const FLAGS_OF_DESCRIPTOR: u32 = (abi::O_CLOSE_ON_EXEC | abi::O_LARGE_FILE | abi::O_NO_CONTROLLING_TERMINAL) as u32;
 
-fn open_for(caller: &Target<'_>, access: Access, [directory, path, flags]: [u64; 3]) -> Answer {
+fn open_for(caller: &Caller<'_>, access: Access, [directory, path, flags]: [u64; 3]) -> Answer {
     reserve::check().ok()?;
     let files = &caller.process.files;
     files.check_room().ok()?;
@@ -387,14 +387,15 @@ fn open_for(caller: &Target<'_>, access: Access, [directory, path, flags]: [u64;
     let credentials = caller.thread.identities.lock().for_files();
     let namespace = &caller.system.files.namespace;
     // The walk is over, and nothing is created or cut off that would need a time.
-    let opener = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now: Timestamp::default() };
+    let opener =
+        walk::Caller { root: namespace.root(), credentials: &credentials, umask: 0, now: Timestamp::default() };
     let how = OpenHow { access, flags: OpenFlags::empty(), status: StatusFlags::empty(), ..OpenHow::READ };
     let description = namespace.open_found(&opener, location, &how).ok()?;
     Some(files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0))
 }
 
 /// `close(2)`.
-pub fn close(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn close(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     let files = &caller.process.files;
     let closed = files.table().remove(frame.rdi as u32);
     Some(closed.map(|description| {
@@ -404,19 +405,19 @@ pub fn close(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
 }
 
 /// `mprotect(2)`.
-pub fn mprotect(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn mprotect(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     Some(memory::protect(caller.process, [frame.rdi, frame.rsi, frame.rdx]))
 }
 
 /// `rt_sigaction(2)`: who starts a program looks at the action of every signal.
-pub fn rt_sigaction(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn rt_sigaction(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     Some(change_action(caller, [frame.rdi, frame.rsi, frame.rdx, frame.r10]))
 }
 
 /// `tkill(2)` and `tgkill(2)` to the calling thread: which signal, with what. Not those that do something when they are
 /// raised, besides what is done when they are looked at.
 #[inline(always)]
-pub fn own_signal(caller: &Target<'_>, frame: &UpcallFrame) -> Option<(Signal, SignalInfo)> {
+pub fn own_signal(caller: &Caller<'_>, frame: &UpcallFrame) -> Option<(Signal, SignalInfo)> {
     let (pid, tid, number) = match frame.rax {
         CALL_TKILL => (caller.process.pid, frame.rdi, frame.rsi),
         _ => (frame.rdi as u32, frame.rsi, frame.rdx),
@@ -432,7 +433,7 @@ pub fn own_signal(caller: &Target<'_>, frame: &UpcallFrame) -> Option<(Signal, S
 
 /// What an epoll instance has to report now. Where it has nothing and the caller would wait, that is the handler's.
 #[inline(always)]
-fn reported_now(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+fn reported_now(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     match epoll::look(caller.process, caller.memory, [frame.rdi, frame.rsi, frame.rdx]) {
         Ok(0) if frame.r10 as i32 != 0 => None,
         outcome => Some(outcome),
@@ -441,13 +442,13 @@ fn reported_now(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
 
 /// `epoll_wait(2)`.
 #[inline(always)]
-pub fn epoll_wait(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn epoll_wait(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     reported_now(caller, frame)
 }
 
 /// `epoll_pwait(2)` without a mask.
 #[inline(always)]
-pub fn epoll_pwait(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+pub fn epoll_pwait(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     if frame.r8 == 0 { reported_now(caller, frame) } else { None }
 }
 

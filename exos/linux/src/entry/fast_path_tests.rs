@@ -8,22 +8,21 @@ use exos::task::signal::{Signal, SignalInfo};
 use syscalls::Sysno;
 
 use super::{Answer, fcntl, futex, getdents64, newfstatat, openat, pread64, read, write};
-use crate::call::context::Restart;
-use crate::task::signal_delivery::Target;
+use crate::task::caller::Caller;
+use crate::task::caller::Restart;
 use crate::testing::calls::{MEMORY_BASE, MEMORY_BYTES, NOWHERE, World};
 
 const WAIT_PRIVATE: u64 = 128;
 const WAKE_PRIVATE: u64 = 129;
 
-type Way = fn(&Target<'_>, &mut UpcallFrame) -> Answer;
+type Way = fn(&Caller<'_>, &mut UpcallFrame) -> Answer;
 
 fn quickly(world: &World, way: Way, [rdi, rsi, rdx]: [u64; 3]) -> Option<Result<u64, Errno>> {
     quickly_with(world, way, [rdi, rsi, rdx, 0])
 }
 
 fn quickly_with(world: &World, way: Way, [rdi, rsi, rdx, r10]: [u64; 4]) -> Option<Result<u64, Errno>> {
-    let pod = &world.pod;
-    let caller = Target { system: &pod.system, process: &pod.process, thread: &pod.thread, memory: &*world.memory };
+    let caller = world.caller();
     way(&caller, &mut UpcallFrame { rdi, rsi, rdx, r10, ..UpcallFrame::default() })
 }
 

@@ -13,7 +13,6 @@ use syscalls::Sysno;
 
 use crate::call::context::{Arguments, Context};
 use crate::task::out_of_memory::{level_after_giving, make_room};
-use crate::task::signal_delivery::Target;
 
 /// `EPOLL_CTL_ADD`.
 const EPOLL_ADD: u64 = 1;
@@ -88,8 +87,7 @@ pub fn pass(context: &Context<'_>, number: u64, arguments: &Arguments) -> Result
         (Level::Whole, _) => Ok(()),
         (_, Some(error)) => Err(error),
         (Level::Low, None) if !gives_up(call) => {
-            let Context { system, process, thread, memory, .. } = *context;
-            make_room(&Target { system, process, thread, memory });
+            make_room(context);
             Ok(())
         }
         _ => Ok(()),

@@ -28,7 +28,7 @@ use exos::preempt::Pace;
 use exos::reserve;
 use exos::sync::Mutex;
 
-use crate::call::poll::{ERROR, HANG_UP, events_of, interest_of};
+use crate::abi::poll::{ERROR, HANG_UP, events_of, interest_of};
 
 /// Most epoll instances that watch one another in a row (`EP_MAX_NESTS` and the outermost).
 pub const NESTING_MAX: usize = 5;

@@ -1,10 +1,8 @@
 //! A pod's name space and a process's view of it: descriptors, working directory, root, umask.
 //!
-//! [`Access`] is what a handler makes to work on paths: it holds the caller's identity and directories for one call,
-//! so that no lock is held while the walk goes on. Locks here protect single fields and are held for a field's access
+//! Locks here protect single fields and are held for a field's access
 //! only.
 
-use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -16,39 +14,19 @@ use exos::fs::location::{Entry, Location};
 use exos::fs::namespace::{Namespace, WalkStart};
 use exos::fs::ninep::cache::PageCache;
 use exos::fs::page::MappedFile;
-use exos::fs::permission::Credentials;
 use exos::fs::stream::{Terminal, WindowSize};
 use exos::fs::terminal::table::Terminals;
-use exos::fs::vnode::{FileKind, InodeRef, Sealable, Seals, Timestamp};
-use exos::fs::walk::{Caller, LookupFlags};
+use exos::fs::vnode::{FileKind, InodeRef, Sealable, Seals};
+use exos::fs::walk::LookupFlags;
 use exos::mem::MapBacking;
 use exos::net::unix::UnixDomain;
 use exos::preempt::Pace;
 use exos::sync::{Mutex, MutexGuard, RwLock};
 use exos::task::limits::{Limits, Resource};
 
-use crate::abi::user_memory::{Text, read_text};
-use crate::call::context::Context;
 use crate::file::message_queue::QueueFile;
 use crate::file::seen_descriptors::SeenDescriptors;
 use crate::file::timerfd::TimerSet;
-use crate::task::process::Process;
-use crate::task::system::System;
-
-/// `AT_FDCWD`.
-pub const CURRENT_DIRECTORY: i32 = -100;
-/// `AT_SYMLINK_NOFOLLOW`.
-pub const AT_NO_FOLLOW: u64 = 0x100;
-/// `AT_REMOVEDIR`, `AT_EACCESS`.
-pub const AT_REMOVE_DIRECTORY: u64 = 0x200;
-/// `AT_SYMLINK_FOLLOW`.
-pub const AT_FOLLOW: u64 = 0x400;
-/// `AT_NO_AUTOMOUNT`.
-pub const AT_NO_AUTOMOUNT: u64 = 0x800;
-/// `AT_EMPTY_PATH`.
-pub const AT_EMPTY_PATH: u64 = 0x1000;
-/// Longest path without its end.
-const PATH_BYTES_MAX: usize = 4095;
 
 /// What all processes of a pod share.
 pub struct Files {
@@ -432,134 +410,4 @@ fn forget_notification(description: &Description, pid: u32) {
 fn is_zero_device(location: &Location) -> bool {
     let node = location.inode().metadata().device_node;
     (node.major, node.minor) == (1, 5)
-}
-
-/// Everything that one call needs to work on paths.
-pub struct Access {
-    namespace: Arc<Namespace>,
-    credentials: Credentials,
-    root: Location,
-    umask: u32,
-    now: Timestamp,
-}
-
-impl Access {
-    /// With the identity that files are checked with.
-    #[must_use]
-    pub fn new(context: &Context<'_>) -> Self {
-        let credentials = context.thread.identities.lock().for_files();
-        Self::with_credentials(context.system, context.process, credentials)
-    }
-
-    /// With the real identity, for `access(2)`.
-    #[must_use]
-    pub fn with_real_identity(context: &Context<'_>) -> Self {
-        let credentials = context.thread.identities.lock().for_access();
-        Self::with_credentials(context.system, context.process, credentials)
-    }
-
-    /// For a process outside of any call.
-    #[must_use]
-    pub fn for_process(system: &System, process: &Process) -> Self {
-        let credentials = process.identities.lock().for_files();
-        Self::with_credentials(system, process, credentials)
-    }
-
-    #[inline(always)]
-    fn with_credentials(system: &System, process: &Process, credentials: Credentials) -> Self {
-        Self {
-            namespace: system.files.namespace.clone(),
-            credentials,
-            root: process.files.root(),
-            umask: process.files.umask(),
-            now: Timestamp::from_ns(system.realtime_ns()),
-        }
-    }
-
-    /// The name space.
-    #[must_use]
-    pub fn namespace(&self) -> &Arc<Namespace> {
-        &self.namespace
-    }
-
-    /// Who asks, as the name space wants it.
-    #[must_use]
-    pub fn caller(&self) -> Caller<'_> {
-        Caller { root: &self.root, credentials: &self.credentials, umask: self.umask, now: self.now }
-    }
-
-    /// Now.
-    #[must_use]
-    pub fn now(&self) -> Timestamp {
-        self.now
-    }
-
-    /// Where a path starts, as [`start_of`] says. An absolute one starts at the root, wherever one is.
-    #[inline]
-    pub fn start(&self, context: &Context<'_>, directory: u64, path: &[u8]) -> Result<Cow<'_, Location>> {
-        if path.first() == Some(&b'/') {
-            return Ok(Cow::Borrowed(&self.root));
-        }
-        start_of(context, directory, path).map(Cow::Owned)
-    }
-
-    /// What `path` leads to from `start`; an empty path is `start` itself if `allows_empty`.
-    pub fn find(&self, start: &Location, path: &[u8], follow: bool, allows_empty: bool) -> Result<Location> {
-        if path.is_empty() && allows_empty {
-            return Ok(start.clone());
-        }
-        self.namespace.lookup(&self.caller(), start, path, LookupFlags { follow, directory: false })
-    }
-}
-
-/// The time that files are stamped with.
-#[must_use]
-pub fn now(context: &Context<'_>) -> Timestamp {
-    Timestamp::from_ns(context.system.realtime_ns())
-}
-
-/// Reads a path.
-pub fn read_path(context: &Context<'_>, address: u64) -> Result<Text> {
-    let mut text = Text::default();
-    read_path_into(context, address, &mut text)?;
-    Ok(text)
-}
-
-/// As [`read_path`], to where it stays.
-pub fn read_path_into(context: &Context<'_>, address: u64, text: &mut Text) -> Result<()> {
-    read_text(context.memory, address, PATH_BYTES_MAX, Errno::ENAMETOOLONG, text)
-}
-
-/// Where a path starts: the working directory, or the location of a descriptor. Absolute paths do not look at the
-/// descriptor.
-pub fn start_of(context: &Context<'_>, directory: u64, path: &[u8]) -> Result<Location> {
-    if directory as i32 == CURRENT_DIRECTORY || path.first() == Some(&b'/') {
-        return Ok(context.process.files.current());
-    }
-    Ok(context.process.files.get(directory)?.location().clone())
-}
-
-/// Reads a path of an `…at` call and finds what it leads to. `flags` are `AT_*`; those outside `allowed` are `EINVAL`.
-pub fn find_at(
-    context: &Context<'_>,
-    access: &Access,
-    directory: u64,
-    path: u64,
-    flags: u64,
-    allowed: u64,
-) -> Result<Location> {
-    if flags & !allowed != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let allows_empty = flags & AT_EMPTY_PATH != 0;
-    let (address, mut path) = (path, Text::default());
-    if address != 0 || !allows_empty {
-        read_path_into(context, address, &mut path)?;
-    }
-    let path = &*path;
-    if path.is_empty() && !allows_empty {
-        return Err(Errno::ENOENT);
-    }
-    let start = start_of(context, directory, path)?;
-    access.find(&start, path, flags & AT_NO_FOLLOW == 0, allows_empty)
 }

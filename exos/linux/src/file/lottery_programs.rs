@@ -10,8 +10,6 @@ use exos::error::{Errno, Result};
 use exos::fs::vnode::{Creation, InodeRef, NewNode, WritePosition};
 use exos_native::abi;
 
-use crate::call::lottery::names;
-
 /// Where they are. The default `PATH` ends with it.
 pub const DIRECTORY: &[u8] = b"/sys/fs/lottery";
 
@@ -81,9 +79,9 @@ fn program() -> Vec<u8> {
 ///
 /// # Errors
 /// The file system's.
-pub fn populate(directory: &InodeRef, creation: Creation) -> Result<()> {
+pub fn populate(directory: &InodeRef, names: impl Iterator<Item = &'static str>, creation: Creation) -> Result<()> {
     let mut first: Option<InodeRef> = None;
-    for name in names() {
+    for name in names {
         match &first {
             Some(file) => directory.link(name.as_bytes(), file, creation.now)?,
             None => {

@@ -4,7 +4,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`files`] | a pod's name space, and a process's view of it |
+//! | [`files`], [`paths`] | a pod's name space, and a process's view of it; paths that a program names |
 //! | [`owner`] | who is signalled when something happens to an open file |
 //! | [`epoll`], [`timerfd`], [`signalfd`], [`pidfd`], [`message_queue`] | the files of those calls |
 //! | [`seen_descriptors`] | what a thread need not look up again |
@@ -15,6 +15,7 @@ pub mod files;
 pub mod lottery_programs;
 pub mod message_queue;
 pub mod owner;
+pub mod paths;
 pub mod pidfd;
 pub mod seen_descriptors;
 pub mod signalfd;

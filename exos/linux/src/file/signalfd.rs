@@ -16,9 +16,9 @@ use exos::sync::Mutex;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload, SignalSet};
 
 use crate::abi::bytes::Encoder;
-use crate::call::timer::complete_notice;
 use crate::task::process::{Process, Thread};
 use crate::task::system::System;
+use crate::task::timers::complete_notice;
 
 /// Bytes of `struct signalfd_siginfo`.
 pub const INFO_BYTES: usize = 128;
@@ -52,7 +52,7 @@ impl SignalFile {
     /// Who asks.
     fn asker(&self) -> Option<(Arc<Process>, Arc<Thread>)> {
         let system = self.system.upgrade()?;
-        let (pid, tid) = system.facts.current_numbers();
+        let (pid, tid) = system.listing.current_numbers();
         let process = system.processes.get(pid)?;
         let thread = process.thread(tid)?;
         Some((process, thread))

@@ -15,7 +15,7 @@ use exos::fs::vnode::{OpenFile, SeekSupport};
 use exos::platform::Kernel;
 use exos::sync::{Mutex, Once};
 
-use crate::task::process::IntervalTimer;
+use crate::abi::time::IntervalTimer;
 
 /// Bytes that a read gives.
 const COUNT_BYTES: usize = 8;

@@ -19,19 +19,21 @@ use exos::rewrite::trampoline::ENTRY_JUMP;
 use exos::task::signal::{Signal, SignalInfo};
 use exos_linux::abi::time::{CLOCK_MONOTONIC, CLOCK_REALTIME, timespec_words};
 use exos_linux::abi::user_memory::UserMemory;
-use exos_linux::call::context::{Arguments, Context, Restart};
+use exos_linux::call::context::{Arguments, Context};
 use exos_linux::call::signal::return_from_handler;
 use exos_linux::entry::hot_sites::Heat;
 use exos_linux::entry::{fast_path, table};
+use exos_linux::task::caller::{Caller, Restart};
 use exos_linux::task::exception::{
     PAGE_FAULT_FETCH, VECTOR_DEBUG, VECTOR_INVALID_OPCODE, VECTOR_PAGE_FAULT, VECTOR_PROTECTION, signal_for,
     signal_for_fault,
 };
-use exos_linux::task::exit::{FIRST_PID, thread_leaves};
+use exos_linux::task::exit::thread_leaves;
 use exos_linux::task::fault_handler;
 use exos_linux::task::memory::{FaultResult, Told};
 use exos_linux::task::out_of_memory::{is_heap_low, make_room};
-use exos_linux::task::signal_delivery::{EndedCall, Target, catch, enter_handler, finish, raise_fault, result_word};
+use exos_linux::task::process::FIRST_PID;
+use exos_linux::task::signal_delivery::{EndedCall, catch, enter_handler, finish, raise_fault, result_word};
 use exos_linux::trace;
 
 use super::processor::{this_number, this_processor};
@@ -124,18 +126,18 @@ fn run() -> &'static Run {
 }
 
 /// The running thread.
-fn target(run: &Run) -> Target<'_> {
+fn caller(run: &Run) -> Caller<'_> {
     let fiber = fiber::current().expect("upcalls come from fibers: idle processors mask them and do not fault");
     let (process, thread) = fiber.owner();
-    Target { system: &run.pod.system, process, thread, memory: &ProgramMemory }
+    Caller { system: &run.pod.system, process, thread, memory: &ProgramMemory }
 }
 
-/// As [`target`], of a call that came through a rewritten site: nobody but a program comes from there.
+/// As [`caller`], of a call that came through a rewritten site: nobody but a program comes from there.
 #[inline(always)]
-fn program() -> Target<'static> {
+fn program() -> Caller<'static> {
     // SAFETY: a program runs after the run has begun, and on a fiber that has not ended.
     let (run, (process, thread)) = unsafe { (RUN.get_unchecked(), fiber::owner_of_program()) };
-    Target { system: &run.pod.system, process, thread, memory: &ProgramMemory }
+    Caller { system: &run.pod.system, process, thread, memory: &ProgramMemory }
 }
 
 /// A program's `syscall`.
@@ -179,13 +181,13 @@ const LOOKS_FOR_SIGNALS: u64 = 3;
 /// A rewritten call that has a short way. Of `frame` only what Rust code does not preserve is there
 /// (`EXOS_LIGHT_FRAME`).
 #[inline(always)]
-fn quickly(frame: &mut UpcallFrame, way: impl FnOnce(&Target<'_>, &mut UpcallFrame) -> fast_path::Answer) -> Ended {
+fn quickly(frame: &mut UpcallFrame, way: impl FnOnce(&Caller<'_>, &mut UpcallFrame) -> fast_path::Answer) -> Ended {
     fast::clear_attention();
-    let target = program();
-    let Some(result) = way(&target, frame) else {
+    let caller = program();
+    let Some(result) = way(&caller, frame) else {
         return Ended { word: 0, takes_frame: UNANSWERED };
     };
-    let is_plain = !target.thread.needs_attention() && frame.rflags & TRAP_FLAG == 0;
+    let is_plain = !caller.thread.needs_attention() && frame.rflags & TRAP_FLAG == 0;
     Ended { word: result_word(result), takes_frame: if is_plain { 0 } else { LOOKS_FOR_SIGNALS } }
 }
 
@@ -308,14 +310,14 @@ pub(crate) extern "C" fn rt_sigaction(frame: &mut UpcallFrame) -> Ended {
 pub(crate) extern "C" fn thread_kill(frame: &mut UpcallFrame) -> Ended {
     fast::clear_attention();
     let run = run();
-    let target = target(run);
-    let Some((signal, info)) = fast_path::own_signal(&target, frame).filter(|_| frame.rflags & TRAP_FLAG == 0) else {
+    let caller = caller(run);
+    let Some((signal, info)) = fast_path::own_signal(&caller, frame).filter(|_| frame.rflags & TRAP_FLAG == 0) else {
         return rewritten(frame);
     };
-    let Some(caught) = catch(&target, signal) else { return rewritten(frame) };
+    let Some(caught) = catch(&caller, signal) else { return rewritten(frame) };
     let (return_address, continuation) = (frame.rip, core::mem::take(&mut frame.fault_address));
     frame.rax = 0;
-    if !enter_handler(&target, frame, signal, &info, &caught) {
+    if !enter_handler(&caller, frame, signal, &info, &caught) {
         leave(run, frame, None);
         if frame.rip == return_address {
             frame.rip = continuation;
@@ -328,10 +330,10 @@ pub(crate) extern "C" fn thread_kill(frame: &mut UpcallFrame) -> Ended {
 pub(crate) extern "C" fn rt_sigreturn(frame: &mut UpcallFrame) -> Ended {
     fast::clear_attention();
     let run = run();
-    let target = target(run);
+    let caller = caller(run);
     frame.fault_address = 0;
-    return_from_handler(&target, frame);
-    if target.thread.needs_attention() || frame.rflags & TRAP_FLAG != 0 {
+    return_from_handler(&caller, frame);
+    if caller.thread.needs_attention() || frame.rflags & TRAP_FLAG != 0 {
         leave(run, frame, None);
     }
     Ended { word: frame.rax, takes_frame: 1 }
@@ -375,9 +377,9 @@ pub(crate) fn begin(frame: &mut UpcallFrame) {
     // A copy of a rewritten call's frame, or none of a program's at all.
     frame.fault_address = 0;
     if frame.rip == 0 {
-        run.platform.sessions.enter(&target(run), frame);
+        run.platform.sessions.enter(&caller(run), frame);
     }
-    if target(run).thread.needs_attention() {
+    if caller(run).thread.needs_attention() {
         leave(run, frame, None);
     }
 }
@@ -385,15 +387,15 @@ pub(crate) fn begin(frame: &mut UpcallFrame) {
 /// Counts a trap, and rewrites its site when it has trapped often.
 fn consider_rewriting(run: &Run, return_address: u64) {
     let counters = &run.pod.system.counters;
-    match target(run).process.traps.count(return_address) {
+    match caller(run).process.traps.count(return_address) {
         Heat::Cold => {}
         Heat::New => {
             counters.sites_found.fetch_add(1, Ordering::Relaxed);
         }
-        Heat::Hot => match target(run).process.space().rewrite_site(return_address, fast::ENTRY_OFFSET) {
+        Heat::Hot => match caller(run).process.space().rewrite_site(return_address, fast::ENTRY_OFFSET) {
             Some(Ok(())) => {
                 counters.sites_patched.fetch_add(1, Ordering::Relaxed);
-                target(run).process.space().lock().offer_rewrites(return_address);
+                caller(run).process.space().lock().offer_rewrites(return_address);
             }
             Some(Err(refusal)) => {
                 counters.sites_refused[refusal as usize].fetch_add(1, Ordering::Relaxed);
@@ -431,8 +433,8 @@ fn serve(run: &Run, frame: &mut UpcallFrame) -> Served {
     let mut context = context(run, frame);
     let arguments = arguments(context.frame);
     let result = table::dispatch(&mut context, number, arguments);
-    let Context { replaces_registers, restart, thread, .. } = context;
-    Served { number, result, replaces_registers, restart, needs_attention: thread.needs_attention() }
+    let Context { caller, replaces_registers, restart, .. } = context;
+    Served { number, result, replaces_registers, restart, needs_attention: caller.thread.needs_attention() }
 }
 
 /// The same, with a line for the trace.
@@ -445,8 +447,8 @@ fn serve_shown(run: &Run, frame: &mut UpcallFrame) -> Served {
     let result = table::dispatch(&mut context, number, arguments);
     let line = pending.finish(&context, result);
     run.pod.system.platform.trace(&line);
-    let Context { replaces_registers, restart, thread, .. } = context;
-    Served { number, result, replaces_registers, restart, needs_attention: thread.needs_attention() }
+    let Context { caller, replaces_registers, restart, .. } = context;
+    Served { number, result, replaces_registers, restart, needs_attention: caller.thread.needs_attention() }
 }
 
 /// What has failed for want of memory has done nothing: it is done once more whenever there may be some again.
@@ -474,16 +476,7 @@ fn end_served(run: &Run, frame: &mut UpcallFrame, served: &Served) {
 
 #[inline]
 fn context<'a>(run: &'a Run, frame: &'a mut UpcallFrame) -> Context<'a> {
-    let target = target(run);
-    Context {
-        system: target.system,
-        process: target.process,
-        thread: target.thread,
-        memory: &ProgramMemory,
-        frame,
-        replaces_registers: false,
-        restart: Restart::Never,
-    }
+    Context::new(&caller(run), frame)
 }
 
 fn arguments(frame: &UpcallFrame) -> Arguments {
@@ -492,16 +485,16 @@ fn arguments(frame: &UpcallFrame) -> Arguments {
 
 /// Acts on signals, and ends the thread if it or its process has ended.
 fn leave(run: &Run, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
-    let target = target(run);
-    finish(&target, frame, ended);
+    let caller = caller(run);
+    finish(&caller, frame, ended);
     if frame.rflags & TRAP_FLAG != 0 {
         // Resuming into a single step needs an `iretq` that QEMU before 9.1 cannot do (docs/adr/0003): the program
         // gets the trap that it has had and runs on without more.
         frame.rflags &= !TRAP_FLAG;
     }
-    if target.process.has_ended() || target.thread.is_ending.load(Ordering::Acquire) {
-        thread_leaves(&target);
-        if target.process.pid == FIRST_PID && target.process.is_zombie.load(Ordering::Acquire) {
+    if caller.process.has_ended() || caller.thread.is_ending.load(Ordering::Acquire) {
+        thread_leaves(&caller);
+        if caller.process.pid == FIRST_PID && caller.process.is_zombie.load(Ordering::Acquire) {
             end(run);
         }
         let now_ns = kernel::now_ns();
@@ -542,7 +535,7 @@ fn take_other(run: &Run, frame: &mut UpcallFrame) {
         let now_ns = kernel::now_ns();
         fiber::carry_out(run.pod.system.scheduler.tick(this_number(), now_ns), now_ns);
         if IS_SHORT_OF_MEMORY.swap(false, Ordering::Relaxed) {
-            make_room(&target(run));
+            make_room(&caller(run));
         }
         if memory::is_asked() {
             memory::answer(run);
@@ -562,44 +555,44 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
     if (LIBOS_IMAGE_BASE..HEAP_BASE).contains(&frame.rip) && !is_wild_jump {
         return own_exception(run, frame);
     }
-    let target = target(run);
+    let caller = caller(run);
     if frame.vector != VECTOR_PAGE_FAULT {
-        return other_exception(run, &target, frame);
+        return other_exception(run, &caller, frame);
     }
-    if reserve::level() == Level::Low && is_heap_low(target.system) {
+    if reserve::level() == Level::Low && is_heap_low(caller.system) {
         // What describes pages has no memory: as where pages have none.
-        let handler = target.process.space().lock().take_shortage_handler();
-        if handler.is_some_and(|handler| ask_handler(&target, &handler, frame, FaultResult::OutOfMemory)) {
+        let handler = caller.process.space().lock().take_shortage_handler();
+        if handler.is_some_and(|handler| ask_handler(&caller, &handler, frame, FaultResult::OutOfMemory)) {
             return;
         }
-        make_room(&target);
+        make_room(&caller);
         return leave(run, frame, None);
     }
-    let Told { result, handler, own_rip } = target.process.space().resolve_or_tell(frame);
+    let Told { result, handler, own_rip } = caller.process.space().resolve_or_tell(frame);
     if let FaultResult::Resolved(_) = result {
         return;
     }
     if own_rip.is_some() && is_at_entry_jump(frame.rip) {
         return;
     }
-    if handler.is_some_and(|handler| ask_handler(&target, &handler, frame, result)) {
+    if handler.is_some_and(|handler| ask_handler(&caller, &handler, frame, result)) {
         return;
     }
     // Handlers of signals know the program's own text.
     frame.rip = own_rip.unwrap_or(frame.rip);
     if let FaultResult::Failed(cause) = result {
         let (signal, info) = signal_for_fault(frame.fault_address, cause);
-        return raise_own(run, &target, frame, signal, &info);
+        return raise_own(run, &caller, frame, signal, &info);
     }
-    make_room(&target);
+    make_room(&caller);
     leave(run, frame, None);
 }
 
 /// Whether the program's handler of a fault, or of a shortage, is entered.
-fn ask_handler(target: &Target<'_>, handler: &Handler, frame: &mut UpcallFrame, result: FaultResult) -> bool {
+fn ask_handler(caller: &Caller<'_>, handler: &Handler, frame: &mut UpcallFrame, result: FaultResult) -> bool {
     let is_entered = fault_handler::ask(handler, frame, &ProgramMemory, result);
     if is_entered {
-        fast::offer_faults(target.process);
+        fast::offer_faults(caller.process);
     }
     is_entered
 }
@@ -613,19 +606,19 @@ pub(crate) extern "C" fn fault_at_once(frame: &mut UpcallFrame) -> bool {
 }
 
 /// Raises a fault of the program's own. Nearly always its handler is all that follows.
-fn raise_own(run: &Run, target: &Target<'_>, frame: &mut UpcallFrame, signal: Signal, info: &SignalInfo) {
-    match catch(target, signal) {
-        Some(caught) if enter_handler(target, frame, signal, info, &caught) => return,
+fn raise_own(run: &Run, caller: &Caller<'_>, frame: &mut UpcallFrame, signal: Signal, info: &SignalInfo) {
+    match catch(caller, signal) {
+        Some(caught) if enter_handler(caller, frame, signal, info, &caught) => return,
         Some(_) => {}
-        None => raise_fault(target, signal, *info),
+        None => raise_fault(caller, signal, *info),
     }
     leave(run, frame, None);
 }
 
 /// An exception of a program other than a page fault.
-fn other_exception(run: &Run, target: &Target<'_>, frame: &mut UpcallFrame) {
+fn other_exception(run: &Run, caller: &Caller<'_>, frame: &mut UpcallFrame) {
     if matches!(frame.vector, VECTOR_INVALID_OPCODE | VECTOR_PROTECTION)
-        && let Some(copy) = target.process.space().lock().sites().forward(frame.rip)
+        && let Some(copy) = caller.process.space().lock().sites().forward(frame.rip)
     {
         // In the middle of a rewritten site: the instruction that stood there is in its trampoline.
         frame.rip = copy;
@@ -633,13 +626,13 @@ fn other_exception(run: &Run, target: &Target<'_>, frame: &mut UpcallFrame) {
     }
     show_own_text(run, frame);
     let (signal, info) = signal_for(frame);
-    raise_own(run, target, frame, signal, &info);
+    raise_own(run, caller, frame, signal, &info);
 }
 
 /// Makes a frame that stands in a trampoline stand at the same place of the program's own text, which is what handlers
 /// of signals know.
 fn show_own_text(run: &Run, frame: &mut UpcallFrame) {
-    if let Some(original) = target(run).process.space().lock().sites().original(frame.rip) {
+    if let Some(original) = caller(run).process.space().lock().sites().original(frame.rip) {
         frame.rip = original;
     }
 }
@@ -675,19 +668,19 @@ fn own_exception(run: &Run, frame: &mut UpcallFrame) {
         Some(Faulted { stop, is_at_once: true, .. }) => frame.rip = stop,
         Some(Faulted { stop, .. }) if frame.vector != VECTOR_PAGE_FAULT => frame.rip = stop,
         Some(Faulted { stop, .. }) => {
-            let target = target(run);
+            let caller = caller(run);
             if reserve::level() == Level::Low && reserve::refilled_level() == Level::Low {
                 IS_SHORT_OF_MEMORY.store(true, Ordering::Relaxed);
                 this_processor().ring();
                 frame.rip = stop;
                 return;
             }
-            let mut result = target.process.space().resolve(frame);
+            let mut result = caller.process.space().resolve(frame);
             if matches!(result, FaultResult::OutOfMemory) {
                 // Locks may be held here, so nobody is killed or waited for before the call is over.
                 IS_SHORT_OF_MEMORY.store(true, Ordering::Relaxed);
                 this_processor().ring();
-                result = target.system.pool.with_reserve(|| target.process.space().resolve(frame));
+                result = caller.system.pool.with_reserve(|| caller.process.space().resolve(frame));
             }
             if !matches!(result, FaultResult::Resolved(_)) {
                 frame.rip = stop;

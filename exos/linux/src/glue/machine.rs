@@ -197,7 +197,7 @@ impl MachinePlatform {
         let now_ns = kernel::now_ns();
         system.scheduler.expire(now_ns);
         let timers = system.processes.all().into_iter();
-        let next_ns = timers.filter_map(|process| exos_linux::call::timer::check(&process, now_ns)).min();
+        let next_ns = timers.filter_map(|process| exos_linux::task::timers::check(&process, now_ns)).min();
         if let Some(deadline_ns) = next_ns.into_iter().chain(system.scheduler.next_deadline_ns()).min() {
             self.bells.arm_timer(deadline_ns);
         }

@@ -167,7 +167,7 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
         exos_linux::host::boot::boot(ground, &config).map_err(|error| Failure::new(125, alloc::format!("{error}")))?;
     load(&pod, &config, frame)?;
     platform.system.call_once(|| (pod.system.clone(), pod.process.clone()));
-    pod.system.facts.set_current_source(current_numbers);
+    pod.system.listing.set_current_source(current_numbers);
     Ok(Run { pod, platform, host: host.clone(), streams, boot_ns: info.boot_ns })
 }
 
@@ -194,7 +194,7 @@ fn served(info: &BootInfo, config: &Config) -> Result<Vec<Served>, Failure> {
 /// Finds the program and makes `frame` its first state.
 fn load(pod: &Pod, config: &Config, frame: &mut UpcallFrame) -> Result<(), Failure> {
     let name = String::from_utf8_lossy(&config.program).into_owned();
-    let access = exos_linux::file::files::Access::for_process(&pod.system, &pod.process);
+    let access = exos_linux::file::paths::Access::for_process(&pod.system, &pod.process);
     let current = pod.process.files.current();
     let path = search_path(&access, &current, &config.program, &config.environment);
     let (arguments, environment) = (config.arguments.clone(), config.environment.clone());

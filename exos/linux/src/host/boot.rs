@@ -38,9 +38,11 @@ use crate::file::lottery_programs;
 use crate::host::mounts::{Refused, Served, Shares};
 use crate::host::standard_streams::{connect_streams, has_host_terminal};
 use crate::proc::ProcFacts;
+use crate::task::identities::Identities;
 use crate::task::job_control::PodJobs;
+use crate::task::listing::Listing;
 use crate::task::memory::{Space, space_limits};
-use crate::task::process::{Birth, Identities, Process, Thread};
+use crate::task::process::{Birth, Process, Thread};
 use crate::task::processes::Processes;
 use crate::task::system::{Counters, Options, Platform, System};
 
@@ -117,7 +119,8 @@ pub struct Pod {
 /// Makes the pod.
 pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootError> {
     let now = Timestamp::from_ns(config.realtime_start_ns.wrapping_add(ground.kernel.now_ns()));
-    let (facts, limits) = (ProcFacts::new(), Limits::default());
+    let listing = Arc::<Listing>::default();
+    let (facts, limits) = (ProcFacts::new(&listing), Limits::default());
     // Number 0 is the host's terminal, also where that does its own line discipline.
     let terminals = Terminals::new(file_system(7), u32::from(has_host_terminal(config)), now);
     let (namespace, page_cache) = name_space(&ground, config, &facts, &terminals, now)?;
@@ -130,7 +133,6 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         Arc::new(Space::new(&ground.kernel, space))
     };
     let (memory, empty_space, files) = (home(), home(), ProcessFiles::new(&namespace, current));
-    let start_ns = ground.kernel.now_ns();
     let system = Arc::new(System {
         images: exos::load::KnownImages::default(),
         kernel: ground.kernel,
@@ -142,7 +144,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         processes: Processes::default(),
         futexes: FutexTable::default(),
         empty_space,
-        facts: facts.clone(),
+        listing,
         files: Files { namespace, temporary, terminals, unix: Arc::default(), page_cache },
         vdso,
         options: options(config),
@@ -169,14 +171,14 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
             capabilities: Capabilities::of_user(config.uid),
             has_no_new_privileges: false,
         },
-        start_ns,
+        start_ns: system.kernel.now_ns(),
     }));
-    let thread =
-        Arc::new(Thread::new(pid, &process, process.identities.lock().clone(), system.scheduler.new_task(None)));
+    let identities = process.identities.lock().clone();
+    let thread = Arc::new(Thread::new(pid, &process, identities, system.scheduler.new_task(None)));
     process.threads.lock().push(thread.clone());
     system.processes.add(process.clone());
     facts.set_system(&system);
-    facts.add_process(process.clone(), thread.clone());
+    system.listing.add_process(process.clone(), thread.clone());
     system.files.terminals.set_job_control(PodJobs::new(&system));
     if let Some(tickets) = &config.tickets {
         lottery::fund_first(&system, &process, tickets).map_err(BootError::Tickets)?;
@@ -274,7 +276,7 @@ fn mount_all(
         namespace.mount(&place, root, MountDescription { kind, source: kind, flags });
     }
     let programs = memory_store(&ground.pool, 9, 0o755, now)?;
-    lottery_programs::populate(&programs, Creation { permissions: 0o555, uid: 0, gid: 0, now })?;
+    lottery_programs::populate(&programs, lottery::names(), Creation { permissions: 0o555, uid: 0, gid: 0, now })?;
     let place = ensure_directory(namespace, lottery_programs::DIRECTORY, 0o755, now)?;
     let flags = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | MountFlags::READ_ONLY;
     namespace.mount(&place, programs, MountDescription { kind: "tmpfs", source: "lottery", flags });

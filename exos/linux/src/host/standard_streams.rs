@@ -15,7 +15,7 @@ use exos::fs::walk::Caller;
 use exos::task::signal::SignalSet;
 
 use crate::host::boot::Pod;
-use crate::task::exit::FIRST_PID;
+use crate::task::process::FIRST_PID;
 
 /// Which of the three the host said to be its terminal.
 const TERMINALS: [Flags; 3] = [Flags::STDIN_IS_TERMINAL, Flags::STDOUT_IS_TERMINAL, Flags::STDERR_IS_TERMINAL];

@@ -1,6 +1,6 @@
 //! Which processes are in which control group, and moving them (`exos::fs::group_fs`).
 
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
@@ -9,33 +9,13 @@ use exos::fs::group_fs::tree::{ControlGroups, GroupProvider, MemoryUse};
 use exos::fs::proc_fs::ProcessProvider;
 use exos::task::schedule::{GroupId, Scheduler};
 
-use super::{Member, ProcFacts};
-use crate::task::process::Process;
+use super::ProcFacts;
+use crate::task::listing::Member;
 
 impl ProcFacts {
     /// Tells which groups there are; only the first call counts.
     pub fn set_groups(&self, groups: &Arc<ControlGroups>) {
-        self.groups.call_once(|| Arc::downgrade(groups));
-    }
-
-    /// The path of a process's group, as `/proc/PID/cgroup` shows it.
-    pub(super) fn group_path(&self, process: &Process) -> Vec<u8> {
-        let groups = self.groups.get().and_then(Weak::upgrade);
-        let path = groups.and_then(|groups| groups.path(process.control_group.load(Ordering::Relaxed)));
-        // A zombie stays in its group, which may be gone.
-        path.unwrap_or_else(|| b"/ (deleted)".to_vec())
-    }
-
-    /// The control group at a path such as `/batch`.
-    #[must_use]
-    pub fn group_of_path(&self, path: &[u8]) -> Option<GroupId> {
-        self.groups.get().and_then(Weak::upgrade)?.at_path(path)
-    }
-
-    /// The path of a control group that the scheduler knows by this number.
-    #[must_use]
-    pub fn path_of_group(&self, group: GroupId) -> Option<Vec<u8>> {
-        self.groups.get().and_then(Weak::upgrade)?.path_of(group)
+        self.listing.set_groups(groups);
     }
 
     fn in_group(&self, group: u64) -> impl Iterator<Item = Member> {
@@ -43,7 +23,7 @@ impl ProcFacts {
             member.process.control_group.load(Ordering::Relaxed) == group
                 && !member.process.is_zombie.load(Ordering::Acquire)
         };
-        self.members().into_iter().filter(is_there)
+        self.listing.members().into_iter().filter(is_there)
     }
 }
 
@@ -72,7 +52,7 @@ impl GroupProvider for ProcFacts {
         let anonymous = |member: &Member| member.process.space().lock().totals().resident_anonymous * 4096;
         Ok(MemoryUse {
             current: total.saturating_sub(free),
-            anonymous: self.members().iter().map(anonymous).sum(),
+            anonymous: self.listing.members().iter().map(anonymous).sum(),
             guaranteed,
             limit: limit.max(total),
             structures: own.heap_bytes,
@@ -84,7 +64,7 @@ impl GroupProvider for ProcFacts {
 
     fn attach(&self, process: u32, group: u64, tasks: GroupId) -> Result<()> {
         let number = if process == 0 { self.current().0 } else { process };
-        let all = self.members();
+        let all = self.listing.members();
         // As on Linux, a thread's number stands for its process.
         let found = all
             .iter()

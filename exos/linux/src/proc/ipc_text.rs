@@ -4,7 +4,7 @@ use exos::error::{Errno, Result};
 use exos::fs::proc_fs::SystemText;
 use exos::ipc::Ipc;
 
-use super::{Text, put};
+use super::text::{Text, put};
 
 /// The most that a limit which counts operations, messages or objects can be set to.
 const COUNT_MAX: u64 = 65_536;

@@ -7,7 +7,7 @@ use exos::mem::{
 };
 use exos::preempt;
 
-use super::{Text, put};
+use super::text::{Text, put};
 use crate::task::memory::Space;
 use crate::task::process::Process;
 

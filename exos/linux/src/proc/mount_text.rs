@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use exos::fs::location::{Location, Mount, MountFlags};
 
-use super::{Text, put};
+use super::text::{Text, put};
 use crate::task::system::System;
 
 /// Bytes that would end a field.

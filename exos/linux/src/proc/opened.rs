@@ -14,12 +14,15 @@ use exos::fs::description::{Description, StatusFlags};
 use exos::fs::file_lock::{LockFamily, LockKind, LockOwner};
 use exos::fs::location::Location;
 use exos::fs::namespace::PSEUDO_DEVICE;
-use exos::fs::proc_fs::{OpenText, ProcessName, ProcessProvider, ProcessText};
+use exos::fs::proc_fs::{OpenText, ProcessName, ProcessText};
 
-use super::{ADJUST_MAX, Member, NAME_BYTES_MAX, Text, memory_text, mount_text, parse_number, process_text, put};
+use super::text::{ADJUST_MAX, NAME_BYTES_MAX, Text, parse_number, put};
+use super::{memory_text, mount_text, process_text};
+use crate::task::listing::{Listing, Member};
 use crate::task::memory::Space;
 use crate::task::process::{Image, Process, TIMER_SLACK_NS, Thread};
 use crate::task::system::System;
+use crate::task::tracing::{Rights, may_trace_by};
 
 /// A text of `/proc/PID`.
 pub(super) struct ProcessFile {
@@ -43,7 +46,7 @@ impl ProcessFile {
 
     /// The process and the thread, if they still have their numbers.
     fn find(&self, system: &System) -> Result<(Member, Arc<Thread>)> {
-        let (member, thread) = system.facts.find(self.name)?;
+        let (member, thread) = system.listing.find(self.name)?;
         let is_same = self.process.as_ptr() == Arc::as_ptr(&member.process)
             && (self.name.thread.is_none() || self.thread.as_ptr() == Arc::as_ptr(&thread));
         if is_same { Ok((member, thread)) } else { Err(Errno::ESRCH) }
@@ -64,7 +67,7 @@ impl ProcessFile {
         match self.text {
             ProcessText::Cgroup => {
                 out.raw(b"0::");
-                out.raw(&system.facts.group_path(process));
+                out.raw(&system.listing.group_path(process));
                 out.raw(b"\n");
             }
             ProcessText::CommandLine => out.strings(&process.image.lock().arguments),
@@ -86,13 +89,13 @@ impl ProcessFile {
             }
             ProcessText::OutOfMemoryAdjust => put!(out, "{}\n", *process.out_of_memory_adjust.lock()),
             ProcessText::Stat => {
-                let is_open = system.facts.check_look(self.name).is_ok();
+                let is_open = target(&system.listing, self.name).is_ok();
                 process_text::stat(&subject, is_open, out);
             }
             ProcessText::StatM => memory_text::statm(process, out),
             ProcessText::Status => process_text::status(&subject, out),
             ProcessText::Call => {
-                let may_look = system.facts.check_look(self.name).is_ok();
+                let may_look = target(&system.listing, self.name).is_ok();
                 process_text::call(&subject, may_look, out)?;
             }
             ProcessText::Maps | ProcessText::Smaps => {
@@ -136,7 +139,7 @@ impl OpenText for ProcessFile {
         let (member, thread) = self.find(&system)?;
         match self.text {
             // Of others' threads it is not theirs to set.
-            ProcessText::CommandName if member.process.pid != system.facts.current_numbers().0 => Err(Errno::EINVAL),
+            ProcessText::CommandName if member.process.pid != system.listing.current_numbers().0 => Err(Errno::EINVAL),
             ProcessText::CommandName => {
                 // As on Linux, an end of line that is written belongs to the name.
                 let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -149,7 +152,7 @@ impl OpenText for ProcessFile {
                 Ok(())
             }
             // Of another process it is not the caller's to set, as on Linux for most.
-            ProcessText::TimerSlack if member.process.pid != system.facts.current_numbers().0 => Err(Errno::EPERM),
+            ProcessText::TimerSlack if member.process.pid != system.listing.current_numbers().0 => Err(Errno::EPERM),
             ProcessText::TimerSlack => {
                 let number = core::str::from_utf8(value).ok().and_then(|value| value.trim_end().parse::<u64>().ok());
                 let slack_ns = number.ok_or(Errno::EINVAL)?;
@@ -238,4 +241,12 @@ fn open_flags(is_readable: bool, is_writable: bool, status: StatusFlags) -> u32 
     };
     let set = BITS.iter().filter(|(flag, _)| status.contains(*flag));
     set.fold(access, |bits, (_, bit)| bits | bit)
+}
+
+/// The process that is looked into. `EACCES`: whoever asks may not.
+pub(super) fn target(listing: &Listing, name: ProcessName) -> Result<Arc<Process>> {
+    let (process, thread) = listing.current_numbers();
+    let (asking, thread) = listing.find(ProcessName { process, thread: Some(thread), birth: 0 })?;
+    let target = listing.find(name)?.0.process;
+    if may_trace_by((&asking.process, &thread), Rights::ForFiles, &target) { Ok(target) } else { Err(Errno::EACCES) }
 }

@@ -11,7 +11,8 @@ use exos::task::limits::{Limits, RESOURCE_COUNT, Resource, UNLIMITED};
 use exos::task::signal::{HANDLER_DEFAULT, HANDLER_IGNORE, SIGNAL_MAX, Signal, SignalSet};
 
 use super::memory_text::{ProgramRanges, program_ranges, resident, status_lines};
-use super::{Member, Text, put};
+use super::text::{Text, put};
+use crate::task::listing::Member;
 use crate::task::process::Thread;
 use crate::task::system::System;
 
@@ -233,7 +234,7 @@ pub(super) fn call(subject: &Subject<'_>, may_look: bool, out: &mut Text<'_>) ->
         out.raw(b"-1 0x0 0x0\n");
         return Ok(());
     }
-    let is_own = subject.system.facts.current_numbers().1 == thread.tid();
+    let is_own = subject.system.listing.current_numbers().1 == thread.tid();
     let is_there = || is_own || thread.task.is_blocked();
     let stopped_in = *thread.stopped_in.lock();
     let registers = if is_there() { subject.system.platform.program_registers(thread) } else { None };

@@ -7,7 +7,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Text, put};
+use super::text::{Text, put};
 use crate::task::system::Platform;
 
 /// XCR0: the upper halves of the YMM registers.

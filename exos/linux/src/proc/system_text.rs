@@ -12,10 +12,11 @@ use super::process_text::TICK_NS;
 use exos::fs::terminal::table::TERMINAL_COUNT_MAX;
 use exos::fs::watch::{EVENT_COUNT_MAX, INSTANCE_COUNT_MAX, WATCH_COUNT_MAX};
 
-use super::{Member, Text, ipc_text, processor_text, put, random_uuid};
-use crate::call::miscellany::{RELEASE, VERSION};
+use super::text::{Text, put};
+use super::{ipc_text, processor_text};
 use crate::file::epoll::ENTRY_COUNT_MAX;
-use crate::task::system::System;
+use crate::task::listing::Member;
+use crate::task::system::{RELEASE, System, VERSION};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -313,4 +314,13 @@ fn memory_statistics(subject: &Subject<'_>, out: &mut Text<'_>) {
     for (label, value) in rows {
         put!(out, "{label} {value}\n");
     }
+}
+
+/// 16 random bytes as a version 4 UUID (RFC 9562, section 5.4).
+pub(super) fn random_uuid(system: &System) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    system.kernel.random(&mut bytes);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    bytes
 }

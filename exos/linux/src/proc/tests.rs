@@ -258,15 +258,16 @@ fn every_text_can_be_read() {
 #[test]
 fn a_process_comes_and_goes() {
     let world = World::new();
-    let facts = super::ProcFacts::new();
-    facts.add_process(world.pod.process.clone(), world.pod.thread.clone());
+    let listing = alloc::sync::Arc::<crate::task::listing::Listing>::default();
+    let facts = super::ProcFacts::new(&listing);
+    listing.add_process(world.pod.process.clone(), world.pod.thread.clone());
     use exos::fs::proc_fs::{ProcessName, ProcessProvider};
     let name = ProcessName { process: 1, thread: None, birth: 0 };
     assert_eq!((facts.processes(), facts.current(), facts.owner(name)), (vec![1], (1, 1), Some((0, 0))));
     let text = exos::fs::proc_fs::ProcessText::Status;
     assert_eq!(facts.open_text(name, text).err(), Some(Errno::ENOENT), "no system yet");
-    facts.remove_process(1);
-    facts.remove_process(1);
+    listing.remove_process(1);
+    listing.remove_process(1);
     assert_eq!((facts.processes(), facts.owner(name), facts.threads(name)), (vec![], None, vec![]));
 }
 
@@ -278,7 +279,7 @@ fn a_number_that_is_given_again_is_another() {
     let root = &namespace.root();
     let caller = Caller { root, credentials: &Credentials::ROOT, umask: 0, now: Timestamp::default() };
     let find = |start: &Location, path: &[u8]| namespace.lookup(&caller, start, path, LookupFlags::FOLLOW);
-    let facts = world.pod.system.facts.clone();
+    let facts = world.pod.system.listing.clone();
     let paths = ["1", "1/fd", "1/ns", "1/task", "1/task/1", "1/status", "1/exe"];
     let held = paths.map(|path| {
         let found = namespace.lookup(&caller, root, format!("/proc/{path}").as_bytes(), LookupFlags::default());

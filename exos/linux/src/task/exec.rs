@@ -20,7 +20,7 @@ use exos::load::stack::StartFacts;
 use exos::load::{LoadError, LoadRequest, Program, ProgramFile, Shifts, read_file};
 use exos::mem::FileIdentity;
 
-use crate::file::files::Access;
+use crate::file::paths::Access;
 use crate::task::memory::DUMPABLE_BY_USER;
 use crate::task::process::{Image, NO_SHIFTS, Process, Thread};
 use crate::task::profile;
@@ -259,7 +259,7 @@ fn forget_old_program(system: &System, process: &Process, thread: &Thread, is_re
         [identities.uid, identities.gid].iter().all(|[real, effective, ..]| real == effective)
     };
     let is_open = is_readable && is_itself;
-    process.space().set_dumpable(if is_open { DUMPABLE_BY_USER } else { system.facts.dumpable_of_changed() });
+    process.space().set_dumpable(if is_open { DUMPABLE_BY_USER } else { system.listing.dumpable_of_changed() });
     let _ = thread.change_identities(system, process, |identities| {
         for identity in [&mut identities.uid, &mut identities.gid] {
             let [_, effective, saved, for_files] = identity;

@@ -15,9 +15,10 @@ use exos::fs::readiness::Readiness;
 use exos::task::limits::Resource;
 use exos::task::signal::{Disposition, HANDLER_IGNORE, Signal, SignalInfo, SignalPayload};
 
+use crate::task::caller::Caller;
+use crate::task::futex_word::{release_robust, wake_address};
 use crate::task::memory::Space;
-use crate::task::process::{Ending, Process};
-use crate::task::signal_delivery::Target;
+use crate::task::process::{Ending, FIRST_PID, NO_PARENT, Process};
 use crate::task::system::System;
 
 /// The processor's note in a page-table entry that it was used.
@@ -26,11 +27,6 @@ const ACCESSED: u64 = aegis_abi::memory::entry::ACCESSED;
 const FLAG_NO_CHILD_WAIT: u64 = 2;
 /// `SA_NOCLDSTOP`.
 const FLAG_NO_CHILD_STOP: u64 = 1;
-/// The first process; its end is the run's.
-pub const FIRST_PID: u32 = 1;
-/// The parent of orphans, as that of the first process: exos itself, which forgets them when they end.
-pub const NO_PARENT: u32 = 0;
-
 /// What `wait` and `SIGCHLD` say of a change in a child (`CLD_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildChange {
@@ -61,9 +57,9 @@ pub fn child_code(child: &Process, change: ChildChange) -> (i32, i32) {
 }
 
 /// Ends the calling thread: afterwards its task must be ended, and nothing of the program touched.
-pub fn thread_leaves(target: &Target<'_>) {
-    let (system, process, thread) = (target.system, target.process, target.thread);
-    release_thread_words(target);
+pub fn thread_leaves(caller: &Caller<'_>) {
+    let (system, process, thread) = (caller.system, caller.process, caller.thread);
+    release_thread_words(caller);
     thread.time.note_dispatch(false, system.kernel.now_ns());
     let is_last = {
         let mut threads = process.threads.lock();
@@ -79,7 +75,7 @@ pub fn thread_leaves(target: &Target<'_>) {
     };
     if thread.tid() != process.pid {
         system.processes.give_number(thread.tid());
-        system.facts.remove_thread(process.pid, thread.tid());
+        system.listing.remove_thread(process.pid, thread.tid());
     }
     // One that waits in `execve` or for a thread of the same process looks again.
     process.changes.notify(Readiness::READ);
@@ -95,18 +91,18 @@ pub fn thread_leaves(target: &Target<'_>) {
 
 /// The words of program memory that others wait on: robust mutexes that the thread holds, and the one that
 /// `pthread_join` waits for. A thread that ends gives them back, and one that runs another program.
-pub fn release_thread_words(target: &Target<'_>) {
-    crate::call::futex::release_robust(target);
+pub fn release_thread_words(caller: &Caller<'_>) {
+    release_robust(caller);
     // From here on nobody begins to wait for it; who has begun is told below.
-    target.thread.has_left_locks.store(true, Ordering::Release);
-    target.system.locks.abandon(&target.thread.task);
-    let address = core::mem::take(&mut *target.thread.clear_tid_address.lock());
-    let is_seen = target.process.threads.lock().len() > 1 || target.process.borrows_memory.load(Ordering::Acquire);
+    caller.thread.has_left_locks.store(true, Ordering::Release);
+    caller.system.locks.abandon(&caller.thread.task);
+    let address = core::mem::take(&mut *caller.thread.clear_tid_address.lock());
+    let is_seen = caller.process.threads.lock().len() > 1 || caller.process.borrows_memory.load(Ordering::Acquire);
     if address != 0
         && is_seen
-        && crate::abi::user_memory::write_all(target.memory, address, &0_u32.to_le_bytes()).is_ok()
+        && crate::abi::user_memory::write_all(caller.memory, address, &0_u32.to_le_bytes()).is_ok()
     {
-        crate::call::futex::wake_address(target.system, target.process, address, usize::MAX);
+        wake_address(caller.system, caller.process, address, usize::MAX);
     }
 }
 
@@ -151,7 +147,7 @@ pub fn release_memory(system: &Arc<System>, process: &Arc<Process>) {
 /// Lets go of memory that the process ran in until now: the processor leaves it first.
 pub fn give_memory_back(system: &Arc<System>, process: &Arc<Process>, before: Arc<Space>) {
     if !process.borrows_memory.load(Ordering::Acquire) {
-        crate::call::shared_memory::note_detached(system, process, &before);
+        crate::task::attachments::note_detached(system, process, &before);
     }
     system.platform.enter_space(&process.space());
     drop(before);
@@ -270,6 +266,6 @@ fn child_disposition(parent: &Process) -> Disposition {
 
 /// Takes a zombie out of all tables. The caller has [`claim`]ed it.
 pub fn forget(system: &Arc<System>, child: &Arc<Process>) {
-    system.facts.remove_process(child.pid);
+    system.listing.remove_process(child.pid);
     system.processes.remove(child.pid);
 }

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::task::process::Identities;
+use crate::task::identities::Identities;
 
 /// The words, in an order that assembly knows.
 #[derive(Debug, Default)]

@@ -16,9 +16,9 @@ use exos::platform::LogLevel;
 use exos::reserve::{self, Level};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
-use crate::task::exit::FIRST_PID;
+use crate::task::caller::Caller;
+use crate::task::process::FIRST_PID;
 use crate::task::process::Process;
-use crate::task::signal_delivery::Target;
 use crate::task::system::System;
 
 /// `SI_KERNEL`.
@@ -142,8 +142,8 @@ pub fn is_heap_low(system: &System) -> bool {
 
 /// Memory has come to its end for the calling thread, which holds no lock: waits until there may be some again.
 /// Afterwards the caller looks whether its own process was the one to go.
-pub fn make_room(target: &Target<'_>) {
-    let system = target.system;
+pub fn make_room(caller: &Caller<'_>) {
+    let system = caller.system;
     system.counters.memory_ends.fetch_add(1, Ordering::Relaxed);
     // Their page tables are the pod's memory.
     system.pool.end_kept_spaces();
@@ -155,9 +155,9 @@ pub fn make_room(target: &Target<'_>) {
     if !system.platform.ask_for_memory() {
         // exos's own structures have none: frames that are free in the pool are no use to them.
         let enough_frames = if needs_heap { u64::MAX } else { FREE_ENOUGH_FRAMES };
-        choose_victim(system, Some(target.process), enough_frames);
+        choose_victim(system, Some(caller.process), enough_frames);
     }
-    if !is_ending(target.process) {
+    if !is_ending(caller.process) {
         system.platform.wait(Some(system.kernel.now_ns() + LOOK_AGAIN_NS));
     }
     system.pool.fill_reserve();

@@ -10,10 +10,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, 
 
 use exos::fs::location::Location;
 use exos::fs::namespace::Namespace;
-use exos::fs::permission::Credentials;
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::sync::Mutex;
-use exos::task::capability::{Capabilities, Capability};
 use exos::task::futex::FutexWaiter;
 use exos::task::limits::Limits;
 use exos::task::schedule::Task;
@@ -22,12 +20,16 @@ use exos::task::timer::TimerTable;
 use exos::task::weight;
 
 use crate::file::seen_descriptors::SeenDescriptors;
-use crate::task::exit::{FIRST_PID, NO_PARENT};
+use crate::task::identities::Identities;
 use crate::task::pause::Pause;
 use crate::task::signal_frame::AlternateStack;
 use crate::task::system::System;
 use crate::task::used_time::{GoneTimes, ThreadTime, UsedTime};
 
+/// The first process; its end is the run's.
+pub const FIRST_PID: u32 = 1;
+/// The parent of orphans, as that of the first process: exos itself, which forgets them when they end.
+pub const NO_PARENT: u32 = 0;
 /// What a timer may be late by, of a process that has not said otherwise (`PR_SET_TIMERSLACK`).
 pub const TIMER_SLACK_NS: u64 = 50_000;
 /// `ADDR_NO_RANDOMIZE`, a bit of a personality: programs lie where they always lie.
@@ -62,48 +64,6 @@ pub struct ProcessSignals {
     pub pending: Pending,
 }
 
-/// User and group identities and what they may do; one user namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identities {
-    /// Real, effective and saved user, and the user for files.
-    pub uid: [u32; 4],
-    /// Real, effective and saved group, and the group for files.
-    pub gid: [u32; 4],
-    /// Supplementary groups.
-    pub groups: Vec<u32>,
-    /// What it may do besides.
-    pub capabilities: Capabilities,
-    /// `PR_SET_NO_NEW_PRIVS`: only kept, as executing a program gives nothing that user 0 does not have.
-    pub has_no_new_privileges: bool,
-}
-
-impl Identities {
-    /// What files are checked with.
-    #[must_use]
-    pub fn for_files(&self) -> Credentials {
-        let capabilities = self.capabilities.effective;
-        Credentials { uid: self.uid[3], gid: self.gid[3], groups: self.groups.clone(), capabilities }
-    }
-
-    /// What `access(2)` checks files with: the real identity.
-    #[must_use]
-    pub fn for_access(&self) -> Credentials {
-        let capabilities = self.capabilities.of_real_user(self.uid[0]);
-        Credentials { uid: self.uid[0], gid: self.gid[0], groups: self.groups.clone(), capabilities }
-    }
-
-    /// Whose rights it uses: effective users and groups, and those for files.
-    fn acts_as(&self) -> [u32; 4] {
-        [self.uid[1], self.uid[3], self.gid[1], self.gid[3]]
-    }
-
-    /// Whether it has a capability now.
-    #[must_use]
-    pub fn can(&self, capability: Capability) -> bool {
-        self.capabilities.effective.contains(capability)
-    }
-}
-
 /// What `/proc/PID` tells of the program.
 #[derive(Clone, Default)]
 pub struct Image {
@@ -134,15 +94,6 @@ impl Image {
         let is_same = has_name && *generation == namespace.generation() && seen_from == root;
         is_same.then_some(&*self.executable)
     }
-}
-
-/// An interval timer.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct IntervalTimer {
-    /// When it fires next, 0 if it does not.
-    pub deadline_ns: u64,
-    /// The period, 0 for once.
-    pub period_ns: u64,
 }
 
 /// A process.
@@ -181,7 +132,7 @@ pub struct Process {
     /// What it runs.
     pub image: Mutex<Arc<Image>>,
     /// `ITIMER_REAL`, `ITIMER_VIRTUAL`, `ITIMER_PROF`; the last two in processor time.
-    pub interval_timers: Mutex<[IntervalTimer; 3]>,
+    pub interval_timers: Mutex<[crate::abi::time::IntervalTimer; 3]>,
     /// The timers of `timer_create`. Taken without a lock of the signals.
     pub timers: Mutex<TimerTable>,
     /// How it ended, once it has.
@@ -274,7 +225,7 @@ pub struct Thread {
     /// [`habit`]s that were set, which change nothing here.
     pub habits: AtomicU8,
     /// Where its memory is to come from; there is only one place.
-    pub memory_policy: Mutex<crate::call::memory_policy::MemoryPolicy>,
+    pub memory_policy: Mutex<crate::task::memory_policy::MemoryPolicy>,
     /// What it waits for words of memory with.
     pub futex: Arc<FutexWaiter<Task>>,
     /// While it is stopped: the call that it has not come back from to its program, if there is one.
@@ -699,7 +650,7 @@ impl Thread {
     /// the thread has with which a program begins. Its own is free.
     pub fn become_first(self: &Arc<Self>, system: &System, process: &Process) {
         let before = self.number.swap(process.pid, Ordering::Relaxed);
-        system.facts.set_first(process.pid, self.clone());
+        system.listing.set_first(process.pid, self.clone());
         system.processes.give_number(before);
     }
 
@@ -742,7 +693,7 @@ impl Thread {
         let answer = change(&mut identities)?;
         if identities.acts_as() != before.0 || !identities.capabilities.permitted.is_within(before.1) {
             // Before others see the new ones: whoever is the same user now finds it closed already.
-            process.space().set_dumpable(system.facts.dumpable_of_changed());
+            process.space().set_dumpable(system.listing.dumpable_of_changed());
             process.parent_death_signal.store(0, Ordering::Relaxed);
         }
         self.facts.publish(&identities);

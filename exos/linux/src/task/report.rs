@@ -14,8 +14,8 @@ use exos::mem::area::STACK_GUARD_BYTES;
 use exos::task::limits::{Resource, UNLIMITED};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
+use crate::task::caller::Caller;
 use crate::task::exception::{PAGE_FAULT_FETCH, PAGE_FAULT_WRITE, VECTOR_PAGE_FAULT};
-use crate::task::signal_delivery::Target;
 use crate::task::symbol::locate;
 
 /// Code of a signal that the system itself raised (`SI_KERNEL`); of `SIGKILL`: memory ran out.
@@ -25,13 +25,13 @@ const VECTOR_GENERAL_PROTECTION: u64 = 13;
 
 /// The line, without an end of line; empty where there is nothing to say.
 #[must_use]
-pub fn describe(target: &Target<'_>, signal: Signal, info: &SignalInfo, frame: &UpcallFrame) -> String {
-    let name = program_name(target);
+pub fn describe(caller: &Caller<'_>, signal: Signal, info: &SignalInfo, frame: &UpcallFrame) -> String {
+    let name = program_name(caller);
     let is_fault = matches!(info.payload, SignalPayload::Fault { .. });
     let is_sent = info.code <= 0 && !is_fault;
     let what = match signal {
         Signal::KILL if info.code == CODE_KERNEL => {
-            let (limit_bytes, _) = target.system.memory_bytes();
+            let (limit_bytes, _) = caller.system.memory_bytes();
             return format!("{name}: killed: out of memory (limit {} MiB; -m gives more)", limit_bytes >> 20);
         }
         Signal::TERM | Signal::INT | Signal::KILL | Signal::HUP | Signal::PIPE => {
@@ -55,22 +55,22 @@ pub fn describe(target: &Target<'_>, signal: Signal, info: &SignalInfo, frame: &
             _ => format!("{name}: {what}"),
         };
     }
-    let cause = cause(target, signal, info, frame);
+    let cause = cause(caller, signal, info, frame);
     let separator = if cause.is_empty() { "" } else { ": " };
-    format!("{name}: {what}{separator}{cause} at {:#x}{}", frame.rip, place(target, frame))
+    format!("{name}: {what}{separator}{cause} at {:#x}{}", frame.rip, place(caller, frame))
 }
 
 /// The command's name; the file's full name where the command's is only its beginning.
-fn program_name(target: &Target<'_>) -> String {
-    let name = target.thread.name.lock().clone();
-    let image = target.process.image.lock();
+fn program_name(caller: &Caller<'_>) -> String {
+    let name = caller.thread.name.lock().clone();
+    let image = caller.process.image.lock();
     let file = image.executable.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let chosen = if file.starts_with(&name) { file } else { &name };
     format!("{}", chosen.escape_ascii())
 }
 
 /// What the instruction tried.
-fn cause(target: &Target<'_>, signal: Signal, info: &SignalInfo, frame: &UpcallFrame) -> String {
+fn cause(caller: &Caller<'_>, signal: Signal, info: &SignalInfo, frame: &UpcallFrame) -> String {
     if is_page_fault(frame) {
         let address = frame.fault_address;
         let access = if frame.error_code & PAGE_FAULT_FETCH != 0 {
@@ -83,7 +83,7 @@ fn cause(target: &Target<'_>, signal: Signal, info: &SignalInfo, frame: &UpcallF
         let reason = match (signal, info.code) {
             (Signal::BUS, 2) => String::from(", behind the end of the mapped file,"),
             (Signal::SEGV, 2) => String::from(", which does not allow it,"),
-            _ => stack_overflow(target, address),
+            _ => stack_overflow(caller, address),
         };
         return format!("{access} {address:#x}{reason}");
     }
@@ -104,16 +104,16 @@ fn is_page_fault(frame: &UpcallFrame) -> bool {
 }
 
 /// Says so if `address` lies just below a stack that has grown as far as it may.
-fn stack_overflow(target: &Target<'_>, address: u64) -> String {
+fn stack_overflow(caller: &Caller<'_>, address: u64) -> String {
     let is_below_stack = {
-        let memory = target.process.space();
+        let memory = caller.process.space();
         let space = memory.lock();
         space.areas().any(|area| {
             let distance = area.start().checked_sub(address);
             area.flags().contains(AreaFlags::GROWS_DOWN) && distance.is_some_and(|bytes| bytes <= STACK_GUARD_BYTES)
         })
     };
-    match target.process.limits.lock().soft(Resource::Stack) {
+    match caller.process.limits.lock().soft(Resource::Stack) {
         _ if !is_below_stack => String::new(),
         UNLIMITED => String::from(" (the stack is full)"),
         limit_bytes => format!(" (the stack is full: its limit is {} KiB)", limit_bytes >> 10),
@@ -122,13 +122,13 @@ fn stack_overflow(target: &Target<'_>, address: u64) -> String {
 
 /// ` in FUNCTION+OFFSET (FILE+ADDRESS)`; after a jump to nowhere, where it came from if the stack
 /// tells.
-fn place(target: &Target<'_>, frame: &UpcallFrame) -> String {
-    let find = |address| locate(&target.system.pool, &target.process.space(), address);
+fn place(caller: &Caller<'_>, frame: &UpcallFrame) -> String {
+    let find = |address| locate(&caller.system.pool, &caller.process.space(), address);
     if let Some(place) = find(frame.rip) {
         return format!(" in {place}");
     }
     let mut word = [0; 8];
-    match target.memory.copy_in(frame.rsp, &mut word) {
+    match caller.memory.copy_in(frame.rsp, &mut word) {
         Ok(8) => {}
         _ => return String::new(),
     }

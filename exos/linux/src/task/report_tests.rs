@@ -23,7 +23,7 @@ fn exception(vector: u64, error_code: u64, fault_address: u64, rip: u64) -> Upca
 /// The line for a page fault.
 fn fault(world: &World, error_code: u64, address: u64, rip: u64, cause: FaultCause) -> String {
     let (signal, info) = signal_for_fault(address, cause);
-    describe(&world.target(), signal, &info, &exception(14, error_code, address, rip))
+    describe(&world.caller(), signal, &info, &exception(14, error_code, address, rip))
 }
 
 #[test]
@@ -55,12 +55,12 @@ fn a_jump_to_nowhere_tells_who_called() {
     frame.rsp = 0x10_0800;
     let (signal, info) = signal_for_fault(0, FaultCause::NotMapped);
     assert_eq!(
-        describe(&world.target(), signal, &info, &frame),
+        describe(&world.caller(), signal, &info, &frame),
         "program: segmentation fault (SIGSEGV): jump to 0x0 at 0x0, called in main+0x1f (/program+0x40111f)"
     );
     frame.rsp = 0x3;
     assert_eq!(
-        describe(&world.target(), signal, &info, &frame),
+        describe(&world.caller(), signal, &info, &frame),
         "program: segmentation fault (SIGSEGV): jump to 0x0 at 0x0"
     );
 }
@@ -71,7 +71,7 @@ fn other_exceptions_tell_what_they_are() {
     let line = |vector| {
         let frame = exception(vector, 0, 0, CODE + 0x100);
         let (signal, info) = signal_for(&frame);
-        describe(&world.target(), signal, &info, &frame)
+        describe(&world.caller(), signal, &info, &frame)
     };
     let place = " at 0x555500000100 in main+0x0 (/program+0x401100)";
     assert_eq!(line(6), format!("program: illegal instruction (SIGILL){place}"));
@@ -85,7 +85,7 @@ fn other_exceptions_tell_what_they_are() {
 fn signals_that_are_sent_are_told_shortly_or_not_at_all() {
     let world = world();
     let frame = UpcallFrame::default();
-    let line = |signal, info: SignalInfo| describe(&world.target(), signal, &info, &frame);
+    let line = |signal, info: SignalInfo| describe(&world.caller(), signal, &info, &frame);
     for signal in [Signal::TERM, Signal::INT, Signal::KILL, Signal::HUP, Signal::PIPE] {
         assert_eq!(line(signal, SignalInfo::default()), "");
     }
@@ -104,7 +104,7 @@ fn the_name_is_the_commands_and_whole() {
     let name = |thread: &[u8], executable: &[u8]| {
         *world.pod.thread.name.lock() = thread.to_vec();
         alloc::sync::Arc::make_mut(&mut *world.pod.process.image.lock()).executable = executable.to_vec();
-        super::program_name(&world.target())
+        super::program_name(&world.caller())
     };
     assert_eq!(name(b"a-long-program-", b"/bin/a-long-program-name"), "a-long-program-name");
     assert_eq!(name(b"script.sh", b"/bin/dash"), "script.sh");

@@ -4,7 +4,6 @@
 //! was interrupted. It acts on what is pending until nothing is,
 //! decides whether an interrupted call starts again, and leaves the frame as the program is to see it.
 
-use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use aegis_abi::upcall::UpcallFrame;
@@ -12,13 +11,11 @@ use exos::error::Errno;
 use exos::task::signal::{self, Delivery, Disposition, Signal, SignalInfo, SignalSet};
 
 use crate::abi::errno;
-use crate::abi::user_memory::UserMemory;
-use crate::call::context::Restart;
-use crate::call::timer::complete_notice;
+use crate::task::caller::{Caller, Restart};
 use crate::task::exit::{ChildChange, is_orphaned, tell_parent};
-use crate::task::process::{Ending, Process, Thread};
+use crate::task::process::Ending;
 use crate::task::signal_frame::{self, Entry};
-use crate::task::system::System;
+use crate::task::timers::complete_notice;
 
 /// `SA_RESTART`.
 const FLAG_RESTART: u64 = 0x1000_0000;
@@ -34,60 +31,47 @@ pub struct EndedCall {
     pub interrupted: Option<Restart>,
 }
 
-/// The parties of a delivery.
-#[derive(Clone, Copy)]
-pub struct Target<'a> {
-    /// The pod.
-    pub system: &'a Arc<System>,
-    /// The process.
-    pub process: &'a Arc<Process>,
-    /// The thread that is about to run.
-    pub thread: &'a Arc<Thread>,
-    /// Its memory.
-    pub memory: &'a dyn UserMemory,
-}
-
 /// Acts on pending signals. Afterwards the process has ended, or `frame` is to be resumed.
-pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
+pub fn finish(caller: &Caller<'_>, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
     let mut interrupted = ended.and_then(|call| call.interrupted.map(|restart| (call.number, restart)));
-    target.thread.take_attention();
+    caller.thread.take_attention();
     let number = ended.map(|call| call.number);
     loop {
-        wait_while_stopped(target, number);
-        if target.process.has_ended() || target.thread.is_ending.load(Ordering::Acquire) {
+        wait_while_stopped(caller, number);
+        if caller.process.has_ended() || caller.thread.is_ending.load(Ordering::Acquire) {
             return;
         }
         let (delivery, has_more) = {
-            let mut thread = target.thread.signals.lock();
-            let mut shared = target.process.signals.lock();
+            let mut thread = caller.thread.signals.lock();
+            let mut shared = caller.process.signals.lock();
             let shared = &mut *shared;
             let delivery = signal::next(&mut thread, &mut shared.pending, &mut shared.dispositions);
             if let Some(Delivery::Stop(_)) = delivery {
                 // Whoever continues the process discards the signal under these locks, then looks here: he finds one.
-                target.process.pause.lock().is_stopping = true;
+                caller.process.pause.lock().is_stopping = true;
             }
             (delivery, thread.has_deliverable(&shared.pending))
         };
         match delivery {
-            None if target.process.pause.lock().is_killed => {
+            None if caller.process.pause.lock().is_killed => {
                 // Another thread has taken `SIGKILL` and is about to end the process. It wakes this one.
-                target.system.platform.wait(None);
+                caller.system.platform.wait(None);
             }
             None => {
                 // No handler took the mask that a suspended call replaced; what that kept back is looked at now.
-                let mut thread = target.thread.signals.lock();
+                let mut thread = caller.thread.signals.lock();
                 let Some(mask) = thread.saved_mask.take() else { break };
                 thread.set_mask(mask);
             }
             Some(Delivery::Terminate { signal, info, has_core }) => {
-                let text = crate::task::report::describe(target, signal, &info, frame);
-                target.process.end(Ending::Killed { signal, has_core, text });
+                let text = crate::task::report::describe(caller, signal, &info, frame);
+                caller.process.end(Ending::Killed { signal, has_core, text });
             }
-            Some(Delivery::Stop(signal)) => stop_process(target, signal),
-            Some(Delivery::PassedOver { mut info }) => complete_notice(target.system, target.process, &mut info),
+            Some(Delivery::Stop(signal)) => stop_process(caller, signal),
+            Some(Delivery::PassedOver { mut info }) => complete_notice(caller.system, caller.process, &mut info),
             Some(Delivery::Handler { signal, mut info, disposition, mask_before }) => {
-                complete_notice(target.system, target.process, &mut info);
-                target.thread.resumption.forget();
+                complete_notice(caller.system, caller.process, &mut info);
+                caller.thread.resumption.forget();
                 if let Some((number, restart)) = interrupted.take() {
                     let starts_again = match restart {
                         Restart::Always => true,
@@ -99,7 +83,7 @@ pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
                     }
                 }
                 // Whatever comes from now on calls for attention anew.
-                if enter_handler(target, frame, signal, &info, &Caught { disposition, mask_before }) && !has_more {
+                if enter_handler(caller, frame, signal, &info, &Caught { disposition, mask_before }) && !has_more {
                     break;
                 }
             }
@@ -109,7 +93,7 @@ pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
         && restart != Restart::Never
     {
         if let Restart::UnlessHandlerUntil(deadline_ns) = restart {
-            target.thread.resumption.set(frame.rsp, deadline_ns);
+            caller.thread.resumption.set(frame.rsp, deadline_ns);
         }
         start_again(frame, number);
     }
@@ -132,12 +116,12 @@ pub struct Caught {
 /// to be raised, and [`finish`] to decide, because it is blocked or has no handler or there is more to look at.
 #[inline(always)]
 #[must_use]
-pub fn catch(target: &Target<'_>, signal: Signal) -> Option<Caught> {
-    if target.thread.needs_attention() {
+pub fn catch(caller: &Caller<'_>, signal: Signal) -> Option<Caught> {
+    if caller.thread.needs_attention() {
         return None;
     }
-    let mut thread = target.thread.signals.lock();
-    let mut shared = target.process.signals.lock();
+    let mut thread = caller.thread.signals.lock();
+    let mut shared = caller.process.signals.lock();
     let (disposition, mask_before) = signal::catch(&mut thread, &mut shared.dispositions, signal)?;
     Some(Caught { disposition, mask_before })
 }
@@ -145,26 +129,26 @@ pub fn catch(target: &Target<'_>, signal: Signal) -> Option<Caught> {
 /// Puts the handler's frame on the stack, and answers true. A stack that cannot hold it is a fault of the program's,
 /// which [`finish`] then has to look at.
 pub fn enter_handler(
-    target: &Target<'_>,
+    caller: &Caller<'_>,
     frame: &mut UpcallFrame,
     signal: Signal,
     info: &SignalInfo,
     caught: &Caught,
 ) -> bool {
-    let platform = &target.system.platform;
-    let stack = *target.thread.stack.lock();
+    let platform = &caller.system.platform;
+    let stack = *caller.thread.stack.lock();
     let Caught { disposition, mask_before } = *caught;
     let entry = Entry { signal, info, disposition, mask_before, stack, vector_format: platform.vector_format() };
-    if signal_frame::build(target.memory, frame, &entry).is_ok() {
+    if signal_frame::build(caller.memory, frame, &entry).is_ok() {
         if stack.flags & signal_frame::STACK_AUTO_DISARM != 0 {
-            *target.thread.stack.lock() = signal_frame::AlternateStack::default();
+            *caller.thread.stack.lock() = signal_frame::AlternateStack::default();
         }
         platform.reset_vector();
-        target.system.counters.signals.fetch_add(1, Ordering::Relaxed);
+        caller.system.counters.signals.fetch_add(1, Ordering::Relaxed);
         return true;
     }
-    let mut thread = target.thread.signals.lock();
-    let mut shared = target.process.signals.lock();
+    let mut thread = caller.thread.signals.lock();
+    let mut shared = caller.process.signals.lock();
     if signal == Signal::SEGV {
         // The handler of this very signal cannot run: nothing is left but the default.
         thread.mask = thread.mask.union(Signal::SEGV.bit());
@@ -176,43 +160,43 @@ pub fn enter_handler(
 
 /// Stops the process: all its threads wait from their next look on. A group that nobody could continue is not stopped
 /// by the terminal's signals.
-fn stop_process(target: &Target<'_>, signal: Signal) {
-    let group = *target.process.group.lock();
-    if signal != Signal::STOP && is_orphaned(target.system, group) {
+fn stop_process(caller: &Caller<'_>, signal: Signal) {
+    let group = *caller.process.group.lock();
+    if signal != Signal::STOP && is_orphaned(caller.system, group) {
         return;
     }
-    if target.process.pause.lock().stop(signal) {
-        tell_parent(target.system, target.process, (ChildChange::Stopped(signal), false));
-        target.process.interrupt_threads();
+    if caller.process.pause.lock().stop(signal) {
+        tell_parent(caller.system, caller.process, (ChildChange::Stopped(signal), false));
+        caller.process.interrupt_threads();
     }
 }
 
 /// Waits until the process is continued or killed. Whoever continues it wakes its threads.
-fn wait_while_stopped(target: &Target<'_>, call: Option<u64>) {
-    let is_stopped = || target.process.pause.lock().stopped_by.is_some() && !target.process.has_ended();
+fn wait_while_stopped(caller: &Caller<'_>, call: Option<u64>) {
+    let is_stopped = || caller.process.pause.lock().stopped_by.is_some() && !caller.process.has_ended();
     let is_told = {
-        let pause = target.process.pause.lock();
+        let pause = caller.process.pause.lock();
         // It may have been continued before it came here to wait.
         pause.stopped_by.is_none() && !pause.is_continue_untold
     };
-    if is_told || target.process.has_ended() {
+    if is_told || caller.process.has_ended() {
         return;
     }
-    *target.thread.stopped_in.lock() = Some(call);
+    *caller.thread.stopped_in.lock() = Some(call);
     while is_stopped() {
-        target.system.platform.wait(None);
+        caller.system.platform.wait(None);
     }
-    *target.thread.stopped_in.lock() = None;
+    *caller.thread.stopped_in.lock() = None;
     // One thread tells the parent for all.
-    if core::mem::take(&mut target.process.pause.lock().is_continue_untold) {
-        tell_parent(target.system, target.process, (ChildChange::Continued, false));
+    if core::mem::take(&mut caller.process.pause.lock().is_continue_untold) {
+        tell_parent(caller.system, caller.process, (ChildChange::Continued, false));
     }
 }
 
 /// Raises a fault of the program's own, from an exception.
-pub fn raise_fault(target: &Target<'_>, signal: Signal, info: SignalInfo) {
-    let mut thread = target.thread.signals.lock();
-    let mut shared = target.process.signals.lock();
+pub fn raise_fault(caller: &Caller<'_>, signal: Signal, info: SignalInfo) {
+    let mut thread = caller.thread.signals.lock();
+    let mut shared = caller.process.signals.lock();
     signal::force(&mut thread, &mut shared.dispositions, signal, info);
 }
 

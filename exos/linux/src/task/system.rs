@@ -14,10 +14,15 @@ use exos::task::futex::FutexTable;
 use exos::task::lock::LockTable;
 use exos::task::schedule::{Scheduler, Task};
 
-use crate::proc::ProcFacts;
+use crate::task::listing::Listing;
 use crate::task::memory::Space;
 use crate::task::process::{Process, Thread};
 use crate::task::processes::Processes;
+
+/// What `uname -r` says: a version that current C libraries accept, with our mark.
+pub const RELEASE: &[u8] = b"6.1.0-aegis";
+/// What `uname -v` says.
+pub const VERSION: &[u8] = b"#1 SMP Aegis";
 
 /// What the personality needs of the place it runs in, beyond `exos::platform`.
 pub trait Platform: Send + Sync {
@@ -155,8 +160,8 @@ pub struct System {
     pub ipc: exos::ipc::Ipc,
     /// Memory without anything in it: what ended processes have.
     pub empty_space: Arc<Space>,
-    /// What `/proc` is made from.
-    pub facts: Arc<ProcFacts>,
+    /// The same with their threads, as `/proc` shows them.
+    pub listing: Arc<Listing>,
     /// The name space, its devices and what generates `/proc`.
     pub files: crate::file::files::Files,
     /// The vDSO, if the clock can be read by programs.

@@ -20,8 +20,9 @@ use exos::sync::Mutex;
 use syscalls::Sysno;
 
 use crate::abi::user_memory::UserMemory;
-use crate::call::context::{Context, Restart};
+use crate::call::context::Context;
 use crate::host::boot::{Ground, Pod, boot};
+use crate::task::caller::{Caller, Restart};
 use crate::testing::platform::{FakePlatform, ground};
 
 /// Where the program's memory begins.
@@ -176,20 +177,19 @@ impl World {
         Self { pod, machine, platform, memory, streams, restart: Mutex::default() }
     }
 
+    /// The program's thread.
+    pub(crate) fn caller(&self) -> Caller<'_> {
+        let Pod { system, process, thread } = &self.pod;
+        Caller { system, process, thread, memory: &*self.memory }
+    }
+
     /// Does a system call.
     pub(crate) fn call<const N: usize>(&self, number: Sysno, arguments: [u64; N]) -> Result<u64> {
         let mut all = [0; 6];
         all[..N].copy_from_slice(&arguments);
         let mut frame = UpcallFrame::default();
-        let mut context = Context {
-            system: &self.pod.system,
-            process: &self.pod.process,
-            thread: &self.pod.thread,
-            memory: &*self.memory,
-            frame: &mut frame,
-            replaces_registers: false,
-            restart: Restart::Never,
-        };
+        let caller = self.caller();
+        let mut context = Context::new(&caller, &mut frame);
         let entry = crate::entry::table::entry(number as u64).unwrap_or_else(|| panic!("{number} is not in the table"));
         let result = (entry.handler)(&mut context, all);
         *self.restart.lock() = context.restart;

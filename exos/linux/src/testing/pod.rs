@@ -13,14 +13,14 @@ use exos::fs::page::MappedFile;
 use exos::fs::permission::Credentials;
 use exos::fs::transfer::Buffer;
 use exos::fs::vnode::Timestamp;
-use exos::fs::walk::Caller;
+use exos::fs::walk;
 use exos::mem::{MapRequest, Placement, Protection};
 
 use crate::abi::user_memory::UserMemory;
-use crate::call::context::{Context, Restart};
+use crate::call::context::Context;
 use crate::host::boot::{Ground, Pod, boot};
+use crate::task::caller::Caller;
 use crate::task::memory::Space;
-use crate::task::signal_delivery::Target;
 use crate::testing::platform::{CLOCK, FakePlatform, ground};
 
 /// Memory of the pod.
@@ -67,28 +67,22 @@ impl World {
 
     /// A system call in progress.
     pub(crate) fn context(&mut self) -> Context<'_> {
-        Context {
-            system: &self.pod.system,
-            process: &self.pod.process,
-            thread: &self.pod.thread,
-            memory: &self.memory,
-            frame: &mut self.frame,
-            replaces_registers: false,
-            restart: Restart::Never,
-        }
+        let Pod { system, process, thread } = &self.pod;
+        Context::new(&Caller { system, process, thread, memory: &self.memory }, &mut self.frame)
     }
 
     /// What signals are delivered to.
-    pub(crate) fn target(&self) -> Target<'_> {
+    pub(crate) fn caller(&self) -> Caller<'_> {
         let Pod { system, process, thread } = &self.pod;
-        Target { system, process, thread, memory: &self.memory }
+        Caller { system, process, thread, memory: &self.memory }
     }
 
     /// Opens a file of the name space as root.
     pub(crate) fn open(&self, path: &str, how: &OpenHow) -> Result<Arc<Description>> {
         let namespace = &self.pod.system.files.namespace;
         let credentials = Credentials::ROOT;
-        let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now: Timestamp::default() };
+        let caller =
+            walk::Caller { root: namespace.root(), credentials: &credentials, umask: 0, now: Timestamp::default() };
         namespace.open(&caller, namespace.root(), path.as_bytes(), how)
     }
 

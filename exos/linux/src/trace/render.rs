@@ -10,7 +10,7 @@ use exos::task::signal::{Signal, SignalSet};
 use crate::abi::bytes::get;
 use crate::abi::user_memory::{Extent, UserMemory, read_array, read_extents, read_string};
 use crate::call::context::{Arguments, Context};
-use crate::file::files::CURRENT_DIRECTORY;
+use crate::file::paths::CURRENT_DIRECTORY;
 use crate::task::report::signal_name;
 
 /// Bytes of a string that are shown.

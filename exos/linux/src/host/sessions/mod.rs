@@ -133,8 +133,8 @@ impl Sessions {
 
     /// The first thing that a session's process does, as the thread that runs this: `frame` becomes its program's first
     /// state, or the process has ended. May wait for files.
-    pub fn enter(&self, target: &crate::task::signal_delivery::Target<'_>, frame: &mut aegis_abi::upcall::UpcallFrame) {
-        self.starts.enter(target, frame);
+    pub fn enter(&self, caller: &crate::task::caller::Caller<'_>, frame: &mut aegis_abi::upcall::UpcallFrame) {
+        self.starts.enter(caller, frame);
     }
 
     fn take_in(&self, state: &mut State, system: &Arc<System>, line: &dyn Line) -> Result<(), Malformed> {

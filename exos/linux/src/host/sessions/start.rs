@@ -27,12 +27,13 @@ use exos::task::signal::SignalSet;
 
 use super::News;
 use super::session::{Ends, Session};
-use crate::file::files::{Access, ProcessFiles};
+use crate::file::files::ProcessFiles;
+use crate::file::paths::Access;
+use crate::task::caller::Caller;
 use crate::task::exec::{StartError, Wish, prepare, search_path, start as start_program};
-use crate::task::exit::NO_PARENT;
+use crate::task::identities::Identities;
 use crate::task::memory::{Space, space_limits};
-use crate::task::process::{Birth, Ending, Identities, Process, Thread};
-use crate::task::signal_delivery::Target;
+use crate::task::process::{Birth, Ending, NO_PARENT, Process, Thread};
 use crate::task::system::{System, ThreadStart};
 
 /// Status of a failure that is not the program's.
@@ -80,14 +81,14 @@ impl Starts {
         let session = Session::new(process.clone(), start.clone(), ends, news);
         process.threads.lock().push(thread.clone());
         system.processes.add(process.clone());
-        system.facts.add_process(process.clone(), thread.clone());
+        system.listing.add_process(process.clone(), thread.clone());
         self.waiting.lock().insert(pid, start);
         // A frame of no program: whoever runs it first comes to `enter`.
         let (frame, thread_start) = (UpcallFrame::default(), ThreadStart { fs_base: Some(0) });
         if let Err(error) = system.platform.start_thread(&process, &thread, &frame, thread_start) {
             self.waiting.lock().remove(&pid);
             process.threads.lock().clear();
-            system.facts.remove_process(pid);
+            system.listing.remove_process(pid);
             system.processes.remove(pid);
             return Err(no_memory(error));
         }
@@ -95,17 +96,17 @@ impl Starts {
     }
 
     /// As [`super::Sessions::enter`].
-    pub(super) fn enter(&self, target: &Target<'_>, frame: &mut UpcallFrame) {
-        let start = self.waiting.lock().remove(&target.process.pid);
+    pub(super) fn enter(&self, caller: &Caller<'_>, frame: &mut UpcallFrame) {
+        let start = self.waiting.lock().remove(&caller.process.pid);
         let outcome = match &start {
-            Some(start) => start.load(target, frame),
+            Some(start) => start.load(caller, frame),
             None => Err((STATUS_TOOL, String::from("nobody knows what this process is for"))),
         };
         if let Err((status, text)) = outcome {
             if let Some(start) = start {
                 *start.failure.lock() = Some((status, text));
             }
-            target.process.end(Ending::Exited(status));
+            caller.process.end(Ending::Exited(status));
         }
     }
 }
@@ -172,8 +173,8 @@ fn own_end(description: &Description, read: bool) -> Result<Arc<dyn OpenFile>> {
 
 impl Start {
     /// Gives the process its streams and its program.
-    fn load(&self, target: &Target<'_>, frame: &mut UpcallFrame) -> core::result::Result<(), (u8, String)> {
-        let Target { system, process, thread, .. } = target;
+    fn load(&self, caller: &Caller<'_>, frame: &mut UpcallFrame) -> core::result::Result<(), (u8, String)> {
+        let Caller { system, process, thread, .. } = caller;
         let config = &self.config;
         self.connect(system, process)
             .map_err(|error| (STATUS_TOOL, format!("the standard streams cannot be opened ({error:?})")))?;

@@ -15,9 +15,9 @@ use exos::fs::vnode::Timestamp;
 use exos::task::signal::Signal;
 
 use super::{Line, Sessions};
+use crate::task::caller::Caller;
 use crate::task::exit::thread_leaves;
 use crate::task::process::{Ending, Process};
-use crate::task::signal_delivery::Target;
 use crate::testing::pod::World;
 
 const TOKEN: u64 = 0x1234_5678_9abc_def0;
@@ -131,7 +131,7 @@ impl Host {
     fn leave(&self, process: &Arc<Process>) {
         let thread = process.threads.lock()[0].clone();
         let (system, memory) = (&self.world.pod.system, &self.world.memory);
-        thread_leaves(&Target { system, process, thread: &thread, memory });
+        thread_leaves(&Caller { system, process, thread: &thread, memory });
     }
 }
 
@@ -207,10 +207,10 @@ fn what_cannot_be_started_says_why() {
         let process = host.process(number + 1);
         let thread = process.threads.lock()[0].clone();
         let (system, memory) = (&host.world.pod.system, &host.world.memory);
-        let target = Target { system, process: &process, thread: &thread, memory };
-        host.sessions.enter(&target, &mut UpcallFrame::default());
+        let caller = Caller { system, process: &process, thread: &thread, memory };
+        host.sessions.enter(&caller, &mut UpcallFrame::default());
         assert!(process.has_ended());
-        thread_leaves(&target);
+        thread_leaves(&caller);
         assert_eq!(host.said(number).end.as_deref(), Some(why));
     }
     host.send(3, &[ToPod::Describe(b"no configuration"), ToPod::Start]);

@@ -14,7 +14,7 @@ use exos::sync::Mutex;
 const NUMBER_BYTES_MAX: usize = 64;
 
 /// What a setting is at first, and what it may be.
-pub(super) fn default_of(text: SystemText) -> Option<(i64, RangeInclusive<i64>)> {
+pub(crate) fn default_of(text: SystemText) -> Option<(i64, RangeInclusive<i64>)> {
     const ANY: RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
     const NATURAL: RangeInclusive<i64> = 0..=i32::MAX as i64;
     const LONG: RangeInclusive<i64> = 0..=i64::MAX;
@@ -40,20 +40,20 @@ pub(super) fn default_of(text: SystemText) -> Option<(i64, RangeInclusive<i64>)>
 
 /// The settings of a pod.
 #[derive(Default)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     /// Those that were set, by their place in `SystemText`.
     set: Mutex<BTreeMap<usize, i64>>,
 }
 
 impl Settings {
     /// What a setting is now; `None`: it is none of these.
-    pub(super) fn get(&self, text: SystemText) -> Option<i64> {
+    pub(crate) fn get(&self, text: SystemText) -> Option<i64> {
         let (default, _) = default_of(text)?;
         Some(self.set.lock().get(&(text as usize)).copied().unwrap_or(default))
     }
 
     /// Takes what a program wrote. `EINVAL`: no number, or none that it may be.
-    pub(super) fn set(&self, text: SystemText, value: &[u8]) -> Result<()> {
+    pub(crate) fn set(&self, text: SystemText, value: &[u8]) -> Result<()> {
         let (_, range) = default_of(text).ok_or(Errno::EPERM)?;
         let value = &value[..value.len().min(NUMBER_BYTES_MAX)];
         let number = core::str::from_utf8(value).ok().and_then(|value| value.trim().parse::<i64>().ok());
