@@ -17,7 +17,6 @@
 //! Invariants: one thread starts every process (`profile` has another, which starts none); the exit
 //! status is always one of those in `errors` or the program's own; no QEMU outlives the tool.
 
-mod json_text;
 mod options;
 mod profile;
 mod relay;

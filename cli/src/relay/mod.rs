@@ -15,6 +15,7 @@ pub(crate) mod pump;
 pub(crate) mod side;
 pub(crate) mod signals;
 pub(crate) mod stats;
+pub(crate) mod stream;
 pub(crate) mod terminal;
 
 use std::fs::File;
@@ -259,7 +260,7 @@ impl<'a> Relay<'a> {
     fn is_drained(&self) -> bool {
         let over = self.limit.is_some_and(|limit| Instant::now() >= limit);
         over || (self.outputs.iter().all(OutputPump::is_done)
-            && self.sides.iter().all(|side| side.control().is_none())
+            && self.sides.iter().all(|side| !side.control.is_open())
             && self.log.is_none()
             && self.qemu_stderr.is_none())
     }
@@ -304,8 +305,8 @@ impl<'a> Relay<'a> {
         }
         let has_room = self.outputs[STDERR].pending_bytes() < MESSAGE_BYTES_MAX;
         for (number, side) in self.sides.iter().enumerate() {
-            add(Slot::Control(number), side.control().filter(|_| has_room), read);
-            add(Slot::ControlOut(number), side.wants_to_write(), write);
+            add(Slot::Control(number), side.control.wants_to_read().filter(|_| has_room), read);
+            add(Slot::ControlOut(number), side.control.wants_to_write(), write);
         }
         add(Slot::Log, self.log.as_ref().map(AsFd::as_fd).filter(|_| has_room), read);
         add(Slot::QemuErrors, self.qemu_stderr.as_ref().map(AsFd::as_fd), read);
@@ -317,7 +318,8 @@ impl<'a> Relay<'a> {
     /// Gives the desk what pods wrote, and lets it go on.
     fn serve_desk(&mut self) {
         for (number, side) in self.sides.iter_mut().enumerate() {
-            let has_gone = self.desk.as_ref().is_some_and(|desk| desk.has_gone(number) && side.unread_bytes() == 0);
+            let has_gone =
+                self.desk.as_ref().is_some_and(|desk| desk.has_gone(number) && side.control.unread_bytes() == 0);
             if !side.is_flushed && (side.report.is_some() || has_gone) {
                 side.is_flushed = self.outputs.iter_mut().all(|output| output.finish(number));
             }
@@ -369,7 +371,7 @@ impl<'a> Relay<'a> {
             }
             Slot::OutputSink(index) => self.flush_output(index),
             Slot::Control(number) => self.read_control(number)?,
-            Slot::ControlOut(number) => self.sides[number].write(),
+            Slot::ControlOut(number) => self.sides[number].control.write(),
             Slot::Log => self.read_log(),
             Slot::QemuErrors => self.read_qemu_errors(),
             Slot::Desk(slot) => {

@@ -2,15 +2,13 @@
 //!
 //! `relay` has one for each pod and drives them all; nothing here waits.
 
-use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use aegis_launch::errors::{Doing, Error};
 use aegis_link::control::{FromGuest, LineBuffer, Malformed, Report, ToGuest, printable};
 
-use crate::relay::pump::{InputPump, read_some};
+use crate::relay::pump::InputPump;
+use crate::relay::stream::Stream;
 
 /// A message, or a line that is none, and why.
 pub(crate) type Heard = Result<FromGuest, (Malformed, String)>;
@@ -32,15 +30,14 @@ pub(crate) struct Side {
     pub(crate) is_again: bool,
     /// It has ended, and all that it wrote has been read.
     pub(crate) is_flushed: bool,
-    control: Option<UnixStream>,
+    /// Its control port.
+    pub(crate) control: Stream,
     lines: LineBuffer,
-    out: VecDeque<u8>,
 }
 
 impl Side {
     /// The side of a pod that has not spoken yet.
     pub(crate) fn new(mark: String, control: UnixStream, input: InputPump) -> Self {
-        let (lines, out) = (LineBuffer::default(), VecDeque::new());
         Self {
             mark,
             input,
@@ -49,9 +46,8 @@ impl Side {
             is_waiting: false,
             is_again: false,
             is_flushed: false,
-            control: Some(control),
-            lines,
-            out,
+            control: Stream::new(control),
+            lines: LineBuffer::default(),
         }
     }
 
@@ -65,36 +61,13 @@ impl Side {
         (self.greeted, self.report, self.is_flushed) = (false, None, false);
         (self.is_waiting, self.is_again) = (false, true);
         self.lines = LineBuffer::default();
-        self.out.clear();
-    }
-
-    /// Bytes that the pod has sent and nobody has read.
-    pub(crate) fn unread_bytes(&self) -> u64 {
-        self.control.as_ref().map_or(0, |control| rustix::io::ioctl_fionread(control).unwrap_or(0))
-    }
-
-    /// The control port, while it is open.
-    pub(crate) fn control(&self) -> Option<BorrowedFd<'_>> {
-        self.control.as_ref().map(AsFd::as_fd)
-    }
-
-    /// The control port, if there are lines for it.
-    pub(crate) fn wants_to_write(&self) -> Option<BorrowedFd<'_>> {
-        if self.out.is_empty() { None } else { self.control() }
+        self.control.clear();
     }
 
     /// Reads what has come: messages, and lines that are none.
     pub(crate) fn read(&mut self) -> Result<Vec<Heard>, Error> {
-        let Some(control) = &mut self.control else { return Ok(Vec::new()) };
         let mut buffer = [0; 16 * 1024];
-        let length = match read_some(control, &mut buffer) {
-            Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Vec::new()),
-            Err(error) => return Err(error).doing("reading the control port"),
-        };
-        if length == 0 {
-            self.control = None;
-        }
+        let length = self.control.read(&mut buffer).doing("reading the control port")?.unwrap_or(0);
         let mut messages = Vec::new();
         self.lines.push(&buffer[..length], |line| {
             messages.push(FromGuest::parse(line).map_err(|fault| (fault, printable(line))));
@@ -104,28 +77,12 @@ impl Side {
 
     /// Sends a line, now or when there is room.
     pub(crate) fn send(&mut self, message: ToGuest) {
-        if self.control.is_some() {
-            self.out.extend(message.to_string().as_bytes());
-            self.write();
-        }
-    }
-
-    /// Sends what waits.
-    pub(crate) fn write(&mut self) {
-        let Some(control) = &mut self.control else { return };
-        match io::Write::write(control, self.out.as_slices().0) {
-            Ok(length) => drop(self.out.drain(..length)),
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
-                // The machine is gone; reading will say so.
-                _ => self.out.clear(),
-            },
-        }
+        self.control.send(message.to_string().as_bytes());
     }
 
     /// Nothing goes to the pod any more.
     pub(crate) fn stop(&mut self) {
         self.input.stop();
-        self.out.clear();
+        self.control.clear();
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::json_text::quoted;
+use serde::{Serialize, Serializer};
 
 /// Most counters that are kept; a guest that sends more is cut off here.
 const COUNTER_COUNT_MAX: usize = 256;
@@ -68,15 +68,10 @@ impl Stats {
     /// One object on one line: integers only, times in microseconds from the start of the tool; `null` never
     /// appears.
     pub(crate) fn json(&self) -> String {
-        let mut text = format!("{{\"status\":{},\"accelerator\":\"{}\",\"host\":{{", self.status, self.accelerator);
-        let host = self.host_times();
-        let pairs = host.iter().map(|(key, time)| format!("\"{key}\":{}", time.as_micros()));
-        text += &pairs.collect::<Vec<_>>().join(",");
-        text += "},\"guest\":{";
-        let pairs = self.counters.iter().map(|(key, value)| format!("{}:{value}", quoted(key)));
-        text += &pairs.collect::<Vec<_>>().join(",");
-        text += "}}";
-        text
+        let host = self.host_times().into_iter().map(|(key, time)| (key, time.as_micros() as u64)).collect();
+        let written = Written { status: self.status, accelerator: self.accelerator, host, guest: &self.counters };
+        // Neither does writing to memory fail, nor are there keys that are no strings.
+        serde_json::to_string(&written).unwrap_or_default()
     }
 
     /// Lines for people.
@@ -106,6 +101,21 @@ impl Stats {
         let lines = text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
         format!("aegis: statistics ({}, status {})\n{lines}\n", self.accelerator, self.status)
     }
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    status: u8,
+    accelerator: &'static str,
+    #[serde(serialize_with = "in_order")]
+    host: Vec<(&'static str, u64)>,
+    #[serde(serialize_with = "in_order")]
+    guest: &'a [(String, u64)],
+}
+
+/// Pairs as the members of an object.
+fn in_order<K: Serialize, S: Serializer>(pairs: &[(K, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
 }
 
 fn spaced(key: &str) -> String {

@@ -7,8 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,7 @@ use aegis_link::sessions::{
     DATA_BYTES_MAX, DESCRIPTION_BYTES_MAX, FromPod, Malformed, Receiver, SESSION_COUNT_MAX, ToPod, Window, preamble,
 };
 
-use crate::relay::pump::read_some;
+use crate::relay::stream::Stream;
 
 /// The longest time from a session's start to a word from the pod.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(30);
@@ -51,12 +50,12 @@ struct Caller {
 /// One pod's line.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    stream: Option<UnixStream>,
+    /// Its socket.
+    pub(crate) stream: Stream,
     /// What the pod's program was started with.
     pub(crate) config: Config,
     /// While the line is open.
     receiver: Option<Receiver>,
-    out: Vec<u8>,
     sessions: BTreeMap<u32, Caller>,
     last_session: u32,
 }
@@ -64,8 +63,8 @@ pub(crate) struct Channel {
 impl Channel {
     /// A line that is not open, over a socket, which must be non-blocking.
     pub(crate) fn new(stream: UnixStream, config: Config) -> Self {
-        let (out, sessions) = (Vec::new(), BTreeMap::new());
-        Self { stream: Some(stream), config, receiver: None, out, sessions, last_session: 0 }
+        let (stream, sessions) = (Stream::new(stream), BTreeMap::new());
+        Self { stream, config, receiver: None, sessions, last_session: 0 }
     }
 
     /// Begins a session. Where the line has to be opened for it, the pod is to be told so with the number in the
@@ -80,7 +79,7 @@ impl Channel {
             return Err(format!("more than {SESSION_COUNT_MAX} sessions at a time in one pod"));
         }
         // Also for callers that come and go: what they leave waits as well.
-        if self.out.len() > OUT_BYTES_MAX {
+        if self.stream.pending_bytes() > OUT_BYTES_MAX {
             return Err("the pod does not listen".into());
         }
         let token = match self.receiver {
@@ -89,14 +88,15 @@ impl Channel {
         };
         self.last_session = self.last_session.wrapping_add(1);
         let session = self.last_session;
+        let mut frames = Vec::new();
         for piece in description.chunks(DATA_BYTES_MAX) {
-            ToPod::Describe(piece).append_frame(session, &mut self.out);
+            ToPod::Describe(piece).append_frame(session, &mut frames);
         }
-        ToPod::Start.append_frame(session, &mut self.out);
+        ToPod::Start.append_frame(session, &mut frames);
         let (input, outputs, deadline) = (Window::default(), Default::default(), Instant::now() + ACCEPT_LIMIT);
         let caller = Caller { client, input, has_input_ended: false, outputs, is_accepted: false, deadline };
         self.sessions.insert(session, caller);
-        self.write();
+        self.stream.send(&frames);
         Ok((session, token))
     }
 
@@ -105,7 +105,9 @@ impl Channel {
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
         let token = u64::from_le_bytes(bytes);
         self.receiver = Some(Receiver::new(token));
-        (self.out, self.last_session) = (preamble(token).to_vec(), 0);
+        self.last_session = 0;
+        self.stream.clear();
+        self.stream.send(&preamble(token));
         Ok(token)
     }
 
@@ -125,36 +127,26 @@ impl Channel {
         };
         let message = ToPod::parse(message).and_then(|message| judge(message).map(|()| message));
         let message = message.map_err(|Malformed| "this is no message of a session")?;
-        if self.out.len() > OUT_BYTES_MAX {
+        if self.stream.pending_bytes() > OUT_BYTES_MAX {
             return Err("the pod does not listen");
         }
-        message.append_frame(session, &mut self.out);
-        self.write();
+        self.send(session, message);
         Ok(())
     }
 
     /// The caller is gone.
     pub(crate) fn hang_up(&mut self, session: u32) {
         if self.sessions.remove(&session).is_some() {
-            ToPod::HangUp.append_frame(session, &mut self.out);
-            self.write();
+            self.send(session, ToPod::HangUp);
         }
     }
 
     /// Takes in what has come.
     pub(crate) fn read(&mut self, pod: &str) -> Vec<News> {
         let mut news = Vec::new();
-        let Some(stream) = &mut self.stream else { return news };
         let mut buffer = [0; 64 * 1024];
-        let length = match read_some(stream, &mut buffer) {
-            Ok(length) if length > 0 => length,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return news,
-            _ => {
-                self.stream = None;
-                return news;
-            }
-        };
-        let Some(mut receiver) = self.receiver.take() else { return news };
+        let length = self.stream.read(&mut buffer).ok().flatten().unwrap_or(0);
+        let Some(mut receiver) = self.receiver.take_if(|_| length > 0) else { return news };
         receiver.push(&buffer[..length]);
         loop {
             let heard = match receiver.next() {
@@ -209,7 +201,8 @@ impl Channel {
 
     /// Ends all sessions, with this status and line, and the line with them.
     pub(crate) fn close(&mut self, status: u8, text: &str) -> Vec<News> {
-        (self.receiver, self.out) = (None, Vec::new());
+        self.receiver = None;
+        self.stream.clear();
         let sessions = std::mem::take(&mut self.sessions).into_values();
         sessions.map(|caller| News::End(caller.client, status, text.to_owned())).collect()
     }
@@ -222,8 +215,7 @@ impl Channel {
             if self.receiver.is_none() || self.sessions.is_empty() {
                 break;
             }
-            let unread = self.stream.as_ref().map_or(0, |stream| rustix::io::ioctl_fionread(stream).unwrap_or(0));
-            if unread == 0 {
+            if self.stream.unread_bytes() == 0 {
                 break;
             }
             news.extend(self.read(pod));
@@ -250,25 +242,10 @@ impl Channel {
         self.sessions.values().filter(|caller| !caller.is_accepted).map(|caller| caller.deadline).min()
     }
 
-    /// Sends what waits.
-    pub(crate) fn write(&mut self) {
-        let Some(stream) = &mut self.stream else { return };
-        match stream.write(&self.out) {
-            Ok(length) => drop(self.out.drain(..length)),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            // Reading says that it is gone.
-            Err(_) => self.out.clear(),
-        }
-    }
-
-    /// The descriptor to wait for before [`Channel::read`].
-    pub(crate) fn wants_to_read(&self) -> Option<BorrowedFd<'_>> {
-        self.stream.as_ref().map(AsFd::as_fd)
-    }
-
-    /// The descriptor to wait for before [`Channel::write`].
-    pub(crate) fn wants_to_write(&self) -> Option<BorrowedFd<'_>> {
-        if self.out.is_empty() { None } else { self.wants_to_read() }
+    fn send(&mut self, session: u32, message: ToPod<'_>) {
+        let mut frame = Vec::new();
+        message.append_frame(session, &mut frame);
+        self.stream.send(&frame);
     }
 }
 

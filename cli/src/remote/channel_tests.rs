@@ -189,5 +189,9 @@ fn callers_that_come_and_go_fill_no_memory_while_a_pod_does_not_listen() {
         Err(error) => Some(error),
     });
     assert_eq!(refused.as_deref(), Some("the pod does not listen"));
-    assert!(pod.channel.out.len() < super::OUT_BYTES_MAX + (1 << 20), "{} bytes wait", pod.channel.out.len());
+    assert!(
+        pod.channel.stream.pending_bytes() < super::OUT_BYTES_MAX + (1 << 20),
+        "{} bytes wait",
+        pod.channel.stream.pending_bytes()
+    );
 }

@@ -10,6 +10,7 @@ use aegis_launch::errors::{Doing, Error};
 use aegis_link::frame::{Frame, FrameBuffer, Kind};
 
 use super::place;
+use super::report::MachineReport;
 use crate::relay::pump::read_some;
 
 /// The longest time without a word from the machine's tool, where an answer is due.
@@ -108,16 +109,20 @@ impl Conversation {
         self.frames.next().map_err(foreign)
     }
 
-    /// As [`Conversation::ask`] for an answer that is text, which a status other than 0 makes an error.
-    pub(crate) fn text<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<String, Error> {
+    /// Asks for a report: `pods`, or `processes` too.
+    pub(crate) fn report(&mut self, request: &str) -> Result<MachineReport, Error> {
+        let text = self.output(&[request])?;
+        serde_json::from_slice(&text)
+            .map_err(|_| Error::Usage(format!("{}: its tool is another version", self.machine)))
+    }
+
+    /// As [`Conversation::ask`] for an answer without streams, which a status other than 0 makes an error.
+    pub(crate) fn output<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Vec<u8>, Error> {
         let mut output = Vec::new();
         let (status, line) = self.ask(words, Some(SILENCE_LIMIT), |_, bytes| {
             output.extend_from_slice(bytes);
             Ok(())
         })?;
-        match status {
-            0 => Ok(String::from_utf8_lossy(&output).into_owned()),
-            _ => Err(Error::Usage(line)),
-        }
+        if status == 0 { Ok(output) } else { Err(Error::Usage(line)) }
     }
 }

@@ -8,8 +8,6 @@ mod memory;
 pub(crate) mod sessions;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -26,10 +24,11 @@ use super::logs::{Logs, Next, Position};
 use super::orders::Orders;
 use super::payers::Payers;
 use super::place::Place;
+use super::report::{CurrencyReport, MachineReport, PodReport, ProcessReport, Usage, json};
 use super::restart::{Restart, STEADY};
 use crate::relay::ending::outcome;
-use crate::relay::pump::read_some;
 use crate::relay::side::Side;
+use crate::relay::stream::Stream;
 
 /// Clients at the same time.
 const CLIENT_COUNT_MAX: usize = 32;
@@ -39,6 +38,8 @@ const OUT_BYTES_ENOUGH: usize = 128 * 1024;
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// The longest time for what pods have to say about their processes, if one does not say it.
 const PROCESSES_LIMIT: Duration = Duration::from_secs(3);
+/// About what a process takes beside its arguments.
+const PROCESS_BYTES: usize = 100;
 /// Most bytes of that.
 const PROCESSES_BYTES_MAX: usize = 8 << 20;
 /// The longest grace that can be asked for.
@@ -131,8 +132,9 @@ struct Report {
     states: Vec<Option<PodState>>,
     /// What the currencies' tickets are.
     currency_tickets: Vec<Option<u64>>,
-    /// Lines about processes.
-    processes: String,
+    /// Each pod's processes, and the bytes of their commands.
+    processes: Vec<Vec<ProcessReport>>,
+    command_bytes: usize,
     /// Answers of the manager that are missing.
     orders_left: usize,
     /// Pods that have not said which processes they have.
@@ -144,9 +146,8 @@ struct Report {
 
 #[derive(Debug)]
 struct Client {
-    stream: UnixStream,
+    stream: Stream,
     input: FrameBuffer,
-    out: Vec<u8>,
     job: Job,
     /// Nothing more is read; it goes when all has been written.
     is_over: bool,
@@ -154,8 +155,8 @@ struct Client {
 
 impl Client {
     fn send(&mut self, frame: &Frame) {
-        self.out.extend_from_slice(&frame.encode());
-        self.write();
+        self.stream.send(&frame.encode());
+        self.is_over |= self.stream.is_deaf();
     }
 
     /// The last frame of an answer.
@@ -166,17 +167,6 @@ impl Client {
 
     fn refuse(&mut self, text: &str) {
         self.end(STATUS_TOOL, text);
-    }
-
-    fn write(&mut self) {
-        match self.stream.write(&self.out) {
-            Ok(length) => drop(self.out.drain(..length)),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            Err(_) => {
-                self.out.clear();
-                self.is_over = true;
-            }
-        }
     }
 }
 
@@ -241,19 +231,16 @@ impl Desk {
     pub(crate) fn interests(&self) -> Vec<(DeskSlot, BorrowedFd<'_>, PollFlags)> {
         let (read, write) = (PollFlags::IN, PollFlags::OUT);
         let mut list: Vec<_> =
-            self.orders.wants_to_read().map(|fd| (DeskSlot::OrdersIn, fd, read)).into_iter().collect();
-        list.extend(self.orders.wants_to_write().map(|fd| (DeskSlot::OrdersOut, fd, write)));
+            self.orders.stream.wants_to_read().map(|fd| (DeskSlot::OrdersIn, fd, read)).into_iter().collect();
+        list.extend(self.orders.stream.wants_to_write().map(|fd| (DeskSlot::OrdersOut, fd, write)));
         for (number, channel) in self.channels.iter().enumerate() {
-            list.extend(channel.wants_to_read().map(|fd| (DeskSlot::SessionsIn(number), fd, read)));
-            list.extend(channel.wants_to_write().map(|fd| (DeskSlot::SessionsOut(number), fd, write)));
+            list.extend(channel.stream.wants_to_read().map(|fd| (DeskSlot::SessionsIn(number), fd, read)));
+            list.extend(channel.stream.wants_to_write().map(|fd| (DeskSlot::SessionsOut(number), fd, write)));
         }
         for (number, client) in &self.clients {
-            if !client.is_over {
-                list.push((DeskSlot::Read(*number), client.stream.as_fd(), read));
-            }
-            if !client.out.is_empty() {
-                list.push((DeskSlot::Write(*number), client.stream.as_fd(), write));
-            }
+            let reads = client.stream.wants_to_read().filter(|_| !client.is_over);
+            list.extend(reads.map(|fd| (DeskSlot::Read(*number), fd, read)));
+            list.extend(client.stream.wants_to_write().map(|fd| (DeskSlot::Write(*number), fd, write)));
         }
         // Behind those that hang up: they make room.
         list.extend(self.place.as_ref().map(|place| (DeskSlot::Listener, place.listener.as_fd(), read)));
@@ -267,7 +254,8 @@ impl Desk {
             DeskSlot::Read(number) => self.read(number, sides),
             DeskSlot::Write(number) => {
                 if let Some(client) = self.clients.get_mut(&number) {
-                    client.write();
+                    client.stream.write();
+                    client.is_over |= client.stream.is_deaf();
                 }
             }
             DeskSlot::OrdersIn => {
@@ -275,9 +263,9 @@ impl Desk {
                     self.on_answer(why, answer);
                 }
             }
-            DeskSlot::OrdersOut => self.orders.write(),
+            DeskSlot::OrdersOut => self.orders.stream.write(),
             DeskSlot::SessionsIn(pod) => self.read_sessions(pod),
-            DeskSlot::SessionsOut(pod) => self.channels[pod].write(),
+            DeskSlot::SessionsOut(pod) => self.channels[pod].stream.write(),
         }
     }
 
@@ -299,7 +287,7 @@ impl Desk {
         for number in numbers {
             self.go_on(number, sides, now);
         }
-        self.clients.retain(|_, client| !client.is_over || !client.out.is_empty());
+        self.clients.retain(|_, client| !client.is_over || client.stream.pending_bytes() > 0);
         told
     }
 
@@ -400,8 +388,8 @@ impl Desk {
             return;
         }
         self.last_client += 1;
-        let (input, out) = (FrameBuffer::default(), Vec::new());
-        let mut client = Client { stream, input, out, job: Job::Nothing, is_over: false };
+        let (stream, input) = (Stream::new(stream), FrameBuffer::default());
+        let mut client = Client { stream, input, job: Job::Nothing, is_over: false };
         if self.clients.values().filter(|client| !client.is_over).count() >= CLIENT_COUNT_MAX {
             client.refuse(&format!("more than {CLIENT_COUNT_MAX} commands at a time"));
             return;
@@ -412,13 +400,13 @@ impl Desk {
     fn read(&mut self, number: u64, sides: &mut [Side]) {
         let Some(client) = self.clients.get_mut(&number) else { return };
         let mut buffer = [0; 16 * 1024];
-        match read_some(&mut client.stream, &mut buffer) {
-            Ok(length) if length > 0 => client.input.push(&buffer[..length]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        match client.stream.read(&mut buffer) {
+            Ok(None) => {}
+            Ok(Some(length)) if length > 0 => client.input.push(&buffer[..length]),
             _ => {
-                // Whoever does not listen any more needs no answer.
+                // A client that has hung up needs no answer.
                 client.is_over = true;
-                client.out.clear();
+                client.stream.clear();
             }
         }
         while let Some(client) = self.clients.get_mut(&number).filter(|client| !client.is_over) {
@@ -507,7 +495,8 @@ impl Desk {
             client.job = Job::Report(Report {
                 states,
                 currency_tickets,
-                processes: String::new(),
+                processes: vec![Vec::new(); self.pods.len()],
+                command_bytes: 0,
                 orders_left,
                 silent,
                 token,
@@ -527,14 +516,17 @@ impl Desk {
         let Some(report) = asked else { return };
         match message {
             FromGuest::Process { process: it, .. } => {
-                // Writing to a String cannot fail.
-                let _ = writeln!(
-                    report.processes,
-                    "process {} pid={} ppid={} state={} time_ns={} resident_bytes={} command={}",
-                    self.pods[pod].name, it.pid, it.parent, it.state, it.used_ns, it.resident_bytes, it.command
-                );
+                report.command_bytes += it.command.len() + PROCESS_BYTES;
+                report.processes[pod].push(ProcessReport {
+                    pid: it.pid,
+                    ppid: it.parent,
+                    state: it.state,
+                    time_ns: it.used_ns,
+                    resident_bytes: it.resident_bytes,
+                    command: it.command,
+                });
                 // More than a pod says is a pod that does not stop saying it.
-                if report.processes.len() > PROCESSES_BYTES_MAX {
+                if report.command_bytes > PROCESSES_BYTES_MAX {
                     report.silent.clear();
                 }
             }
@@ -703,14 +695,15 @@ impl Desk {
 
     fn finish_report(&mut self, number: u64, sides: &[Side]) {
         let Some(client) = self.clients.get_mut(&number) else { return };
-        let Job::Report(Report { states, currency_tickets, processes, .. }) = &client.job else { return };
-        let mut text = format!("machine {}\n", self.place.as_ref().map_or("", |place| &place.name));
-        for (number, tickets) in currency_tickets.iter().enumerate() {
-            let (name, payer) = (self.payers.name(number), self.payers.of_currency(number));
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "currency {name} currency={payer} tickets={}", tickets.unwrap_or(0));
-        }
-        for (number, ((pod, side), state)) in self.pods.iter().zip(sides).zip(states).enumerate() {
+        let Job::Report(Report { states, currency_tickets, processes, .. }) = &mut client.job else { return };
+        let currency = |(number, tickets): (usize, &Option<u64>)| CurrencyReport {
+            name: self.payers.name(number).to_owned(),
+            tickets: tickets.unwrap_or(0),
+            currency: self.payers.of_currency(number).to_owned(),
+        };
+        let mut pods = Vec::new();
+        for (number, (pod, side)) in self.pods.iter().zip(sides).enumerate() {
+            let state = states[number];
             let status = side.report.as_ref().map(|report| outcome(report).0);
             let shown = match (state, status) {
                 _ if side.is_waiting => "waiting",
@@ -720,35 +713,19 @@ impl Desk {
                 (Some(_), None) if !side.greeted => "starting",
                 (Some(_), None) => "running",
             };
-            // Writing to a String cannot fail.
-            let (name, payer) = (&pod.name, self.payers.of_pod(number));
-            let _ = write!(text, "pod {name} state={shown} restarts={} currency={payer}", pod.starts);
-            if let Some(status) = status {
-                let _ = write!(text, " status={status}");
-            }
-            if let Some(state) = state {
-                let _ = write!(
-                    text,
-                    " tickets={} time_ns={} now_ns={} frames={} frame_quota={} kernel_calls={} traps={} exceptions={} \
-                     interrupts={} slices={} guaranteed={} limit={}",
-                    state.tickets,
-                    state.time_used_ns,
-                    state.now_ns,
-                    state.frames_owned,
-                    state.frame_quota,
-                    state.kernel_calls,
-                    state.system_call_traps,
-                    state.exceptions,
-                    state.interrupts,
-                    state.slices,
-                    state.frames_guaranteed,
-                    state.frames_limit
-                );
-            }
-            text.push('\n');
+            pods.push(PodReport {
+                name: pod.name.clone(),
+                state: shown.to_owned(),
+                status,
+                restarts: pod.starts,
+                currency: self.payers.of_pod(number).to_owned(),
+                usage: state.map(Usage::from),
+                processes: std::mem::take(&mut processes[number]),
+            });
         }
-        text.push_str(processes);
-        for contents in text.as_bytes().chunks(CONTENTS_BYTES_MAX) {
+        let machine = self.place.as_ref().map_or_else(String::new, |place| place.name.clone());
+        let currencies = currency_tickets.iter().enumerate().map(currency).collect();
+        for contents in json(&MachineReport { machine, pods, currencies }).as_bytes().chunks(CONTENTS_BYTES_MAX) {
             client.send(&Frame { kind: Kind::Output, contents: contents.to_vec() });
         }
         client.end(0, "");
@@ -759,7 +736,7 @@ impl Desk {
         let Some(client) = self.clients.get_mut(&number) else { return };
         let mut job = std::mem::replace(&mut client.job, Job::Nothing);
         let Job::Logs { pod, follows, position } = &mut job else { return };
-        while client.out.len() < OUT_BYTES_ENOUGH && !client.is_over {
+        while client.stream.pending_bytes() < OUT_BYTES_ENOUGH && !client.is_over {
             let frame = match self.logs.read(*pod, position) {
                 Next::Line(writer, line) => {
                     let kind = if line.is_error { Kind::Errors } else { Kind::Output };
@@ -791,7 +768,7 @@ impl Desk {
 impl Drop for Desk {
     fn drop(&mut self) {
         for client in self.clients.values_mut() {
-            client.write();
+            client.stream.write();
         }
     }
 }

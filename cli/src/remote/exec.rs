@@ -6,10 +6,9 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use aegis_launch::errors::{Doing, Error, STATUS_SIGNAL_BASE, STATUS_TOOL};
@@ -24,6 +23,7 @@ use super::verbs::MachineChoice;
 use crate::options::values::parse_variable;
 use crate::relay::pump::{Sink, read_some};
 use crate::relay::signals::{Event, Signals};
+use crate::relay::stream::Stream as Socket;
 use crate::relay::terminal::{self, RawTerminal};
 
 const NOTES: &str = "\
@@ -95,10 +95,11 @@ pub(crate) fn exec(options: &ExecOptions) -> Result<u8, Error> {
     stream.set_nonblocking(true).doing(what)?;
     let input = options.input.then(|| io::stdin().as_fd().try_clone_to_owned()).transpose().doing(what)?;
     let sinks = [Sink::new(io::stdout()).doing(what)?, Sink::new(io::stderr()).doing(what)?];
+    let mut asking = Socket::new(stream);
+    asking.send(&request.encode());
     let mut caller = Caller {
-        stream,
+        stream: asking,
         frames: FrameBuffer::default(),
-        out: request.encode(),
         signals,
         input: input.map(File::from),
         input_window: Window::default(),
@@ -193,9 +194,8 @@ enum Slot {
 
 /// The side of the caller.
 struct Caller {
-    stream: UnixStream,
+    stream: Socket,
     frames: FrameBuffer,
-    out: Vec<u8>,
     signals: Signals,
     /// Standard input, until its end.
     input: Option<File>,
@@ -230,10 +230,8 @@ impl Caller {
         let (read, write) = (PollFlags::IN, PollFlags::OUT);
         let mut list: Vec<(Slot, BorrowedFd<'_>, PollFlags)> = vec![(Slot::Signals, self.signals.as_fd(), read)];
         if self.ending.is_none() {
-            list.push((Slot::Read, self.stream.as_fd(), read));
-            if !self.out.is_empty() {
-                list.push((Slot::Write, self.stream.as_fd(), write));
-            }
+            list.extend(self.stream.wants_to_read().map(|fd| (Slot::Read, fd, read)));
+            list.extend(self.stream.wants_to_write().map(|fd| (Slot::Write, fd, write)));
             let input = self.input.as_ref().filter(|_| self.is_accepted && self.input_window.left() > 0);
             list.extend(input.map(|input| (Slot::Input, input.as_fd(), read)));
         }
@@ -262,7 +260,7 @@ impl Caller {
                 }
             }
             Slot::Read => self.read()?,
-            Slot::Write => self.write(),
+            Slot::Write => self.stream.write(),
             Slot::Input => self.read_input(),
             Slot::Output(stream) => self.flush(stream),
         }
@@ -305,27 +303,14 @@ impl Caller {
         if self.ending.is_none() {
             let mut contents = Vec::new();
             message.append(&mut contents);
-            self.out.extend(Frame { kind: Kind::Session, contents }.encode());
-            self.write();
-        }
-    }
-
-    fn write(&mut self) {
-        match self.stream.write(&self.out) {
-            Ok(length) => drop(self.out.drain(..length)),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            // Reading says that it is gone, and perhaps why.
-            Err(_) => self.out.clear(),
+            self.stream.send(&Frame { kind: Kind::Session, contents }.encode());
         }
     }
 
     fn read(&mut self) -> Result<(), Error> {
         let mut buffer = [0; 16 * 1024];
-        let length = match read_some(&mut self.stream, &mut buffer) {
-            Ok(length) => length,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error).doing("asking the machine's tool"),
-        };
+        let read = self.stream.read(&mut buffer).doing("asking the machine's tool")?;
+        let Some(length) = read else { return Ok(()) };
         self.frames.push(&buffer[..length]);
         let foreign = || Error::Usage("the machine's tool is another version".into());
         while let Some(frame) = self.frames.next().map_err(|_| foreign())? {

@@ -19,6 +19,7 @@ pub(crate) mod logs;
 pub(crate) mod orders;
 pub(crate) mod payers;
 pub(crate) mod place;
+pub(crate) mod report;
 pub(crate) mod restart;
 pub(crate) mod table;
 pub(crate) mod verbs;

@@ -1,13 +1,11 @@
 //! The tool's end of the line to the manager in the machine: orders out, answers in.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use aegis_link::orders::{ANSWER_BYTES, Action, Answer, EVENT_ID, Found, Order};
 
-use crate::relay::pump::read_some;
+use crate::relay::stream::Stream;
 
 /// Orders without an answer; a manager that is silent gets no more.
 const WAITING_COUNT_MAX: usize = 256;
@@ -15,8 +13,8 @@ const WAITING_COUNT_MAX: usize = 256;
 /// The line; `P` is why an order was given.
 #[derive(Debug)]
 pub(crate) struct Orders<P> {
-    stream: Option<UnixStream>,
-    out: Vec<u8>,
+    /// Its socket.
+    pub(crate) stream: Stream,
     held: Vec<u8>,
     last_id: u32,
     waiting: BTreeMap<u32, P>,
@@ -25,32 +23,27 @@ pub(crate) struct Orders<P> {
 impl<P> Orders<P> {
     /// The line over a socket, which must be non-blocking.
     pub(crate) fn new(stream: UnixStream) -> Self {
-        Self { stream: Some(stream), out: Vec::new(), held: Vec::new(), last_id: 0, waiting: BTreeMap::new() }
+        Self { stream: Stream::new(stream), held: Vec::new(), last_id: 0, waiting: BTreeMap::new() }
     }
 
     /// Gives an order; false if nobody is there to take it.
     pub(crate) fn give(&mut self, action: Action, pod: usize, amount: u64, why: P) -> bool {
-        if self.stream.is_none() || self.waiting.len() >= WAITING_COUNT_MAX {
+        if !self.stream.is_open() || self.waiting.len() >= WAITING_COUNT_MAX {
             return false;
         }
         self.last_id = self.last_id.checked_add(1).unwrap_or(EVENT_ID + 1);
         let order = Order { id: self.last_id, action: Some(action), pod: pod as u32, amount };
-        self.out.extend_from_slice(&order.encode());
         self.waiting.insert(self.last_id, why);
-        self.write();
+        self.stream.send(&order.encode());
         true
     }
 
     /// Takes in what has come: answers, with the reason of their orders.
     pub(crate) fn read(&mut self) -> Vec<(Option<P>, Answer)> {
         let mut answers = Vec::new();
-        let Some(stream) = &mut self.stream else { return answers };
         let mut buffer = [0; 4096];
-        match read_some(stream, &mut buffer) {
-            Ok(length) if length > 0 => self.held.extend_from_slice(&buffer[..length]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            _ => self.stream = None,
-        }
+        let length = self.stream.read(&mut buffer).ok().flatten().unwrap_or(0);
+        self.held.extend_from_slice(&buffer[..length]);
         loop {
             match Answer::find(&self.held) {
                 Found::More => return answers,
@@ -64,26 +57,5 @@ impl<P> Orders<P> {
                 }
             }
         }
-    }
-
-    /// Sends what waits.
-    pub(crate) fn write(&mut self) {
-        let Some(stream) = &mut self.stream else { return };
-        match stream.write(&self.out) {
-            Ok(length) => drop(self.out.drain(..length)),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            // Reading says that it is gone.
-            Err(_) => self.out.clear(),
-        }
-    }
-
-    /// The descriptor to wait for before [`Orders::read`].
-    pub(crate) fn wants_to_read(&self) -> Option<BorrowedFd<'_>> {
-        self.stream.as_ref().map(AsFd::as_fd)
-    }
-
-    /// The descriptor to wait for before [`Orders::write`].
-    pub(crate) fn wants_to_write(&self) -> Option<BorrowedFd<'_>> {
-        if self.out.is_empty() { None } else { self.wants_to_read() }
     }
 }

@@ -9,8 +9,9 @@ use aegis_launch::errors::{Doing, Error};
 use aegis_link::frame::Kind;
 use clap::Args;
 
-use super::client::{Conversation, Machine, running, the_machine};
-use super::table::{Report, memory_table, pods_table, tickets_table, top_table};
+use super::client::{Conversation, running, the_machine};
+use super::report::json;
+use super::table::{memory_table, pods_table, tickets_table, top_table};
 use crate::options::values::parse_seconds;
 
 /// From one picture of `top` to the next.
@@ -130,7 +131,7 @@ pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
     let request = if options.processes || options.json { "processes" } else { "pods" };
     let mut reports = Vec::new();
     for machine in &machines {
-        match report(machine, request) {
+        match Conversation::open(machine).and_then(|mut conversation| conversation.report(request)) {
             Ok(report) => reports.push(report),
             // It may have ended meanwhile, which is no failure where nobody asked for it by name.
             Err(error) if options.choice.machine.is_some() => return Err(error),
@@ -138,15 +139,9 @@ pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
         }
     }
     if options.json {
-        let all: Vec<String> = reports.iter().map(Report::json).collect();
-        return print(&format!("[{}]\n", all.join(",")));
+        return print(&format!("{}\n", json(&reports)));
     }
     print(&pods_table(&reports))
-}
-
-fn report(machine: &Machine, request: &str) -> Result<Report, Error> {
-    let text = Conversation::open(machine)?.text(&[request])?;
-    Ok(Report::parse(&text))
 }
 
 /// `aegis top`.
@@ -155,7 +150,7 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Error> {
     let clears = io::stdout().is_terminal() && !options.once;
     let mut before = None;
     loop {
-        let now = Report::parse(&conversation.text(&["processes"])?);
+        let now = conversation.report("processes")?;
         let table = top_table(before.as_ref(), &now);
         // The cursor to the corner, and nothing below.
         print(&format!("{}{table}", if clears { "\x1b[H\x1b[J" } else { "" }))?;
@@ -188,10 +183,10 @@ pub(crate) fn tickets(options: &TicketsOptions) -> Result<u8, Error> {
     match (&options.pod, &options.amount) {
         (Some(pod), Some(amount)) => {
             let words: [&[u8]; 3] = [b"tickets", pod.as_bytes(), amount.as_bytes()];
-            conversation.text(&words)?;
+            conversation.output(&words)?;
             Ok(0)
         }
-        _ => print(&tickets_table(&Report::parse(&conversation.text(&["pods"])?))),
+        _ => print(&tickets_table(&conversation.report("pods")?)),
     }
 }
 
@@ -201,10 +196,10 @@ pub(crate) fn memory(options: &MemoryOptions) -> Result<u8, Error> {
     match (&options.pod, &options.size) {
         (Some(pod), Some(size)) => {
             let words: [&[u8]; 3] = [b"memory", pod.as_bytes(), size.as_bytes()];
-            conversation.text(&words)?;
+            conversation.output(&words)?;
             Ok(0)
         }
-        _ => print(&memory_table(&Report::parse(&conversation.text(&["pods"])?))),
+        _ => print(&memory_table(&conversation.report("pods")?)),
     }
 }
 
