@@ -8,7 +8,7 @@
 
 use aegis_abi::call::SpaceEnter;
 use aegis_kernel_core::id::{CpuId, Id, ProcessorId};
-use aegis_kernel_core::state::{Decision, State};
+use aegis_kernel_core::{Decision, State};
 use aegis_machine as machine;
 use machine::{Handlers, KernelGuard, KernelLock, TrapFrame, UserBases, VECTOR_RESCHEDULE, VECTOR_TIMER};
 

@@ -7,31 +7,9 @@
 use aegis_abi::share::Table;
 use aegis_abi::upcall::UpcallKind;
 
-use crate::capability::CapRef;
-use crate::id::{BELL_COUNT_MAX, BellId, EnvironmentId, Id, Named, ProcessorId};
-use crate::machine::Machine;
-use crate::predicate::Source;
-use crate::state::State;
-
-/// The virtual processor that a bell makes an upcall at, with the capability for it.
-pub(crate) type Called = Option<(Named<ProcessorId>, CapRef)>;
-
-begins! {
-    /// A bell.
-    pub(crate) struct Bell {
-        /// 0: the table entry is free.
-        pub(crate) serial: u64 = 0,
-        pub(crate) owner: Option<EnvironmentId> = None,
-        pub(crate) count: u64 = 0,
-        pub(crate) processor: Called = None,
-        /// Terms of sleepers that wait for it.
-        pub(crate) waiter_count: u32 = 0,
-        /// When it is rung by the clock; 0: not.
-        pub(crate) deadline_ns: u64 = 0,
-        /// The capability with which that was said.
-        pub(crate) deadline_with: Option<CapRef> = None,
-    }
-}
+use crate::id::{BELL_COUNT_MAX, BellId, EnvironmentId, Id, Named};
+use crate::object::{Bell, Called, CapRef, Source};
+use crate::{Machine, State};
 
 impl<M: Machine> State<'_, M> {
     pub(crate) fn live_bell(&self, named: Named<BellId>) -> Option<BellId> {

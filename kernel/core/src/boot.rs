@@ -18,23 +18,20 @@ use aegis_abi::types::{
     CapSlot, CapType, FrameNumber, Rights, SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_FRAMES, SLOT_FIRST_PROCESSOR,
     SLOT_MACHINE, SLOT_SELF, Status,
 };
-
 use aegis_lottery::random::Keyed;
 
-use crate::capability::{CapRef, Capability};
-use crate::device::{Device, DeviceDescription};
-use crate::frame::{BlockEntry, FrameEntry, FrameKind};
 use crate::id::{DeviceId, EnvironmentId, Id, Named, ProcessorId};
-use crate::machine::Machine;
-use crate::processor::Pages;
+use crate::object::{
+    BlockEntry, CapRef, Capability, Device, DeviceDescription, ENVIRONMENT_RIGHTS, FrameEntry, FrameKind,
+    PROCESSOR_RIGHTS, Pages,
+};
 use crate::space::{Flush, leaf_bits};
-use crate::state::State;
+use crate::{Machine, State};
 
 /// Frames that the first environment starts with for its tables.
 const DONATED_FRAME_COUNT: u64 = 128;
 /// Control page, save area, boot information page.
 const FIRST_FRAME_COUNT: u64 = 1 + FIRST_SAVE_AREA_FRAME_COUNT + 1;
-
 const DEVICE_RIGHTS: Rights = Rights::READ.union(Rights::WRITE).union(Rights::CONTROL).union(Rights::GRANT);
 const MACHINE_RIGHTS: Rights = Rights::READ.union(Rights::CONTROL).union(Rights::LOG).union(Rights::GRANT);
 
@@ -213,13 +210,9 @@ impl<'a, M: Machine> State<'a, M> {
         let fixed = [
             (
                 SLOT_SELF,
-                Capability::object(
-                    CapType::Environment,
-                    crate::call::ENVIRONMENT_RIGHTS,
-                    self.named_environment(environment),
-                ),
+                Capability::object(CapType::Environment, ENVIRONMENT_RIGHTS, self.named_environment(environment)),
             ),
-            (SLOT_FIRST_PROCESSOR, Capability::object(CapType::Processor, crate::call::PROCESSOR_RIGHTS, processor)),
+            (SLOT_FIRST_PROCESSOR, Capability::object(CapType::Processor, PROCESSOR_RIGHTS, processor)),
             (SLOT_MACHINE, Capability::object(CapType::Machine, MACHINE_RIGHTS, machine)),
             (SLOT_BUNDLE, Capability::frames(first.bundle_frame, first.bundle_frame_count)),
             (SLOT_FIRST_FRAMES, Capability::frames(frames, FIRST_FRAME_COUNT)),

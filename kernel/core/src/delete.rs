@@ -8,13 +8,13 @@
 
 use aegis_abi::types::{CapType, Rights, Status};
 
-use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING, SLOT_COST, named, usable_word};
-use crate::device::HeldDevices;
-use crate::environment::Environment;
 use crate::id::{EnvironmentId, Named};
-use crate::machine::Machine;
-use crate::space::{Broken, Progress};
-use crate::state::State;
+use crate::object::{
+    CapRef, Capability, DYING, Environment, FILLING, HeldDevices, REVOKING, SLOT_COST, named, usable_word,
+};
+use crate::outcome::{More, Progress};
+use crate::space::Broken;
+use crate::{Machine, State};
 
 /// What deleting one capability costs of an entry's budget at least.
 const DELETE_COST: usize = 256;
@@ -28,13 +28,13 @@ impl<M: Machine> State<'_, M> {
     /// may have it back: a processor that has its pages there ends, a device that reaches it is stopped.
     pub(crate) fn revoke(&mut self, at: CapRef) -> Progress {
         while let Some(leaf) = self.first_leaf(at) {
-            if self.work_left == 0 || self.delete(leaf, true) != Ok(Progress::Done) {
+            if self.work_left == 0 || self.delete(leaf, true).is_err() {
                 self.set_flag(at, REVOKING, true);
-                return Progress::More;
+                return Err(More);
             }
         }
         self.set_flag(at, REVOKING, false);
-        Progress::Done
+        Ok(())
     }
 
     pub(crate) fn set_flag(&mut self, at: CapRef, flag: u8, value: bool) {
@@ -47,33 +47,27 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Deletes a capability without descendants, and what was bound with it. `force`: also what is in use.
-    pub(crate) fn delete(&mut self, at: CapRef, force: bool) -> Result<Progress, Status> {
+    pub(crate) fn delete(&mut self, at: CapRef, force: bool) -> Result<(), Status> {
         let capability = self.capability(at).ok_or(Status::BadSlot)?;
         if capability.child.is_some() {
             return Err(Status::Busy);
         }
         self.spend(DELETE_COST);
-        let progress = match capability.kind {
+        match capability.kind {
             CapType::Frames => self.delete_frames(at, capability, force)?,
-            CapType::Device => self.delete_device(at, capability),
+            CapType::Device => self.delete_device(at, capability)?,
             CapType::Space => self.delete_space(at, capability)?,
-            CapType::Bell | CapType::Gate => {
-                self.delete_object(&capability);
-                Progress::Done
-            }
+            CapType::Bell | CapType::Gate => self.delete_object(&capability),
             CapType::Environment | CapType::Processor => {
                 if capability.parent.is_none() && !force && self.is_alive(&capability) {
                     return Err(Status::Busy);
                 }
-                Progress::Done
             }
-            CapType::Machine | CapType::Null => Progress::Done,
-        };
-        if progress == Progress::Done {
-            self.unbind(at, &capability);
-            self.unlink(at);
+            CapType::Machine | CapType::Null => {}
         }
-        Ok(progress)
+        self.unbind(at, &capability);
+        self.unlink(at);
+        Ok(())
     }
 
     fn is_alive(&self, capability: &Capability) -> bool {
@@ -97,7 +91,7 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    fn delete_frames(&mut self, at: CapRef, mut capability: Capability, force: bool) -> Result<Progress, Status> {
+    fn delete_frames(&mut self, at: CapRef, mut capability: Capability, force: bool) -> Result<(), Status> {
         let environment = at.environment;
         let (first, count) = (capability.object, capability.count);
         let is_pinned = self.frames.any_pinned(first, count);
@@ -116,25 +110,23 @@ impl<M: Machine> State<'_, M> {
             capability.flags |= DYING;
             self.store_capability(at, &capability);
         }
-        if is_pinned && self.release_bound(at) == Progress::More {
-            return Ok(Progress::More);
+        if is_pinned {
+            self.release_bound(at)?;
         }
         if is_mapped {
             let broken = Broken::Frames { first, count, except: Some(at) };
             let progress = self.break_mappings(environment, broken, &mut capability.cursor);
             self.store_capability(at, &capability);
-            if progress == Progress::More {
-                return Ok(Progress::More);
-            }
+            progress?;
         }
         if capability.parent.is_some() {
-            return Ok(Progress::Done);
+            return Ok(());
         }
         self.free_original(at, capability)
     }
 
     /// Frees the frames of an original from its end, a bounded number at a time.
-    pub(crate) fn free_original(&mut self, at: CapRef, mut capability: Capability) -> Result<Progress, Status> {
+    pub(crate) fn free_original(&mut self, at: CapRef, mut capability: Capability) -> Result<(), Status> {
         if self.frames.any_pinned(capability.object, capability.count)
             || self.frames.any_mapped(capability.object, capability.count)
         {
@@ -148,11 +140,11 @@ impl<M: Machine> State<'_, M> {
         self.spend(step as usize);
         capability.count -= step;
         if capability.count == 0 {
-            return Ok(Progress::Done);
+            return Ok(());
         }
         capability.flags |= DYING;
         self.store_capability(at, &capability);
-        Ok(Progress::More)
+        Err(Status::Again)
     }
 
     /// Whether a device or a processor uses frames by authority of this capability.
@@ -169,23 +161,17 @@ impl<M: Machine> State<'_, M> {
         for index in 0..self.dma_bindings.len() {
             let binding = self.dma_bindings[index];
             if let Some(device) = binding.device.filter(|_| binding.bound_with == Some(at)) {
-                if self.work_left == 0 {
-                    return Progress::More;
-                }
+                self.check_budget()?;
                 self.machine.device_enable(device, false);
                 self.spend(binding.count as usize);
                 self.release_dma_binding(index);
             }
         }
-        let mut progress = Progress::Done;
+        let mut progress = Ok(());
         for processor in self.processors.ids() {
             if self.processors[processor].paid_with == Some(at) {
-                if self.work_left == 0 {
-                    return Progress::More;
-                }
-                if self.end_processor(processor) == Progress::More {
-                    progress = Progress::More;
-                }
+                self.check_budget()?;
+                progress = self.end_processor(processor).and(progress);
             }
         }
         progress
@@ -228,7 +214,7 @@ impl<M: Machine> State<'_, M> {
         let environment = at.environment;
         let Environment { has_no_space, maps_devices, .. } = self.environments[environment];
         let Some(Named { id: device, .. }) = named(capability.object).filter(|_| !has_no_space) else {
-            return Progress::Done;
+            return Ok(());
         };
         if capability.flags & DYING == 0 {
             capability.cursor = 0;
@@ -240,16 +226,14 @@ impl<M: Machine> State<'_, M> {
             let broken = Broken::Device { device, held };
             let progress = self.get_on(|state| state.break_mappings(environment, broken, &mut capability.cursor));
             self.store_capability(at, &capability);
-            if progress == Progress::More {
-                return progress;
-            }
+            progress?;
         }
         // Its registers are out of reach now, so that at rest it stays so.
         let loses = |right, kind| capability.rights.contains(right) && !held.has(device, kind);
         if loses(Rights::CONTROL, 0) || loses(Rights::READ | Rights::WRITE, 2) {
             return self.release_device(device, environment);
         }
-        Progress::Done
+        Ok(())
     }
 
     /// The device functions for which an environment has usable capabilities, the one in a slot aside.

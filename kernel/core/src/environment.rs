@@ -5,87 +5,14 @@
 //! environment that is ending runs nowhere, and nothing can be put into it. It ends in bounded
 //! steps, descendants first, and each step leaves a consistent state.
 
-use core::num::NonZeroU32;
-
-use aegis_abi::call::StopReason;
-use aegis_abi::counter::COUNTER_COUNT;
-use aegis_abi::share::{TABLE_COUNT, TABLES, Table};
+use aegis_abi::share::{TABLES, Table};
 use aegis_abi::types::{CapSlot, CapType, FrameNumber, Status};
-use aegis_lottery::{CurrencyId, TicketId};
 
-use crate::capability::{CapRef, TABLE_FRAME_COUNT_MAX};
-use crate::frame::FrameKind;
-use crate::id::{BellId, EnvironmentId, Id, Named, ProcessorId};
-use crate::machine::{Machine, StopReport};
-use crate::reclaim::Reclaim;
-use crate::share::{Counts, WHOLE};
-use crate::space::Progress;
-use crate::state::State;
-
-begins! {
-    /// An environment.
-    pub(crate) struct Environment {
-        /// 0: the table entry is free. Also the owner of its frames.
-        pub(crate) serial: u32 = 0,
-        pub(crate) parent: Option<EnvironmentId> = None,
-        pub(crate) root: FrameNumber = FrameNumber(0),
-        /// Frames of the capability table, by number.
-        pub(crate) table: [Option<NonZeroU32>; TABLE_FRAME_COUNT_MAX] = [None; TABLE_FRAME_COUNT_MAX],
-        /// First of the donated frames that are not in use.
-        donated_head: u32 = 0,
-        pub(crate) donated_count: u64 = 0,
-        pub(crate) frames_owned: u64 = 0,
-        pub(crate) frame_quota: u64 = 0,
-        /// Its reason is `Running` while it runs.
-        pub(crate) stop: StopReport = StopReport::RUNNING,
-        /// Rung when it stops, and when whoever paid for it has ended.
-        /// With the capabilities for the environment and for the bell.
-        pub(crate) watch: Option<(Named<BellId>, [CapRef; 2])> = None,
-        pub(crate) is_ending: bool = false,
-        /// While ending: its address spaces are gone.
-        pub(crate) has_no_space: bool = false,
-        /// While ending: device functions, in order, that it does not drive any more.
-        pub(crate) devices_released: usize = 0,
-        /// Has ever mapped a device's region.
-        pub(crate) maps_devices: bool = false,
-        pub(crate) counters: [u64; COUNTER_COUNT] = [0; COUNTER_COUNT],
-        /// Time that processors used which are unmade.
-        pub(crate) time_used_ns: u64 = 0,
-        /// Time that whichever of its processors wins the next draw is charged for.
-        pub(crate) debt_ns: u64 = 0,
-        /// What it missed before that and has not won by.
-        pub(crate) missed_ns: u64 = 0,
-        /// `State::paid_ns` when one of its processors, or of those whom it pays, last took part in a draw.
-        pub(crate) present_ns: u64 = 0,
-        /// Entries of each table that it may use, what it passed on not counted.
-        pub(crate) share: Counts = [0; TABLE_COUNT],
-        /// Entries that it uses.
-        pub(crate) used: Counts = [0; TABLE_COUNT],
-        pub(crate) reclaim: Reclaim = Reclaim::EMPTY,
-        /// What its processors and the environments that it makes are funded in; the base stands for none.
-        pub(crate) currency: CurrencyId = CurrencyId::BASE,
-        /// What funds that.
-        pub(crate) ticket: Option<TicketId> = None,
-        /// Whose currency the ticket is of; the first environment's is of the base.
-        pub(crate) payer: Option<EnvironmentId> = None,
-    }
-}
-
-impl Environment {
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.reason != StopReason::Running
-    }
-
-    /// Frames that it owns and may not any more.
-    pub(crate) fn excess(&self) -> u64 {
-        self.frames_owned.saturating_sub(self.frame_quota)
-    }
-
-    /// Frames that it may still take.
-    pub(crate) fn frames_left(&self) -> u64 {
-        self.frame_quota.saturating_sub(self.frames_owned)
-    }
-}
+use crate::id::{EnvironmentId, Id, Named, ProcessorId};
+use crate::machine::StopReport;
+use crate::object::{CapRef, Environment, FrameKind, Reclaim, TABLE_FRAME_COUNT_MAX, WHOLE};
+use crate::outcome::{More, Progress};
+use crate::{Machine, State};
 
 impl<M: Machine> State<'_, M> {
     pub(crate) fn live_environment(&self, named: Named<EnvironmentId>) -> Option<EnvironmentId> {
@@ -130,7 +57,8 @@ impl<M: Machine> State<'_, M> {
         let owner = if was_table { 0 } else { self.environments[environment].serial };
         self.frames.set_range(first, count, FrameKind::Free, owner);
         let owned = &mut self.environments[environment].frames_owned;
-        *owned = owned.saturating_sub(count);
+        debug_assert!(*owned >= count, "every frame was counted");
+        *owned -= count;
     }
 
     /// Whether `environment` is `ancestor` or was made by it, directly or not.
@@ -199,11 +127,10 @@ impl<M: Machine> State<'_, M> {
                 last = child;
                 self.spend(EnvironmentId::COUNT / 2);
             }
-            if self.work_left == 0 || self.end_step(last) == Progress::More {
-                return Progress::More;
-            }
+            self.check_budget()?;
+            self.end_step(last)?;
             if last == ancestor {
-                return Progress::Done;
+                return Ok(());
             }
         }
     }
@@ -211,23 +138,15 @@ impl<M: Machine> State<'_, M> {
     fn end_step(&mut self, environment: EnvironmentId) -> Progress {
         // Looks through the fixed tables.
         self.spend(2048);
-        if self.end_processors(environment) == Progress::More {
-            return Progress::More;
-        }
+        self.end_processors(environment)?;
         if !self.environments[environment].has_no_space {
-            if self.release_devices_of(environment) == Progress::More || self.end_spaces(environment) == Progress::More
-            {
-                return Progress::More;
-            }
+            self.release_devices_of(environment)?;
+            self.end_spaces(environment)?;
             self.environments[environment].has_no_space = true;
         }
-        if self.end_capabilities(environment) == Progress::More {
-            return Progress::More;
-        }
+        self.end_capabilities(environment)?;
         self.end_bells_and_gates(environment);
-        if self.end_frames(environment) == Progress::More {
-            return Progress::More;
-        }
+        self.end_frames(environment)?;
         let object = &self.environments[environment];
         let (quota, share) = (object.frame_quota, object.share);
         if let Some(parent) = object.parent {
@@ -239,22 +158,21 @@ impl<M: Machine> State<'_, M> {
         }
         self.unfund_environment(environment);
         self.environments[environment] = Environment::EMPTY;
-        Progress::Done
+        Ok(())
     }
 
     /// Releases its processors, and those of others whose pages it paid for; those on a physical
     /// processor have to leave it first.
     fn end_processors(&mut self, environment: EnvironmentId) -> Progress {
-        let mut progress = Progress::Done;
+        let mut progress = Ok(());
         for processor in self.processors.ids() {
             let object = &self.processors[processor];
             let is_paid = object.paid_with.is_some_and(|at| at.environment == environment);
             if object.environment != Some(environment) && !is_paid {
                 continue;
             }
-            if self.work_left == 0 || self.end_processor(processor) == Progress::More {
-                progress = Progress::More;
-            }
+            let ended = self.check_budget().and_then(|()| self.end_processor(processor));
+            progress = progress.and(ended);
         }
         progress
     }
@@ -266,11 +184,11 @@ impl<M: Machine> State<'_, M> {
         match self.processors[processor].cpu {
             Some(cpu) => {
                 self.machine.kick(cpu);
-                Progress::More
+                Err(More)
             }
             None => {
                 self.release_processor(processor);
-                Progress::Done
+                Ok(())
             }
         }
     }
@@ -281,23 +199,20 @@ impl<M: Machine> State<'_, M> {
             let Some(frame) = self.environments[environment].table[index] else {
                 continue;
             };
-            for offset in 0..crate::capability::SLOTS_PER_FRAME {
-                let at = CapRef { environment, slot: index as u32 * crate::capability::SLOTS_PER_FRAME + offset };
-                if self.work_left == 0 {
-                    return Progress::More;
-                }
+            for offset in 0..crate::object::SLOTS_PER_FRAME {
+                let at = CapRef { environment, slot: index as u32 * crate::object::SLOTS_PER_FRAME + offset };
+                self.check_budget()?;
                 self.spend(1);
                 if self.kind_in(environment, CapSlot(at.slot)) == CapType::Null {
                     continue;
                 }
-                if self.revoke(at) == Progress::More || self.delete(at, true) != Ok(Progress::Done) {
-                    return Progress::More;
-                }
+                self.revoke(at)?;
+                self.delete(at, true).map_err(|_| More)?;
             }
             self.environments[environment].table[index] = None;
             self.donate_frame(environment, FrameNumber(u64::from(frame.get())));
         }
-        Progress::Done
+        Ok(())
     }
 
     fn end_bells_and_gates(&mut self, environment: EnvironmentId) {
@@ -319,16 +234,14 @@ impl<M: Machine> State<'_, M> {
         while let Some(frame) = self.pop_donated(environment) {
             self.free_frames(environment, frame.0, 1, true);
             self.spend(4);
-            if self.work_left == 0 {
-                return Progress::More;
-            }
+            self.check_budget()?;
         }
         let root = self.environments[environment].root;
         if root.0 != 0 {
             self.environments[environment].root = FrameNumber(0);
             self.free_frames(environment, root.0, 1, true);
         }
-        Progress::Done
+        Ok(())
     }
 
     /// Makes an environment out of frames that are its own already and in no use: root table, first

@@ -11,83 +11,25 @@
 //! a member of the ready set, whatever the lottery answers (INV-5).
 
 use aegis_abi::call::{ProcessorState, TICKET_AMOUNT_MAX, TICKET_VALUE_ONE};
-use aegis_lottery::{AMOUNT_SUM_MAX, COMPENSATION_ONE, CurrencyId, Error, Lottery, Random, TicketId, Used, VALUE_ONE};
+use aegis_lottery::{AMOUNT_SUM_MAX, COMPENSATION_ONE, CurrencyId, Error, Random, TicketId, Used, VALUE_ONE};
 
 use crate::id::{CPU_COUNT_MAX, ENVIRONMENT_COUNT_MAX, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
-use crate::machine::Machine;
-use crate::schedule::Queue;
-use crate::state::State;
+use crate::object::{Funding, Queue};
+use crate::{Machine, State};
 
 /// What the kernel issues a ticket with, and what a processor keeps of its own currency.
 const AMOUNT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
-
 /// By which part of a slice its end may be late without being felt at once.
 const SMALL_OVERRUN_PART: u64 = 64;
-
 /// How many slices one that runs pays in advance at most, and how many it is due for draws that it missed.
 const KEPT_SLICES_MAX: u64 = 8;
 /// How often at most those that run win before one that is ready does.
 const PREPAID_COUNT_MAX: usize = CPU_COUNT_MAX * (KEPT_SLICES_MAX as usize + 1);
-
-/// The base, a currency for each environment and each processor.
-const CURRENCIES: usize = 1 + ENVIRONMENT_COUNT_MAX + PROCESSOR_COUNT_MAX;
-/// One that funds each environment and each processor, one that each processor transfers, one that is being replaced.
-const TICKETS: usize = ENVIRONMENT_COUNT_MAX + 2 * PROCESSOR_COUNT_MAX + 1;
-
 const _: () = {
     let tickets_of_one = (ENVIRONMENT_COUNT_MAX + PROCESSOR_COUNT_MAX) as u64;
     assert!(tickets_of_one * TICKET_AMOUNT_MAX <= AMOUNT_SUM_MAX, "no currency's sum can be too large");
     assert!(TICKET_VALUE_ONE == VALUE_ONE);
 };
-
-pub(crate) type KernelLottery = Lottery<CURRENCIES, TICKETS>;
-
-begins! {
-    /// A processor's part in the lottery.
-    pub(crate) struct Funding {
-        /// Its client; the base stands for none.
-        pub(crate) client: CurrencyId = CurrencyId::BASE,
-        /// What funds it, of its environment's currency.
-        pub(crate) ticket: Option<TicketId> = None,
-        /// What it passes on to whom it called last.
-        transfer: Option<(ProcessorId, TicketId)> = None,
-        /// What it used since the last draw that it won: the next one is as much later.
-        pub(crate) unpaid_ns: u64 = 0,
-        /// What it paid of that, or of what it uses next, in draws that it won while it ran: settled with the funding.
-        prepaid_ns: u64 = 0,
-        is_ready: bool = false,
-        /// Is ready since the clock or a device woke it, and was not drawn for yet.
-        is_woken: bool = false,
-        is_touched: bool = false,
-        next_touched: Option<ProcessorId> = None,
-    }
-}
-
-begins! {
-    /// Those that want to run and do not. Members are marked in their objects; the sum names the only one, if there is
-    /// one.
-    #[derive(Clone, Copy)]
-    pub(crate) struct ReadySet {
-        count: u32 = 0,
-        /// Exclusive or of the members' numbers.
-        sum: usize = 0,
-        /// Whom the unfunded go on from.
-        last_unfunded: usize = 0,
-        /// Whom those that woke go on from.
-        last_woken: usize = 0,
-    }
-}
-
-impl ReadySet {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The member, if there is just one.
-    pub(crate) fn only(&self) -> Option<ProcessorId> {
-        ProcessorId::from_index(self.sum).filter(|_| self.count == 1)
-    }
-}
 
 impl<M: Machine> State<'_, M> {
     pub(crate) fn is_in_ready(&self, processor: ProcessorId) -> bool {

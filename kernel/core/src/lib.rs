@@ -8,15 +8,21 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`state`] | the whole state, kernel entry and exit |
-//! | [`boot`] | from the glue's findings to the first environment |
+//! | `entry` | kernel entry and exit |
+//! | `boot` | from the glue's findings to the first environment |
 //! | `call` | the kernel calls, by family |
 //! | `capability`, `delete` | tables and derivation; revocation and what goes with it |
-//! | [`frame`], `space`, `spaces` | ownership of frames; page tables; address spaces as objects |
+//! | `space`, `spaces` | page tables; address spaces |
 //! | `environment`, `share`, `reclaim` | environments; their parts of the tables; quota taken back |
 //! | `processor`, `schedule`, `predicate` | upcalls; slices; sleeping |
 //! | `funding` | tickets and currencies of environments and processors; who wins the next slice |
-//! | `bell`, `gate`, [`device`] | notification; protected control transfer; device functions |
+//! | `bell`, `gate`, `device` | notification; protected control transfer; device functions |
+//! | `state` | the whole state |
+//! | `object` | each object by itself, the ownership of frames among them |
+//! | `outcome`, [`machine`], [`id`] | what becomes of a call; what the core needs of the machine; names of objects |
+//!
+//! A module knows those below it. Above `state` each adds to what the [`State`] can do; what an object is, and can do
+//! alone, stands in `object`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -51,33 +57,36 @@ macro_rules! begins {
 }
 
 mod bell;
-pub mod boot;
+mod boot;
 mod call;
 mod capability;
 mod delete;
-pub mod device;
+mod device;
+mod entry;
 mod environment;
-pub mod frame;
 mod funding;
 mod gate;
 pub mod id;
 pub mod machine;
+mod object;
+mod outcome;
 mod predicate;
-pub mod processor;
+mod processor;
 mod reclaim;
 mod schedule;
 mod share;
 mod space;
 mod spaces;
-pub mod state;
+mod state;
 #[cfg(test)]
 mod tests;
 
 pub use boot::{BootError, FirstEnvironment, Setup};
-pub use capability::{DEPTH_MAX, SLOT_COUNT_MAX, SLOTS_PER_FRAME};
-pub use device::{DeviceDescription, Region};
-pub use frame::{BlockEntry, FrameEntry};
+pub use entry::{Context, Decision};
 pub use id::{CpuId, DeviceId, Id, ProcessorId};
 pub use machine::{Holders, Machine, PortWidth, StopReport};
-pub use processor::SAVE_AREA_FRAME_COUNT_MAX;
-pub use state::{Context, Decision, State};
+pub use object::{
+    BlockEntry, DEPTH_MAX, DeviceDescription, FrameEntry, Pages, Region, SAVE_AREA_FRAME_COUNT_MAX, SLOT_COUNT_MAX,
+    SLOTS_PER_FRAME,
+};
+pub use state::State;

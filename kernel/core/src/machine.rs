@@ -9,7 +9,7 @@ use aegis_abi::call::StopReason;
 use aegis_abi::types::FrameNumber;
 
 use crate::id::{CpuId, DeviceId, EnvironmentId, ProcessorId};
-use crate::processor::Pages;
+use crate::object::Pages;
 
 /// A port access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,9 +91,9 @@ pub trait Machine {
     /// frame.
     fn vector_init(&mut self, frame: FrameNumber);
     /// A virtual processor was made: where its pages and its vector state are until there is another of its name.
-    fn context_made(&mut self, _processor: ProcessorId, _pages: &Pages, _vector_state: FrameNumber) {}
+    fn context_made(&mut self, processor: ProcessorId, pages: &Pages, vector_state: FrameNumber);
     /// Has the GS base of user mode that runs here be this.
-    fn set_gs_base(&mut self, _address: u64) {}
+    fn set_gs_base(&mut self, address: u64);
     /// Nanoseconds since the kernel's start; never decreases.
     fn now_ns(&self) -> u64;
 

@@ -9,66 +9,22 @@
 
 use aegis_abi::call::{ProcessorState, StopReason};
 use aegis_abi::counter::Counter;
-use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE};
+use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SIZE};
 use aegis_abi::share::Table;
-use aegis_abi::types::FrameNumber;
-use aegis_abi::upcall::{
-    ControlPage, RED_ZONE_BYTES, REPOSSESSED_COUNT_MAX, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame,
-    UpcallKind,
+use aegis_abi::types::{FrameNumber, Status};
+use aegis_abi::upcall::{ControlPage, RED_ZONE_BYTES, REPOSSESSED_COUNT_MAX, UpcallFrame, UpcallKind};
+
+use crate::id::{EnvironmentId, Named, ProcessorId};
+use crate::machine::StopReport;
+use crate::object::{
+    CapRef, FrameKind, Pages, Processor, SLEEP_ENDING_KINDS, USER_FLAGS, control_word, start_registers,
 };
+use crate::{Machine, State};
 
-use crate::capability::CapRef;
-use crate::funding::Funding;
-use crate::gate::Transfer;
-use crate::id::{CpuId, EnvironmentId, Id, Named, ProcessorId};
-use crate::machine::{Machine, StopReport};
-use crate::predicate::Predicate;
-use crate::state::State;
-
-/// Most frames of a save area.
-pub const SAVE_AREA_FRAME_COUNT_MAX: u32 = 64;
-/// Flags of user code that the kernel starts: interrupts on.
-pub(crate) const USER_FLAGS: u64 = 0x202;
 const FRAME_BYTES: u64 = size_of::<UpcallFrame>() as u64;
-
-/// Word index of a control page field.
-macro_rules! control_word {
-    ($field:ident) => {
-        core::mem::offset_of!(ControlPage, $field) / 8
-    };
-}
-pub(crate) use control_word;
-
 const _: () = assert!(control_word!(entries) == control_word!(masked) + 1);
 
-/// Where control page and save area are: frames and user addresses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pages {
-    /// The control page's frame; the save area's frames follow it.
-    pub first_frame: u64,
-    /// How many they are.
-    pub save_area_frame_count: u64,
-    /// Where the environment sees the control page.
-    pub control_address: u64,
-    /// Where it sees the save area.
-    pub save_area_base: u64,
-}
-
 impl Pages {
-    /// The control page.
-    #[must_use]
-    pub fn control(&self) -> FrameNumber {
-        FrameNumber(self.first_frame)
-    }
-
-    pub(crate) fn frame_count(&self) -> u64 {
-        self.save_area_frame_count + 1
-    }
-
-    pub(crate) fn save_area_top(&self) -> u64 {
-        self.save_area_base + (self.save_area_frame_count << PAGE_SHIFT)
-    }
-
     /// The entry point for a kind, if there is one in the window.
     #[inline(always)]
     fn entry_point(&self, memory: &impl Machine, kind: UpcallKind) -> Option<u64> {
@@ -107,73 +63,76 @@ impl Pages {
     }
 }
 
-begins! {
-    /// A virtual processor.
-    pub(crate) struct Processor {
-        /// 0: the table entry is free.
-        pub(crate) serial: u64 = 0,
-        pub(crate) environment: Option<EnvironmentId> = None,
-        /// The capability that the pages were made with.
-        pub(crate) paid_with: Option<CapRef> = None,
-        /// Is unmade as soon as it has left its physical processor; does not start again.
-        pub(crate) is_ending: bool = false,
-        /// The root table of the space that it is in, from its start on.
-        pub(crate) root: FrameNumber = FrameNumber(0),
-        pub(crate) state: ProcessorState = ProcessorState::Stopped,
-        pub(crate) has_run: bool = false,
-        /// Bit n: an upcall of kind n waits for the return to user mode.
-        pub(crate) due: u32 = 0,
-        pub(crate) cpu: Option<CpuId> = None,
-        pub(crate) pages: Pages =
-            Pages { first_frame: 0, save_area_frame_count: 0, control_address: 0, save_area_base: 0 },
-        pub(crate) vector_state: FrameNumber = FrameNumber(0),
-        pub(crate) registers: UpcallFrame = UpcallFrame::ZERO,
-        pub(crate) fs_base: u64 = 0,
-        pub(crate) gs_base: u64 = 0,
-        pub(crate) predicate: Predicate = Predicate::EMPTY,
-        pub(crate) transfer: Transfer = Transfer::EMPTY,
-        pub(crate) funding: Funding = Funding::EMPTY,
-        pub(crate) time_used_ns: u64 = 0,
-        pub(crate) slices: u64 = 0,
-        pub(crate) overrun_ns: u64 = 0,
-        /// When it last lost a physical processor; all ones if it waited since.
-        pub(crate) left_ns: u64 = 0,
-    }
-}
-
-impl Processor {
-    /// The environment of a processor that exists. A free entry is nobody's caller; the first
-    /// environment stands in for it.
-    pub(crate) fn environment_id(&self) -> EnvironmentId {
-        self.environment.or_else(|| EnvironmentId::from_index(0)).expect("INV-2: there is a table of environments")
-    }
-}
-
-/// Registers of user code that the kernel starts at `rip`.
-pub(crate) fn start_registers(rip: u64, rsp: u64, rdi: u64) -> UpcallFrame {
-    UpcallFrame {
-        rip,
-        rsp,
-        rdi,
-        rflags: USER_FLAGS,
-        cs: USER_CODE_SELECTOR,
-        ss: USER_STACK_SELECTOR,
-        ..UpcallFrame::default()
-    }
-}
-
-const KIND_BELL: u32 = 1 << UpcallKind::Bell as u32;
-const KIND_REVOCATION: u32 = 1 << UpcallKind::Revocation as u32;
-const KIND_REPOSSESSION: u32 = 1 << UpcallKind::Repossession as u32;
-/// Upcalls whose being due or pending ends a sleep, or keeps it from beginning.
-pub(crate) const SLEEP_ENDING_KINDS: u32 = KIND_BELL | KIND_REVOCATION | KIND_REPOSSESSION;
-
 /// Asynchronous kinds in the order in which they are delivered. The slice end comes first because
 /// its time is bounded.
 const DELIVERY_ORDER: [UpcallKind; 5] =
     [UpcallKind::SliceEnd, UpcallKind::Repossession, UpcallKind::Revocation, UpcallKind::Bell, UpcallKind::SliceBegin];
 
 impl<M: Machine> State<'_, M> {
+    /// Makes a processor: pins its pages, takes a donated frame for its vector state.
+    pub(crate) fn make_processor(
+        &mut self,
+        environment: EnvironmentId,
+        pages: Pages,
+        paid_with: CapRef,
+    ) -> Result<Named<ProcessorId>, Status> {
+        self.environments[environment].check_share(Table::Processors)?;
+        let id = self.processors.find(|p| p.serial == 0).ok_or(Status::TableFull)?;
+        if !self.frames.pin_range(pages.first_frame, pages.frame_count()) {
+            return Err(Status::TableFull);
+        }
+        let Some(vector_state) = self.take_donated(environment, FrameKind::VectorState) else {
+            self.frames.unpin_range(pages.first_frame, pages.frame_count());
+            return Err(Status::NoTables);
+        };
+        self.machine.vector_init(vector_state);
+        let funding = self.new_funding(environment, id);
+        let serial = self.new_serial();
+        self.prepare_control_page(&pages);
+        self.machine.context_made(id, &pages, vector_state);
+        self.processors[id] = Processor {
+            serial,
+            environment: Some(environment),
+            paid_with: Some(paid_with),
+            pages,
+            vector_state,
+            funding,
+            ..Processor::EMPTY
+        };
+        self.environments[environment].count_entry(Table::Processors, true);
+        Ok(Named { id, serial })
+    }
+
+    /// Starts a stopped processor of a running environment.
+    pub(crate) fn start_processor(
+        &mut self,
+        processor: ProcessorId,
+        rip: u64,
+        rsp: u64,
+        argument: u64,
+    ) -> Result<(), Status> {
+        let environment = self.processors[processor].environment_id();
+        let root = self.environments[environment].root;
+        let object = &mut self.processors[processor];
+        if object.state != ProcessorState::Stopped
+            || object.is_ending
+            || self.environments[environment].is_stopped()
+            || self.environments[environment].is_ending
+        {
+            return Err(Status::WrongState);
+        }
+        if object.cpu.is_some() {
+            return Err(Status::Again);
+        }
+        object.registers = start_registers(rip, rsp, argument);
+        (object.fs_base, object.gs_base) = (0, object.pages.control_address);
+        object.root = root;
+        (object.has_run, object.due) = (false, 0);
+        object.funding.unpaid_ns = object.funding.unpaid_ns.max(self.slice_ns);
+        self.make_ready(processor);
+        Ok(())
+    }
+
     /// The entry point for a kind, if there is one in the window.
     #[inline(always)]
     pub(crate) fn entry_point(&self, processor: ProcessorId, kind: UpcallKind) -> Option<u64> {

@@ -11,34 +11,16 @@
 
 use aegis_abi::call::StopReason;
 use aegis_abi::types::{CapType, FrameNumber};
-use aegis_abi::upcall::{ControlPage, REPOSSESSED_COUNT_MAX, UpcallKind};
+use aegis_abi::upcall::{REPOSSESSED_COUNT_MAX, UpcallKind};
 
-use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING, SLOT_COST, SLOT_COUNT_MAX};
 use crate::id::{CpuId, EnvironmentId, ProcessorId};
-use crate::machine::{Machine, StopReport};
-use crate::processor::control_word;
-use crate::space::{Broken, Progress};
-use crate::state::State;
+use crate::machine::StopReport;
+use crate::object::{CapRef, Capability, DYING, FILLING, REVOKING, Reclaim, SLOT_COST, SLOT_COUNT_MAX, control_word};
+use crate::space::Broken;
+use crate::{Machine, State};
 
 /// How long after a piece of a forced repossession the next one is done: a piece takes some 20 us.
 const STEP_NS: u64 = 100_000;
-
-begins! {
-    /// What was asked of an environment.
-    #[derive(Clone, Copy)]
-    pub(crate) struct Reclaim {
-        /// When the kernel takes what is missing; 0: nothing was asked.
-        pub(crate) deadline_ns: u64 = 0,
-        /// First and number of the frames in hand.
-        pub(crate) in_hand: (u64, u64) = (0, 0),
-        /// From where their mappings are still to be broken.
-        cursor: u64 = 0,
-        /// Slots before this one had nothing to take.
-        slot: u32 = 0,
-        /// Nothing is left that is not pinned.
-        takes_pinned: bool = false,
-    }
-}
 
 impl<M: Machine> State<'_, M> {
     /// Takes quota, at most all, from an environment, and asks it for the frames that it owns beyond the rest. The
@@ -111,18 +93,18 @@ impl<M: Machine> State<'_, M> {
             let is_at_end = self.environments[environment].reclaim.slot == SLOT_COUNT_MAX;
             return is_at_end && self.end_round(environment);
         };
-        if self.revoke(at) == Progress::More {
+        if self.revoke(at).is_err() {
             return false;
         }
         if capability.flags & (DYING | FILLING) != 0 {
             // An allocation or a deletion that was left half way.
-            return self.delete(at, true) == Ok(Progress::Done);
+            return self.delete(at, true).is_ok();
         }
         let end = capability.object + capability.count;
         let wanted = excess.min(capability.count).min(REPOSSESSED_COUNT_MAX as u64);
         if self.frames.any_pinned(end - wanted, wanted) {
             self.interrupt_word_sleepers(environment, end - wanted, wanted);
-            if reclaim.takes_pinned && self.release_bound(at) == Progress::More {
+            if reclaim.takes_pinned && self.release_bound(at).is_err() {
                 return false;
             }
         }
@@ -148,7 +130,7 @@ impl<M: Machine> State<'_, M> {
             let broken = Broken::Frames { first, count, except: None };
             let progress = self.break_mappings(environment, broken, &mut cursor);
             self.environments[environment].reclaim.cursor = cursor;
-            if progress == Progress::More {
+            if progress.is_err() {
                 return false;
             }
         }

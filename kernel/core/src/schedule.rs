@@ -13,133 +13,17 @@
 use aegis_abi::call::{ProcessorState, StopReason};
 use aegis_abi::counter::Counter;
 use aegis_abi::types::{CapSlot, Rights, SLOT_NONE, Status};
-use aegis_abi::upcall::{ControlPage, SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallFrame, UpcallKind};
+use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallFrame, UpcallKind};
 
-use crate::call::Caller;
-use crate::gate::save_call;
-use crate::id::{CpuId, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
-use crate::machine::{Machine, StopReport};
+use crate::id::{CpuId, EnvironmentId, Id, ProcessorId};
+use crate::machine::StopReport;
+use crate::object::{SLEEP_ENDING_KINDS, control_word, save_call};
+use crate::outcome::Caller;
 use crate::predicate::WORD_POLL_NS;
-use crate::processor::{SLEEP_ENDING_KINDS, control_word};
-use crate::state::State;
-
-begins! {
-    /// A physical processor.
-    pub(crate) struct Cpu {
-        /// The registers of `current` are in the trap frame.
-        pub(crate) is_live: bool = false,
-        /// The timer may have to be set anew.
-        pub(crate) is_deadline_stale: bool = false,
-        /// When the timer fires. Sooner than needed is harmless, and setting it is dear in a virtual machine.
-        pub(crate) armed_ns: u64 = 0,
-        pub(crate) current: Option<ProcessorId> = None,
-        /// `current` when the kernel was entered.
-        pub(crate) entered: Option<ProcessorId> = None,
-        /// Who had it before.
-        pub(crate) last: Option<ProcessorId> = None,
-        /// Takes the rest of the slice.
-        pub(crate) hand_off: Option<ProcessorId> = None,
-        /// Gave its slice up for whoever wins it, so is not in the next draw.
-        pub(crate) gave_way: Option<ProcessorId> = None,
-        /// Woke and won the next slice: of several processors another may have taken it meanwhile.
-        winner: Option<ProcessorId> = None,
-        /// Nobody who wakes wins a slice here before then.
-        wake_draw_ns: u64 = 0,
-        /// Somebody woke here who is drawn for then.
-        has_woken: bool = false,
-        /// Who pays for what is used of the slice under way.
-        pub(crate) payer: Option<ProcessorId> = None,
-        /// The payer was given the rest of somebody's slice.
-        is_given: bool = false,
-        /// Since when nobody has been charged.
-        uncharged_ns: u64 = 0,
-        pub(crate) slice_end_ns: u64 = 0,
-        /// The slice is over and its holder must be gone by then; 0: it is not over.
-        pub(crate) limit_ns: u64 = 0,
-        /// How often the limit was missed.
-        missed_count: u32 = 0,
-        /// Since when `current` has it.
-        pub(crate) dispatched_ns: u64 = 0,
-    }
-}
+use crate::{Machine, State};
 
 /// At most one who wakes wins a slice of a physical processor in this time.
 const WAKE_DRAW_NS: u64 = 1_000_000;
-
-/// Successor of each processor in the one queue that it is in.
-pub(crate) struct Links([Option<ProcessorId>; PROCESSOR_COUNT_MAX]);
-
-impl Links {
-    pub(crate) const EMPTY: Self = Self([None; PROCESSOR_COUNT_MAX]);
-
-    pub(crate) fn after(&self, processor: ProcessorId) -> Option<ProcessorId> {
-        self.0[processor.index()]
-    }
-}
-
-begins! {
-    /// A first-in first-out queue of processors.
-    #[derive(Clone, Copy)]
-    pub(crate) struct Queue {
-        head: Option<ProcessorId> = None,
-        tail: Option<ProcessorId> = None,
-    }
-}
-
-impl Queue {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.head.is_none()
-    }
-
-    pub(crate) fn push(&mut self, links: &mut Links, processor: ProcessorId) {
-        links.0[processor.index()] = None;
-        match self.tail {
-            Some(tail) => links.0[tail.index()] = Some(processor),
-            None => self.head = Some(processor),
-        }
-        self.tail = Some(processor);
-    }
-
-    pub(crate) fn pop(&mut self, links: &mut Links) -> Option<ProcessorId> {
-        let first = self.head?;
-        self.head = links.0[first.index()].take();
-        if self.head.is_none() {
-            self.tail = None;
-        }
-        Some(first)
-    }
-
-    /// Takes `processor` out if it is in this queue.
-    pub(crate) fn remove(&mut self, links: &mut Links, processor: ProcessorId) -> bool {
-        let mut previous: Option<ProcessorId> = None;
-        let mut at = self.head;
-        while let Some(current) = at {
-            let next = links.0[current.index()];
-            if current == processor {
-                match previous {
-                    Some(previous) => links.0[previous.index()] = next,
-                    None => self.head = next,
-                }
-                if next.is_none() {
-                    self.tail = previous;
-                }
-                links.0[current.index()] = None;
-                return true;
-            }
-            previous = at;
-            at = next;
-        }
-        false
-    }
-
-    pub(crate) fn first(&self) -> Option<ProcessorId> {
-        self.head
-    }
-
-    pub(crate) fn members<'q>(&self, links: &'q Links) -> impl Iterator<Item = ProcessorId> + 'q {
-        core::iter::successors(self.head, |p| links.after(*p))
-    }
-}
 
 impl<M: Machine> State<'_, M> {
     /// Lets a processor compete, and wakes an idle physical processor for it.

@@ -24,12 +24,11 @@ use aegis_abi::memory::{BindFlags, entry};
 use aegis_abi::share::Table;
 use aegis_abi::types::{FrameNumber, Rights, Status};
 
-use crate::capability::{CapRef, Cover};
-use crate::device::HeldDevices;
-use crate::frame::FrameKind;
 use crate::id::{DEVICE_COUNT_MAX, DeviceId, EnvironmentId, Id, ProcessorId, SpaceId};
-use crate::machine::{Holders, Machine};
-use crate::state::State;
+use crate::machine::Holders;
+use crate::object::{CapRef, Cover, FrameKind, HeldDevices, Tables};
+use crate::outcome::Progress;
+use crate::{Machine, State};
 
 /// Page-level cache disable and write-through: uncacheable with the power-on PAT.
 const UNCACHED: u64 = 1 << 3 | 1 << 4;
@@ -39,19 +38,10 @@ const ENTRIES: usize = 512;
 pub(crate) const WINDOW_SLOT: usize = PAGE_TABLE_SLOT - 8;
 /// A cursor of `break_mappings` counts pages of a space below this bit and spaces from it on.
 const CURSOR_SPACE_SHIFT: u32 = 36;
-
 /// Pages from which on an unmapping looks for the next page that is mapped rather than at each.
 const UNMAP_SKIP_PAGES: u64 = 16;
-
 /// Done as a whole, or not at all.
 type Done = Result<(), Status>;
-
-/// How far a bounded piece of work came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    Done,
-    More,
-}
 
 /// A range of the caller's memory, checked to lie in its windows and to be aligned.
 #[derive(Clone, Copy, Debug)]
@@ -81,21 +71,6 @@ pub(crate) fn in_windows(address: u64, length_bytes: u64) -> bool {
 /// Whether code may be entered there.
 pub(crate) fn is_user_code_address(address: u64) -> bool {
     in_windows(address, 1)
-}
-
-/// The page tables of an address space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tables {
-    /// Whose space it is, and whose donated frames its tables are.
-    pub(crate) environment: EnvironmentId,
-    pub(crate) root: FrameNumber,
-}
-
-impl Tables {
-    /// Who may hold a translation: the library OS window is in every space of the environment.
-    fn holders(&self, is_window: bool) -> Holders {
-        if is_window { Holders::Environment(self.environment) } else { Holders::Root(self.root) }
-    }
 }
 
 /// Runs of pages that are flushed one by one, and pages in them; beyond that everything is flushed.
@@ -580,7 +555,7 @@ impl<M: Machine> State<'_, M> {
             let (tables, slot_end) = match number.checked_sub(1) {
                 None => (Some(self.home_tables(environment)), PAGE_TABLE_SLOT),
                 Some(index) => match SpaceId::from_index(index) {
-                    None => return Progress::Done,
+                    None => return Ok(()),
                     Some(space) => (self.space_tables(space, environment), WINDOW_SLOT),
                 },
             };
@@ -589,25 +564,21 @@ impl<M: Machine> State<'_, M> {
                 let mut page = *cursor ^ space_bits;
                 let progress = self.break_mappings_in(tables, (slot_end as u64) << 27, broken, &mut page);
                 *cursor = space_bits | page;
-                if progress == Progress::More {
-                    return Progress::More;
-                }
+                progress?;
             }
             if self.environments[environment].used[Table::Spaces as usize] == 0 {
-                return Progress::Done;
+                return Ok(());
             }
             *cursor = (number as u64 + 1) << CURSOR_SPACE_SHIFT;
             self.spend(1);
-            if self.work_left == 0 {
-                return Progress::More;
-            }
+            self.check_budget()?;
         }
     }
 
     fn break_mappings_in(&mut self, tables: Tables, page_end: u64, broken: Broken, cursor: &mut u64) -> Progress {
         let mut flush = Flush::new(tables);
         let mut cover = Cover::EMPTY;
-        let mut progress = Progress::Done;
+        let mut progress = Ok(());
         while let Some((page, directory)) = self.next_directory(tables.root, *cursor, page_end) {
             // A cursor in the middle of a page table goes on there.
             let next = (page / LARGE_PAGE_FRAMES + 1) * LARGE_PAGE_FRAMES;
@@ -621,8 +592,8 @@ impl<M: Machine> State<'_, M> {
                 }
                 Directory::Table(table) => self.break_pages(table, page..next, broken, (&mut cover, &mut flush)),
             };
-            if self.work_left == 0 {
-                progress = Progress::More;
+            progress = self.check_budget();
+            if progress.is_err() {
                 break;
             }
         }
@@ -687,11 +658,9 @@ impl<M: Machine> State<'_, M> {
     /// Takes the user page tables below the first `slot_end` slots of a root apart, a bounded piece
     /// at a time. No processor is in that space any more.
     pub(crate) fn tear_down(&mut self, tables: Tables, slot_end: usize) -> Progress {
-        let progress = self.tear_down_below(tables.environment, tables.root, 3, slot_end);
-        if progress == Progress::Done {
-            self.machine.flush_all(Holders::Root(tables.root));
-        }
-        progress
+        self.tear_down_below(tables.environment, tables.root, 3, slot_end)?;
+        self.machine.flush_all(Holders::Root(tables.root));
+        Ok(())
     }
 
     /// Takes apart what the first words of a table at `level` (3 the root, 0 a page table) lead to. A page table is
@@ -715,17 +684,13 @@ impl<M: Machine> State<'_, M> {
                 self.uncount(environment, word, true);
             } else {
                 let below = frame_of(word);
-                if self.tear_down_below(environment, below, level - 1, ENTRIES) == Progress::More {
-                    return Progress::More;
-                }
+                self.tear_down_below(environment, below, level - 1, ENTRIES)?;
                 self.donate_frame(environment, below);
             }
             self.machine.store(table, index, 0);
-            if self.work_left == 0 {
-                return Progress::More;
-            }
+            self.check_budget()?;
         }
-        Progress::Done
+        Ok(())
     }
 
     /// Fills a new root table: the kernel's shared entries, and the environment's read-only view of

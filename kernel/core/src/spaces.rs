@@ -10,25 +10,13 @@
 use aegis_abi::call::ProcessorState;
 use aegis_abi::layout::PAGE_TABLE_SLOT;
 use aegis_abi::share::Table;
-use aegis_abi::types::{CapSlot, CapType, FrameNumber, Status};
+use aegis_abi::types::{CapSlot, CapType, Status};
 
-use crate::call::Caller;
-use crate::capability::{CapRef, Capability, DYING, named};
-use crate::frame::FrameKind;
-use crate::id::{CpuId, EnvironmentId, Named, SPACE_COUNT_MAX, SpaceId};
-use crate::machine::Machine;
-use crate::space::{Progress, Tables, WINDOW_SLOT};
-use crate::state::State;
-
-begins! {
-    /// An address space that is not a home space.
-    pub(crate) struct Space {
-        /// 0: the table entry is free.
-        pub(crate) serial: u64 = 0,
-        pub(crate) environment: Option<EnvironmentId> = None,
-        pub(crate) root: FrameNumber = FrameNumber(0),
-    }
-}
+use crate::id::{EnvironmentId, Named, SPACE_COUNT_MAX, SpaceId};
+use crate::object::{CapRef, Capability, DYING, FrameKind, Space, Tables, named};
+use crate::outcome::{Caller, Progress};
+use crate::space::WINDOW_SLOT;
+use crate::{Machine, State};
 
 impl<M: Machine> State<'_, M> {
     /// The tables of a space, if it is one of this environment's.
@@ -47,15 +35,6 @@ impl<M: Machine> State<'_, M> {
         let target = named(object).and_then(|named| self.live_environment(named));
         let target = target.filter(|target| !self.environments[*target].is_ending).ok_or(Status::WrongState)?;
         Ok(self.home_tables(target))
-    }
-
-    /// `SpaceEnter` by who runs on `cpu`, where nothing else is due. `None`: it is not so, nothing is changed,
-    /// and it is an event like any other.
-    #[inline]
-    pub fn on_space_enter(&mut self, cpu: CpuId, slot: u64) -> Option<()> {
-        let processor = self.cpus[cpu].current.filter(|processor| self.goes_on(cpu, *processor))?;
-        let environment = self.processors[processor].environment?;
-        self.enter_space(Caller { cpu, processor, environment }, CapSlot(u32::try_from(slot).ok()?)).ok()
     }
 
     /// A processor goes on in a space of its environment.
@@ -105,10 +84,10 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// A space ends with its original capability; from the first step on the capability authorises nothing.
-    pub(crate) fn delete_space(&mut self, at: CapRef, mut capability: Capability) -> Result<Progress, Status> {
+    pub(crate) fn delete_space(&mut self, at: CapRef, mut capability: Capability) -> Result<(), Status> {
         let named: Option<Named<SpaceId>> = named(capability.object).filter(|_| capability.parent.is_none());
         let Some((space, tables)) = named.and_then(|named| Some((named.id, self.live_space(named)?))) else {
-            return Ok(Progress::Done);
+            return Ok(());
         };
         let is_in_it = |root, state, is_on_cpu| root == tables.root && (state != ProcessorState::Stopped || is_on_cpu);
         if self.processors.iter().any(|(_, p)| is_in_it(p.root, p.state, p.cpu.is_some())) {
@@ -116,18 +95,16 @@ impl<M: Machine> State<'_, M> {
         }
         capability.flags |= DYING;
         self.store_capability(at, &capability);
-        Ok(self.end_space(space, tables))
+        Ok(self.end_space(space, tables)?)
     }
 
     /// Does a bounded part of giving a space's tables back to the donation.
     fn end_space(&mut self, space: SpaceId, tables: Tables) -> Progress {
-        if self.tear_down(tables, WINDOW_SLOT) == Progress::More {
-            return Progress::More;
-        }
+        self.tear_down(tables, WINDOW_SLOT)?;
         self.donate_frame(tables.environment, tables.root);
         self.spaces[space] = Space::EMPTY;
         self.environments[tables.environment].count_entry(Table::Spaces, false);
-        Progress::Done
+        Ok(())
     }
 
     /// Does a bounded part of ending all spaces of an environment, which runs nowhere any more: the home space last.
@@ -137,9 +114,8 @@ impl<M: Machine> State<'_, M> {
             let Some(tables) = self.space_tables(space, environment) else {
                 continue;
             };
-            if self.end_space(space, tables) == Progress::More || self.work_left == 0 {
-                return Progress::More;
-            }
+            self.end_space(space, tables)?;
+            self.check_budget()?;
         }
         self.tear_down(self.home_tables(environment), PAGE_TABLE_SLOT)
     }

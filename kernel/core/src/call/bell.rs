@@ -3,10 +3,9 @@
 use aegis_abi::call::{BellCreate, BellRing, BellRingAt, BellTake};
 use aegis_abi::types::{CapType, Rights, SLOT_NONE, Status};
 
-use super::{Answer, Caller};
-use crate::capability::{CapRef, Capability};
-use crate::machine::Machine;
-use crate::state::State;
+use crate::object::{CapRef, Capability};
+use crate::outcome::{Answer, Caller};
+use crate::{Machine, State};
 
 const BELL_RIGHTS: Rights =
     Rights::READ.union(Rights::RING).union(Rights::WAIT).union(Rights::CONTROL).union(Rights::GRANT);
@@ -20,8 +19,7 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Bel
     };
     let slot = state.empty_slot(caller.environment, call.slot)?;
     let named = state.new_bell(caller.environment, processor).ok_or(Status::TableFull)?;
-    let capability = Capability::object(CapType::Bell, BELL_RIGHTS, named);
-    state.store_capability(slot, &capability);
+    state.store_capability(slot, &Capability::object(CapType::Bell, BELL_RIGHTS, named));
     Ok(0)
 }
 

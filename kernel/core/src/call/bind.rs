@@ -11,13 +11,12 @@ use aegis_abi::memory::{
 };
 use aegis_abi::types::{CapSlot, FrameNumber, Status};
 
-use super::{Answer, Caller, Refusal, bad_argument, refuse_if};
-use crate::capability::{Cover, FrameRange};
-use crate::machine::Machine;
+use crate::object::{Cover, FrameRange, Tables};
+use crate::outcome::{Answer, Caller, Refusal, bad_argument, refuse_if};
 use crate::space::{
-    Directory, Flush, Tables, UserReader, UserSlice, flag_rights, frame_of, in_windows, leaf_bits, page_number,
+    Directory, Flush, UserReader, UserSlice, flag_rights, frame_of, in_windows, leaf_bits, page_number,
 };
-use crate::state::State;
+use crate::{Machine, State};
 
 const ENTRY_WORDS: usize = 4;
 /// What an entry takes besides its pages, in pages.

@@ -3,10 +3,9 @@
 use aegis_abi::call::{CapDerive, CapDrop, CapGrant, CapRead, CapRevoke};
 use aegis_abi::types::{CapSlot, CapType, Rights, Status};
 
-use super::{Answer, Caller, answer, bad_argument, refuse_if};
-use crate::capability::{CapRef, Capability, DYING, FILLING, Live};
-use crate::machine::Machine;
-use crate::state::State;
+use crate::object::{CapRef, Capability, DYING, FILLING, Live};
+use crate::outcome::{Answer, Caller, Progress, bad_argument, refuse_if};
+use crate::{Machine, State};
 
 /// A capability of any type from which others may be made.
 fn source<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot) -> Live<(CapRef, Capability)> {
@@ -44,12 +43,14 @@ pub(super) fn grant<M: Machine>(state: &mut State<M>, caller: Caller, call: CapG
 
 pub(super) fn revoke<M: Machine>(state: &mut State<M>, caller: Caller, call: CapRevoke) -> Answer {
     let (at, _) = state.lookup_any(caller.environment, call.slot)?;
-    answer(state.revoke(at))
+    state.revoke(at)?;
+    Ok(0)
 }
 
 pub(super) fn drop<M: Machine>(state: &mut State<M>, caller: Caller, call: CapDrop) -> Answer {
     let (at, _) = state.lookup_any(caller.environment, call.slot)?;
-    answer(state.delete(at, false)?)
+    state.delete(at, false)?;
+    Ok(0)
 }
 
 pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: CapRead) -> Answer {
@@ -62,4 +63,14 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: CapRe
         2 => Ok(capability.count),
         _ => Err(bad_argument(1)),
     }
+}
+
+/// Drops the capability for an object that has ended, unless others come from it.
+pub(super) fn drop_ended<M: Machine>(state: &mut State<M>, by: Caller, slot: CapSlot, progress: Progress) -> Answer {
+    progress?;
+    let (at, capability) = state.lookup_any(by.environment, slot)?;
+    if capability.child.is_none() {
+        state.delete(at, false)?;
+    }
+    Ok(0)
 }

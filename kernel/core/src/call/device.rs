@@ -10,14 +10,12 @@ use aegis_abi::memory::BindFlags;
 use aegis_abi::share::Table;
 use aegis_abi::types::{CapType, FrameNumber, Rights, SLOT_NONE, Status};
 
-use super::{Answer, Caller, answer, bad_argument, refuse_if};
-use crate::capability::CapRef;
-use crate::device::{DeviceDescription, DmaBinding, Region, Route, Work};
-use crate::frame::FrameKind;
 use crate::id::{CpuId, DeviceId, Id};
-use crate::machine::{Machine, PortWidth};
+use crate::machine::PortWidth;
+use crate::object::{CapRef, DeviceDescription, DmaBinding, FrameKind, Region, Route, Work};
+use crate::outcome::{Answer, Caller, Refusal, bad_argument, refuse_if};
 use crate::space::{Flush, in_windows, leaf_bits};
-use crate::state::State;
+use crate::{Machine, State};
 
 /// Pages of a region that one call maps at most.
 const MAP_PAGE_COUNT_MAX: u64 = 4096;
@@ -78,7 +76,7 @@ pub(super) fn control<M: Machine>(state: &mut State<M>, caller: Caller, call: De
         DeviceOperation::Reset => {
             state.lookup_device(caller.environment, call.slot, Rights::READ | Rights::WRITE)?;
             refuse_if(work == Work::Releasing, Status::Busy)?;
-            return answer(state.reset_device(device, Work::Resetting));
+            state.reset_device(device, Work::Resetting)?;
         }
     }
     Ok(0)
@@ -92,7 +90,7 @@ fn touch<M: Machine>(state: &mut State<M>, device: DeviceId) {
     }
 }
 
-fn region_at(device: &DeviceDescription, index: u32) -> Result<&Region, super::Refusal> {
+fn region_at(device: &DeviceDescription, index: u32) -> Result<&Region, Refusal> {
     device.regions.get(index as usize).filter(|region| region.length_bytes != 0).ok_or(bad_argument(1))
 }
 
@@ -152,7 +150,7 @@ pub(super) fn port<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
     Ok(u64::from(state.machine.port_read(port, width)))
 }
 
-fn interrupt_index(device: &DeviceDescription, interrupt: u32) -> Result<usize, super::Refusal> {
+fn interrupt_index(device: &DeviceDescription, interrupt: u32) -> Result<usize, Refusal> {
     if interrupt < device.interrupt_count { Ok(interrupt as usize) } else { Err(bad_argument(1)) }
 }
 

@@ -7,20 +7,13 @@ use aegis_abi::call::{
 use aegis_abi::share::{FIELD_SHARE_FIRST, FIELD_USED_FIRST, TABLES};
 use aegis_abi::types::{CapSlot, CapType, Rights, SLOT_NONE, SLOT_SELF, Status};
 
-use super::{Answer, Caller, answer, bad_argument, refuse_if};
-use crate::capability::{CapRef, Capability, DYING, FILLING, Live, named};
 use crate::id::{EnvironmentId, Named, ProcessorId};
-use crate::machine::Machine;
-use crate::space::Progress;
-use crate::state::State;
+use crate::object::{CapRef, Capability, DYING, ENVIRONMENT_RIGHTS, FILLING, Live, named};
+use crate::outcome::{Answer, Caller, bad_argument, refuse_if};
+use crate::{Machine, State};
 
 /// Most frames that an environment starts with; more can be donated later.
 const FRAME_COUNT_MAX: u64 = 4096;
-
-/// Rights of the capability for a new environment.
-pub(crate) const ENVIRONMENT_RIGHTS: Rights =
-    Rights::READ.union(Rights::CONTROL).union(Rights::RECEIVE).union(Rights::GRANT);
-
 pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentCreate) -> Answer {
     let parent = caller.environment;
     let (frames_at, frames) = state.lookup(parent, call.frames, CapType::Frames, Rights::empty())?;
@@ -58,13 +51,7 @@ pub(super) fn destroy<M: Machine>(state: &mut State<M>, caller: Caller, call: En
     let target = any_environment(state, caller, call.slot, Rights::CONTROL)?;
     refuse_if(state.is_within(caller.environment, target), Status::WrongState)?;
     let progress = state.end_environment(target);
-    if progress == Progress::Done {
-        let (at, capability) = state.lookup_any(caller.environment, call.slot)?;
-        if capability.child.is_none() {
-            state.delete(at, false)?;
-        }
-    }
-    answer(progress)
+    super::capability::drop_ended(state, caller, call.slot, progress)
 }
 
 pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentRead) -> Answer {
@@ -85,7 +72,7 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Envir
         EnvironmentField::FrameQuota => object.frame_quota,
         EnvironmentField::FramesDonated => object.donated_count,
         EnvironmentField::SlotCount => {
-            object.table.iter().flatten().count() as u64 * u64::from(crate::capability::SLOTS_PER_FRAME)
+            object.table.iter().flatten().count() as u64 * u64::from(crate::object::SLOTS_PER_FRAME)
         }
         EnvironmentField::FramesFree => state.frames.free_count(),
         EnvironmentField::TimeUsedNs => {

@@ -3,11 +3,9 @@
 use aegis_abi::call::{FrameAllocate, FrameDonate, FrameFree, FrameSplit};
 use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
 
-use super::{Answer, Caller, answer, bad_argument, refuse_if};
-use crate::capability::{CapRef, Capability, DYING, FILLING, Live};
-use crate::frame::{FrameKind, Search};
-use crate::machine::Machine;
-use crate::state::State;
+use crate::object::{CapRef, Capability, DYING, FILLING, FrameKind, Live, Search};
+use crate::outcome::{Answer, Caller, bad_argument, refuse_if};
+use crate::{Machine, State};
 
 /// Frames that one call zeroes at most (64 KiB).
 const ZERO_STEP: u64 = 16;
@@ -17,7 +15,6 @@ const FRAME_COUNT_MAX: u64 = 1 << 13;
 const ALIGNMENT_LOG2_MAX: u32 = 18;
 /// Frames that one call donates at most.
 const DONATE_STEP: u64 = 1024;
-
 /// `frame` of `FrameAllocate` that means anywhere.
 const ANYWHERE: FrameNumber = FrameNumber(u64::MAX);
 
@@ -105,11 +102,9 @@ fn original<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot, allowed
 
 pub(super) fn free<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameFree) -> Answer {
     let (at, capability) = original(state, caller, call.slot, DYING)?;
-    let progress = state.free_original(at, capability)?;
-    if progress == crate::space::Progress::Done {
-        state.unlink(at);
-    }
-    answer(progress)
+    state.free_original(at, capability)?;
+    state.unlink(at);
+    Ok(0)
 }
 
 pub(super) fn split<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameSplit) -> Answer {

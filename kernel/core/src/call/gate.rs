@@ -4,10 +4,9 @@ use aegis_abi::call::{GateCall, GateCreate, GateReply, GateSend};
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END};
 use aegis_abi::types::{CapType, Rights, Status};
 
-use super::{Answer, Caller, Outcome, bad_argument, refuse_if};
-use crate::capability::{CapRef, Capability};
-use crate::machine::Machine;
-use crate::state::State;
+use crate::object::{CapRef, Capability};
+use crate::outcome::{Answer, Caller, Outcome, SwitchAnswer, bad_argument, refuse_if};
+use crate::{Machine, State};
 
 const GATE_RIGHTS: Rights = Rights::READ.union(Rights::CALL).union(Rights::CONTROL).union(Rights::GRANT);
 
@@ -16,19 +15,16 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Gat
     refuse_if(state.processors[processor.id].environment != Some(caller.environment), bad_argument(1))?;
     refuse_if(!(LIBOS_BASE..LIBOS_END).contains(&call.rip), bad_argument(2))?;
     let slot = state.empty_slot(caller.environment, call.slot)?;
-    let bound_with = CapRef { environment: caller.environment, slot: call.processor.0 };
-    let processor = (processor, bound_with);
+    let processor = (processor, CapRef { environment: caller.environment, slot: call.processor.0 });
     let named = state.new_gate(caller.environment, processor, call.rip, call.badge).ok_or(Status::TableFull)?;
-    let capability = Capability::object(CapType::Gate, GATE_RIGHTS, named);
-    state.store_capability(slot, &capability);
+    state.store_capability(slot, &Capability::object(CapType::Gate, GATE_RIGHTS, named));
     Ok(0)
 }
 
-pub(super) fn call<M: Machine>(state: &mut State<M>, caller: Caller, call: GateCall) -> Outcome {
-    match state.lookup_gate(caller.environment, call.gate, Rights::CALL) {
-        Ok(gate) => state.gate_call(caller, gate),
-        Err(status) => Outcome::Done(status, 0),
-    }
+pub(super) fn call<M: Machine>(state: &mut State<M>, caller: Caller, call: GateCall) -> SwitchAnswer {
+    let gate = state.lookup_gate(caller.environment, call.gate, Rights::CALL)?;
+    state.gate_call(caller, gate)?;
+    Ok(Outcome::Left)
 }
 
 pub(super) fn send<M: Machine>(state: &mut State<M>, caller: Caller, call: GateSend) -> Outcome {
@@ -38,6 +34,7 @@ pub(super) fn send<M: Machine>(state: &mut State<M>, caller: Caller, call: GateS
     }
 }
 
-pub(super) fn reply<M: Machine>(state: &mut State<M>, caller: Caller, _: GateReply) -> Outcome {
-    state.gate_reply(caller)
+pub(super) fn reply<M: Machine>(state: &mut State<M>, caller: Caller, _: GateReply) -> SwitchAnswer {
+    state.gate_reply(caller);
+    Ok(Outcome::Left)
 }

@@ -3,9 +3,8 @@
 use aegis_abi::call::{CounterRead, MachineLog, MachineOff};
 use aegis_abi::types::{CapType, Rights};
 
-use super::{Answer, Caller, bad_argument};
-use crate::machine::Machine;
-use crate::state::State;
+use crate::outcome::{Answer, Caller, bad_argument};
+use crate::{Machine, State};
 
 pub(super) fn log<M: Machine>(state: &mut State<M>, caller: Caller, call: MachineLog) -> Answer {
     state.lookup(caller.environment, call.slot, CapType::Machine, Rights::LOG)?;

@@ -17,70 +17,11 @@ mod processor;
 mod space;
 mod ticket;
 
-pub(crate) use environment::ENVIRONMENT_RIGHTS;
-pub(crate) use processor::PROCESSOR_RIGHTS;
-
 use aegis_abi::call::{self, ArgumentWords};
 use aegis_abi::types::Status;
 
-use crate::id::{CpuId, EnvironmentId, ProcessorId};
-use crate::machine::Machine;
-use crate::space::Progress;
-use crate::state::State;
-
-/// Who calls, and where.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller {
-    pub(crate) cpu: CpuId,
-    pub(crate) processor: ProcessorId,
-    pub(crate) environment: EnvironmentId,
-}
-
-/// What became of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// RAX and RDX of the caller.
-    Done(Status, u64),
-    /// The caller does not run any more; its registers are taken care of.
-    Left,
-}
-
-/// A status that is not success, with its payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) status: Status,
-    pub(crate) value: u64,
-}
-
-/// What most handlers answer: the call's value, or why not.
-pub(crate) type Answer = Result<u64, Refusal>;
-
-impl From<Answer> for Outcome {
-    fn from(answer: Answer) -> Self {
-        match answer {
-            Ok(value) => Self::Done(Status::Ok, value),
-            Err(refusal) => Self::Done(refusal.status, refusal.value),
-        }
-    }
-}
-
-/// For `?`: refuses where something is wrong.
-fn refuse_if(is_wrong: bool, refusal: impl Into<Refusal>) -> Result<(), Refusal> {
-    if is_wrong { Err(refusal.into()) } else { Ok(()) }
-}
-
-/// Argument `index` (0 is RDI) is out of range.
-fn bad_argument(index: u64) -> Refusal {
-    Refusal { status: Status::BadArgument, value: index }
-}
-
-/// Turns a bounded piece of work into the call's answer.
-fn answer(progress: Progress) -> Answer {
-    match progress {
-        Progress::Done => Ok(0),
-        Progress::More => Err(Status::Again.into()),
-    }
-}
+use crate::outcome::{Caller, Outcome};
+use crate::{Machine, State};
 
 /// Calls after which their caller may not be running.
 pub(crate) fn may_switch(number: u64) -> bool {

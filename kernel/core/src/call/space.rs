@@ -3,10 +3,9 @@
 use aegis_abi::call::{SpaceCreate, SpaceEnter};
 use aegis_abi::types::{CapType, Rights};
 
-use super::{Answer, Caller};
-use crate::capability::Capability;
-use crate::machine::Machine;
-use crate::state::State;
+use crate::object::Capability;
+use crate::outcome::{Answer, Caller};
+use crate::{Machine, State};
 
 pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: SpaceCreate) -> Answer {
     let slot = state.empty_slot(caller.environment, call.slot)?;

@@ -8,10 +8,9 @@ use aegis_abi::call::{TICKET_AMOUNT_MAX, TicketAmount, TicketField, TicketFund, 
 use aegis_abi::types::{CapSlot, CapType, Rights, SLOT_NONE, Status};
 use aegis_lottery::{CurrencyId, Error, TicketId};
 
-use super::{Answer, Caller, Refusal, bad_argument, refuse_if};
 use crate::id::EnvironmentId;
-use crate::machine::Machine;
-use crate::state::State;
+use crate::outcome::{Answer, Caller, Refusal, bad_argument, refuse_if};
+use crate::{Machine, State};
 
 /// What a slot's object is funded by.
 struct Funded {

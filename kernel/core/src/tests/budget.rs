@@ -3,6 +3,9 @@
 //! `World` asserts at every entry that few words were read and written; the tests here prepare what
 //! is dearest.
 
+use std::vec;
+use std::vec::Vec;
+
 use aegis_abi::call::{
     Bind, Call, CapDerive, CapDrop, CapGrant, CapRevoke, DeviceMap, EnvironmentDestroy, EnvironmentReclaim,
     FrameAllocate, FrameDonate, FrameFree, ProcessorCreate, ProcessorStart, StopReason,
@@ -10,13 +13,11 @@ use aegis_abi::call::{
 use aegis_abi::layout::{LIBOS_BASE, PROGRAM_BASE};
 use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
 use aegis_abi::types::{CapSlot, FrameNumber, Rights, SLOT_DEVICE_FIRST, SLOT_SELF, Status};
-use std::vec;
-use std::vec::Vec;
 
 use super::frame::split;
 use super::world::{CODE, S, World};
-use crate::frame::{BlockEntry, FrameEntry, FrameKind, FrameTable};
 use crate::id::{EnvironmentId, ProcessorId};
+use crate::object::{BlockEntry, FrameEntry, FrameKind, FrameTable};
 
 const CHILD_SCRATCH: u64 = LIBOS_BASE + 0x60_0000;
 const VA: u64 = 0x4000_0000;

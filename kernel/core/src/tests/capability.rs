@@ -8,7 +8,7 @@ use aegis_abi::types::{CapSlot, Rights, SLOT_BUNDLE, SLOT_MACHINE, SLOT_SELF, St
 use proptest::prelude::{Strategy, prop, proptest};
 
 use super::world::{BUNDLE, S, World};
-use crate::capability::{DEPTH_MAX, SLOT_COUNT_MAX};
+use crate::object::{DEPTH_MAX, SLOT_COUNT_MAX};
 
 fn derive(source: u32, target: u32, rights: Rights, offset: u64, count: u64) -> Call {
     Call::CapDerive(CapDerive {
@@ -98,7 +98,7 @@ fn a_grant_needs_both_sides() {
     assert_eq!(world.refused(grant(S + 2, S + 2, 5, Rights::READ)), Status::WrongType);
     assert_eq!(world.refused(grant(S + 2, S, 1, Rights::READ)), Status::SlotInUse);
     world.ok(grant(S + 2, S, 5, Rights::READ | Rights::WRITE));
-    let at = crate::capability::CapRef { environment: child, slot: 5 };
+    let at = crate::object::CapRef { environment: child, slot: 5 };
     let capability = world.state.capability(at).expect("granted");
     assert_eq!(capability.rights, Rights::READ | Rights::WRITE);
     assert_eq!(world.refused(drop(S + 2)), Status::Busy);
@@ -111,7 +111,7 @@ fn a_grant_pays_for_the_table_with_the_receivers_frames() {
     let mut world = World::new();
     let child = world.environment(S, 100);
     while world.state.environments[child].donated_count != 0 {
-        world.state.take_donated(child, crate::frame::FrameKind::VectorState);
+        world.state.take_donated(child, crate::object::FrameKind::VectorState);
     }
     world.check_after_entry = false;
     assert_eq!(world.refused(grant(SLOT_MACHINE.0, S, 64, Rights::all())), Status::NoTables);
@@ -237,7 +237,7 @@ proptest! {
         let mut model: BTreeMap<u32, Entry> = BTreeMap::new();
         for slot in 0..3 {
             let first = world.frames(S + slot, 8);
-            let rights = crate::capability::FRAME_RIGHTS.bits();
+            let rights = crate::object::capability::FRAME_RIGHTS.bits();
             model.insert(slot, (None, rights, first, 8));
         }
         for step in &steps {

@@ -9,14 +9,9 @@ use aegis_abi::share::TABLE_COUNT;
 use aegis_abi::types::{CapType, FrameNumber, Rights};
 
 use super::world::{FRAME_COUNT, Fake, TEMPLATE_ROOT, World};
-use crate::capability::{CapRef, Capability, DYING, FILLING};
-use crate::frame::FrameKind;
 use crate::id::{BellId, DeviceId, EnvironmentId, Id};
-use crate::machine::Machine;
-use crate::predicate::Source;
-use crate::share::WHOLE;
-use crate::spaces::Space;
-use crate::state::State;
+use crate::object::{CapRef, Capability, DYING, FILLING, FrameKind, Source, Space, WHOLE};
+use crate::{Machine, State};
 
 #[derive(Default)]
 struct Counts {

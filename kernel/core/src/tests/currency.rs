@@ -278,7 +278,7 @@ fn random_changes_agree_with_a_naive_model() {
                     run(&mut world, number);
                     let mut maker = FIRST;
                     if model.0.contains_key(&other) {
-                        let at = crate::capability::CapRef { environment: world.first, slot: slot(other) };
+                        let at = crate::object::CapRef { environment: world.first, slot: slot(other) };
                         let object = world.state.capability(at).expect("it is there").object & 0xffff;
                         let id = <EnvironmentId as crate::id::Id>::from_index(object as usize).expect("one");
                         adopt(&mut world, environment, id);

@@ -1,5 +1,7 @@
 //! Calls 30 to 39: device functions and the machine.
 
+use std::vec::Vec;
+
 use aegis_abi::call::{
     BellCreate, BellTake, Call, CapDerive, CapDrop, CapGrant, CapRevoke, DeviceControl, DeviceDmaBind, DeviceDmaUnbind,
     DeviceInterruptAsk, DeviceInterruptBind, DeviceMap, DevicePort, DeviceRead, EnvironmentDestroy, FrameFree,
@@ -8,8 +10,6 @@ use aegis_abi::call::{
 use aegis_abi::device::DeviceField;
 use aegis_abi::memory::entry;
 use aegis_abi::types::{CapSlot, Rights, SLOT_DEVICE_FIRST, SLOT_MACHINE, SLOT_NONE, SLOT_SELF, Status};
-
-use std::vec::Vec;
 
 use super::world::{DEVICE_FRAME, S, SHARED_LINE, World};
 use crate::space::Directory;

@@ -8,11 +8,11 @@ use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, SYSTEM_PAGE_BASE};
 use aegis_abi::memory::BindEntry;
 use aegis_abi::share::Table;
 use aegis_abi::types::{CapSlot, FrameNumber, Rights, SLOT_SELF, Status};
-use aegis_abi::upcall::{ControlPage, UpcallKind};
+use aegis_abi::upcall::UpcallKind;
 
 use super::share::share;
 use super::world::{CODE, S, SYSTEM_PAGE, World};
-use crate::processor::control_word;
+use crate::object::control_word;
 
 fn create(slot: u32, frames: u32, frame_quota: u64) -> Call {
     Call::EnvironmentCreate(EnvironmentCreate { slot: CapSlot(slot), frames: CapSlot(frames), frame_quota })
@@ -38,7 +38,7 @@ fn a_new_environment_has_itself_and_the_system_page() {
     let root = world.state.environments[child].root;
     let page = (SYSTEM_PAGE_BASE & 0xffff_ffff_ffff) >> 12;
     assert_eq!(world.state.translate(root, page), Some(FrameNumber(SYSTEM_PAGE)));
-    let own = crate::capability::CapRef { environment: child, slot: SLOT_SELF.0 };
+    let own = crate::object::CapRef { environment: child, slot: SLOT_SELF.0 };
     assert!(world.state.capability(own).is_some());
     let read = Call::CapRead(CapRead { slot: CapSlot(S + 1), field: 0 });
     assert_eq!(world.refused(read), Status::BadSlot, "the frames are gone");
@@ -290,7 +290,7 @@ fn an_environment_that_complies_keeps_the_rest() {
     world.timer(0);
     let object = &world.state.environments[child];
     assert_eq!(object.frames_owned, 64 + 5);
-    let own = crate::capability::CapRef { environment: child, slot: 5 };
+    let own = crate::object::CapRef { environment: child, slot: 5 };
     assert_eq!(world.state.capability(own).map(|c| c.count), Some(5));
     for (count, deadline) in [(0, 1), (64 + 5 + 1, 1), (u64::MAX, 1)] {
         assert_eq!(world.call(reclaim(S, count, deadline)), (Status::BadArgument, 1));

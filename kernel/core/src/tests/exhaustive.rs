@@ -8,8 +8,8 @@ use aegis_abi::call::{Call, CapRevoke};
 use aegis_abi::types::{CapSlot, FrameNumber, Rights, Status};
 
 use super::world::{S, World};
-use crate::capability::{CapRef, Capability, FRAME_RIGHTS};
-use crate::frame::{BlockEntry, FrameEntry, FrameKind, FrameTable};
+use crate::object::capability::FRAME_RIGHTS;
+use crate::object::{BlockEntry, CapRef, Capability, FrameEntry, FrameKind, FrameTable};
 
 /// Frames at the border of two blocks, which the table sums up apart.
 const FRAMES: [u64; 3] = [510, 511, 512];
@@ -57,17 +57,18 @@ fn apply(table: &mut FrameTable<'_>, model: &mut [Simple; 3], operation: Operati
             assert!(table.count_mapping(frame));
             simple.maps += 1;
         }
-        Operation::Unmap => {
+        // Only what was counted is uncounted.
+        Operation::Unmap if simple.maps != 0 => {
             table.uncount_mapping(frame);
-            simple.maps = simple.maps.saturating_sub(1);
+            simple.maps -= 1;
         }
         Operation::Pin if !simple.is_free => {
             assert!(table.pin(frame));
             simple.pins += 1;
         }
-        Operation::Unpin => {
+        Operation::Unpin if simple.pins != 0 => {
             table.unpin(frame);
-            simple.pins = simple.pins.saturating_sub(1);
+            simple.pins -= 1;
         }
         // The core frees nothing that is in use.
         Operation::Free if simple.maps + simple.pins == 0 => {

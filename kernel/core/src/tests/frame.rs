@@ -4,7 +4,7 @@ use aegis_abi::call::{Call, CapDrop, FrameAllocate, FrameDonate, FrameFree, Fram
 use aegis_abi::types::{CapSlot, FrameNumber, SLOT_BUNDLE, SLOT_MACHINE, SLOT_SELF, Status};
 
 use super::world::{FRAME_COUNT, S, World};
-use crate::frame::{BlockEntry, FrameEntry, FrameKind, FrameTable};
+use crate::object::{BlockEntry, FrameEntry, FrameKind, FrameTable};
 
 fn allocate(slot: u32, count: u64, frame: u64, alignment_log2: u32) -> Call {
     Call::FrameAllocate(FrameAllocate { slot: CapSlot(slot), count, frame: FrameNumber(frame), alignment_log2 })

@@ -198,13 +198,10 @@ impl Service {
             servers.push(server);
             // A gate of the server's own environment, made as that would make it.
             let named = crate::id::Named { id: server, serial: world.state.processors[server].serial };
-            let with = crate::capability::CapRef { environment: world.first, slot: slot + 2 };
+            let with = crate::object::CapRef { environment: world.first, slot: slot + 2 };
             let gate = world.state.new_gate(environment, (named, with), CODE + 0x400, 0).expect("room");
-            let capability = crate::capability::Capability::object(
-                aegis_abi::types::CapType::Gate,
-                Rights::CALL | Rights::GRANT,
-                gate,
-            );
+            let capability =
+                crate::object::Capability::object(aegis_abi::types::CapType::Gate, Rights::CALL | Rights::GRANT, gate);
             let at = world.state.empty_slot(world.first, CapSlot(GATE + index)).expect("an empty slot");
             world.state.store_capability(at, &capability);
             let ticket = world.state.environments[environment].ticket.expect("it has one");
@@ -348,10 +345,10 @@ fn a_server_that_dies_gives_its_callers_their_funding_back() {
     }
     assert!(is_in_ratio(&won, &[3, 1]), "{won:?}");
     let end = world.state.end_environment(world.first);
-    assert_eq!(end, crate::space::Progress::More, "somebody still runs");
+    assert_eq!(end, Err(crate::outcome::More), "somebody still runs");
     for _ in 0..100 {
         world.kick(0);
-        if world.state.end_environment(world.first) == crate::space::Progress::Done {
+        if world.state.end_environment(world.first).is_ok() {
             break;
         }
     }

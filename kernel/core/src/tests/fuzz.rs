@@ -6,18 +6,19 @@
 //! tables and the devices reach only what the model allows, and the invariants of `check` hold. `cargo xtask fuzz`
 //! builds this with the compiler's counters and lets it go on.
 
+use std::vec::Vec;
+
 use aegis_abi::call::{Bind, BindOne, Call, Sleep};
 use aegis_abi::layout::{LIBOS_BASE, PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END};
 use aegis_abi::types::{Rights, Status};
 use aegis_fuzz::Shape;
-use std::vec::Vec;
 
 use super::check::check;
 use super::model::Model;
 use super::random::{Arena, CHILD_SCRATCH, PATTERNS};
 use super::world::{CODE, FrameTables, S, SCRATCH, World};
-use crate::capability::CapRef;
 use crate::id::EnvironmentId;
+use crate::object::CapRef;
 
 /// Bytes of a record: who, what, call number, six arguments, time, and two more.
 pub(super) const RECORD_BYTES: usize = 12;
@@ -27,7 +28,6 @@ const CHECK_EVERY: usize = 128;
 /// Entries after which what the processors remember is; always after a call that takes something from somebody.
 const CHECK_CACHES_EVERY: usize = 8;
 const CPU_COUNT: usize = 3;
-
 const COUNTS: [u64; 16] = [1, 0, 2, 3, 4, 8, 9, 12, 64, 511, 512, 513, 1024, 4096, 4097, u64::MAX];
 const TIMES_NS: [u64; 8] = [0, 100, 1_000, 20_000, 200_000, 1_000_000, 11_000_000, 1_000_000_000];
 const WORDS: [u64; 16] =
@@ -50,6 +50,7 @@ const BASES: [u64; 16] = [
     0x7fff_c000_0000,
     0,
 ];
+
 const OFFSETS: [u64; 16] = [
     0,
     0x1000,

@@ -10,9 +10,8 @@ use aegis_lottery::Random;
 use aegis_lottery::random::Keyed;
 
 use super::shares::{Actor, Game, KEYS, MS};
-use crate::device::Route;
 use crate::id::{BellId, DeviceId, Id, Named, ProcessorId};
-use crate::predicate::{CheckedTerm, Source};
+use crate::object::{CheckedTerm, Route, Source};
 
 /// How finely waits are measured.
 const STEP_NS: u64 = 5_000;

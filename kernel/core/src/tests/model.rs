@@ -18,10 +18,10 @@ use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
 
 use super::cache::Access;
 use super::world::{FRAME_COUNT, Fake, Memory, SYSTEM_PAGE};
-use crate::capability::{CapRef, FILLING, FRAME_RIGHTS};
-use crate::frame::FrameKind;
+use crate::State;
 use crate::id::{DeviceId, EnvironmentId, Id};
-use crate::state::State;
+use crate::object::capability::FRAME_RIGHTS;
+use crate::object::{CapRef, FILLING, FrameKind};
 
 /// Slots from which on the model puts what may be in a slot beside something else.
 const SLOT_BESIDE: u32 = 1 << 20;

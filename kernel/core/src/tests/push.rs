@@ -11,7 +11,8 @@ use std::vec::Vec;
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SIZE};
 use aegis_abi::upcall::UpcallFrame;
 
-use crate::processor::{Pages, SAVE_AREA_FRAME_COUNT_MAX, push_address};
+use crate::object::{Pages, SAVE_AREA_FRAME_COUNT_MAX};
+use crate::processor::push_address;
 
 const TRAP: &str = include_str!("../../../machine/src/x86_64/trap.s");
 const PLACES: &str = include_str!("../../../machine/src/x86_64/processor.rs");

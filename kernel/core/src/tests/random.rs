@@ -17,9 +17,8 @@ use aegis_abi::upcall::UpcallFrame;
 
 use super::check::check;
 use super::world::{CODE, S, World, cpu};
-use crate::capability::{CapRef, Capability};
 use crate::id::{EnvironmentId, Id};
-use crate::space::Progress;
+use crate::object::{CapRef, Capability};
 use crate::state::WORK_BUDGET;
 
 /// What the argument registers of each call hold, by number; see `Arena::argument`.
@@ -398,8 +397,7 @@ impl Arena {
         for turn in 0.. {
             assert!(turn < 10_000, "an environment does not end");
             self.world.state.work_left = WORK_BUDGET;
-            if self.world.state.environments[child].serial != serial
-                || self.world.state.end_environment(child) == Progress::Done
+            if self.world.state.environments[child].serial != serial || self.world.state.end_environment(child).is_ok()
             {
                 break;
             }
@@ -414,7 +412,7 @@ impl Arena {
             while self.world.state.capability(at).is_some() {
                 let state = &mut self.world.state;
                 state.work_left = WORK_BUDGET;
-                if state.revoke(at) == Progress::Done {
+                if state.revoke(at).is_ok() {
                     let result = state.delete(at, true);
                     assert!(result.is_ok(), "{result:?}");
                 }

@@ -6,12 +6,11 @@ use aegis_abi::call::{
 };
 use aegis_abi::sleep::TermOperator;
 use aegis_abi::types::{CapSlot, SLOT_NONE, Status};
-use aegis_abi::upcall::{ControlPage, SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallKind};
+use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallKind};
 
 use super::world::{CODE, S, SLICE_NS, World, cpu};
 use crate::id::ProcessorId;
-use crate::predicate::{CheckedTerm, Source};
-use crate::processor::control_word;
+use crate::object::{CheckedTerm, Source, control_word};
 
 const ENTRY: u64 = CODE + 0x300;
 const SLICE_BEGIN: usize = UpcallKind::SliceBegin as usize;

@@ -13,8 +13,9 @@ use aegis_abi::types::{CapSlot, FrameNumber, SLOT_NONE, SLOT_SELF, Status};
 use super::check::check;
 use super::random::Random;
 use super::world::{CODE, S, World, cpu};
-use crate::call::{Caller, Outcome, dispatch};
+use crate::call::dispatch;
 use crate::id::{EnvironmentId, Id};
+use crate::outcome::{Caller, Outcome};
 
 pub(super) fn share(slot: u32, table: Table, count: u32) -> Call {
     Call::EnvironmentShare(EnvironmentShare { slot: CapSlot(slot), table: table as u32, count })
@@ -116,7 +117,7 @@ impl Tree {
                 world.call_of(member, Call::FrameAllocate(allocate));
                 let call = EnvironmentCreate { slot, frames, frame_quota: self.random.below(60) };
                 if world.call_of(member, Call::EnvironmentCreate(call)) == Status::Ok {
-                    let at = crate::capability::CapRef { environment: member, slot: slot.0 };
+                    let at = crate::object::CapRef { environment: member, slot: slot.0 };
                     let object = world.state.capability(at).expect("it was made").object;
                     let made = EnvironmentId::from_index((object & 0xffff) as usize).expect("an environment");
                     self.members.push((made, member, slot.0));
@@ -155,12 +156,12 @@ impl Tree {
                 let destroy = Call::EnvironmentDestroy(EnvironmentDestroy { slot: CapSlot(own_slot) });
                 while world.call_of(parent, destroy) == Status::Again {}
                 let state = &world.state;
-                let lives = |at: &crate::capability::CapRef| state.capability(*at).is_some();
+                let lives = |at: &crate::object::CapRef| state.capability(*at).is_some();
                 loop {
                     let before = self.members.len();
                     let slots: Vec<_> = self.members.iter().map(|(id, ..)| *id).collect();
                     self.members.retain(|(id, parent, slot)| {
-                        let named = crate::capability::CapRef { environment: *parent, slot: *slot };
+                        let named = crate::object::CapRef { environment: *parent, slot: *slot };
                         slots[0] == *id || slots.contains(parent) && lives(&named)
                     });
                     if self.members.len() == before {

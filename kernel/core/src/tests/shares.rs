@@ -15,7 +15,7 @@ use aegis_lottery::random::Keyed;
 
 use super::world::{CODE, S, SLICE_NS, World, cpu};
 use crate::id::{Id, Named, ProcessorId};
-use crate::predicate::{CheckedTerm, Source};
+use crate::object::{CheckedTerm, Source};
 
 pub(super) const KEYS: u64 = 30;
 pub(super) const MS: u64 = 1_000_000;
@@ -93,7 +93,7 @@ impl Game {
                 if number == 1 {
                     let serial = world.state.processors[processor].serial;
                     let named = Named { id: processor, serial };
-                    let with = crate::capability::CapRef { environment: world.first, slot: slot + 2 + 2 };
+                    let with = crate::object::CapRef { environment: world.first, slot: slot + 2 + 2 };
                     let gate = world.state.new_gate(environment, (named, with), CODE + 0x400, 0).expect("room");
                     for (slot, kind, rights, named) in [
                         (MATE, aegis_abi::types::CapType::Processor, Rights::READ, (processor.index() as u64, serial)),
@@ -101,10 +101,8 @@ impl Game {
                     ] {
                         let at = world.state.empty_slot(environment, slot).expect("an empty slot");
                         let capability = match kind {
-                            aegis_abi::types::CapType::Gate => {
-                                crate::capability::Capability::object(kind, rights, gate)
-                            }
-                            _ => crate::capability::Capability::object(
+                            aegis_abi::types::CapType::Gate => crate::object::Capability::object(kind, rights, gate),
+                            _ => crate::object::Capability::object(
                                 kind,
                                 rights,
                                 Named { id: processor, serial: named.1 },

@@ -6,12 +6,11 @@ use aegis_abi::call::{
     BellAwait, BellCreate, BellRing, BellRingAt, Call, CapDerive, CapDrop, FrameFree, ProcessorState, Sleep, Yield,
 };
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
-use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Status};
-
-use aegis_abi::types::FrameNumber;
+use aegis_abi::types::{CapSlot, FrameNumber, Rights, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Status};
 
 use super::world::{S, SCRATCH, World};
-use crate::predicate::{CheckedTerm, Source, WORD_POLL_NS};
+use crate::object::{CheckedTerm, Source};
+use crate::predicate::WORD_POLL_NS;
 
 const BELL: u32 = S + 50;
 const CLOCK_NS: u64 = 5_000_000;

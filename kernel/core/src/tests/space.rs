@@ -15,10 +15,9 @@ use aegis_abi::upcall::UpcallKind;
 
 use super::share::share;
 use super::world::{CODE, S, SCRATCH, World, cpu};
-use crate::capability::CapRef;
 use crate::id::{EnvironmentId, Id, SPACE_COUNT_MAX, SpaceId};
 use crate::machine::Holders;
-use crate::space::Tables;
+use crate::object::{CapRef, Tables};
 
 const VA: u64 = 0x4000_0000;
 /// In a part of the window where nothing is at the start.

@@ -102,7 +102,7 @@ fn without_memory_there_is_no_first_environment() {
     while state.frames.free_count() > 100 {
         let mut search = state.frames.new_search(1);
         let frame = state.frames.find_free(1, 1, &mut search).expect("free");
-        state.frames.set(frame, crate::frame::FrameKind::Reserved, 0);
+        state.frames.set(frame, crate::object::FrameKind::Reserved, 0);
     }
     assert_eq!(state.start_first_environment(FIRST), Err(BootError::NoMemory));
 }

@@ -10,6 +10,7 @@ use aegis_abi::types::{CapSlot, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Stat
 use aegis_abi::upcall::{UpcallFrame, UpcallKind};
 
 use super::world::{CODE, S, World, cpu};
+use crate::id::Id;
 
 const TOP: u64 = FIRST_SAVE_AREA_BASE + FIRST_SAVE_AREA_FRAME_COUNT * 4096;
 const FRAME_BYTES: u64 = 192;
@@ -79,6 +80,26 @@ fn an_exception_is_pushed_at_the_top_and_nests_below() {
     let nested = (address - 5 - 128 - FRAME_BYTES) & !15;
     assert_eq!(world.frame[0].rsp, nested);
     assert_eq!(pushed(&world, nested)[15] >> 32, 1, "masked before");
+}
+
+#[test]
+fn an_exception_alone_brings_the_gs_base_of_the_control_page() {
+    let mut world = World::new();
+    let control = world.state.processors[world.first_processor].pages.control();
+    assert_eq!(world.state.machine.made, [(world.first_processor.index(), control)]);
+    for kind in [EXCEPTION, BELL] {
+        world.set_entry(world.first_processor, kind, ENTRY);
+    }
+    // The library OS resumed a program with that one's GS base, and the resumption faults.
+    in_program(&mut world);
+    world.exception(0, 13, 0);
+    assert_eq!(world.state.machine.gs_bases, [FIRST_CONTROL_BASE]);
+    // Wherever else an upcall comes, the machine has the base that the context of its processor says.
+    world.set_masks(world.first_processor, 0, 0);
+    world.state.processors[world.first_processor].due = 1 << BELL;
+    world.kick(0);
+    assert_eq!(world.frame[0].rip, ENTRY);
+    assert_eq!(world.state.machine.gs_bases, [FIRST_CONTROL_BASE]);
 }
 
 #[test]

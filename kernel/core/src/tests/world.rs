@@ -17,11 +17,11 @@ use aegis_abi::upcall::UpcallFrame;
 
 use super::cache::Caches;
 use crate::boot::{FirstEnvironment, Setup};
-use crate::device::{DeviceDescription, Region};
-use crate::frame::{BlockEntry, FrameEntry};
+use crate::entry::Decision;
 use crate::id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
-use crate::machine::{Holders, Machine, PortWidth, StopReport};
-use crate::state::{Decision, State};
+use crate::machine::{Holders, PortWidth, StopReport};
+use crate::object::{BlockEntry, DeviceDescription, FrameEntry, Pages, Region};
+use crate::{Machine, State};
 
 pub(super) const FRAME_COUNT: u64 = 4096;
 pub(super) const TEMPLATE_ROOT: u64 = 1;
@@ -104,6 +104,9 @@ pub(super) struct Fake {
     pub(super) flushed: Vec<u64>,
     /// Who had to forget, flush by flush.
     pub(super) holders: Vec<Holders>,
+    /// Processors that were made, with their control pages, and the GS bases that were set for what runs.
+    pub(super) made: Vec<(usize, FrameNumber)>,
+    pub(super) gs_bases: Vec<u64>,
     /// The root that a processor went on with.
     pub(super) entered_root: Option<FrameNumber>,
     pub(super) flushed_all: u64,
@@ -184,6 +187,13 @@ impl Machine for Fake {
     }
     fn vector_init(&mut self, frame: FrameNumber) {
         self.memory[frame.0 as usize][0] = 0x37f;
+    }
+    fn context_made(&mut self, processor: ProcessorId, pages: &Pages, vector_state: FrameNumber) {
+        assert_eq!(self.memory[vector_state.0 as usize][0], 0x37f, "its vector state is there");
+        self.made.push((processor.index(), pages.control()));
+    }
+    fn set_gs_base(&mut self, address: u64) {
+        self.gs_bases.push(address);
     }
     fn now_ns(&self) -> u64 {
         let looks = self.clock_looks.get() + 1;
@@ -343,6 +353,8 @@ fn fake() -> Fake {
         words: Cell::new(0),
         flushed: Vec::new(),
         holders: Vec::new(),
+        made: Vec::new(),
+        gs_bases: Vec::new(),
         entered_root: None,
         flushed_all: 0,
         kicked: Vec::new(),
@@ -650,7 +662,7 @@ impl World {
             frames: CapSlot(slot + 1),
             frame_quota: quota,
         }));
-        let at = crate::capability::CapRef { environment: self.environment_of(0), slot };
+        let at = crate::object::CapRef { environment: self.environment_of(0), slot };
         let capability = self.state.capability(at).expect("it was made");
         EnvironmentId::from_index((capability.object & 0xffff) as usize).expect("an environment")
     }
@@ -666,7 +678,7 @@ impl World {
             control_address: LIBOS_BASE + 0x40_0000,
             save_area_base: LIBOS_BASE + 0x50_0000,
         }));
-        let at = crate::capability::CapRef { environment: self.environment_of(0), slot };
+        let at = crate::object::CapRef { environment: self.environment_of(0), slot };
         let capability = self.state.capability(at).expect("it was made");
         ProcessorId::from_index((capability.object & 0xffff) as usize).expect("a processor")
     }

@@ -15,7 +15,7 @@ use aegis_abi::types::{FrameNumber, Status};
 /// What a frame is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum FrameKind {
+pub(crate) enum FrameKind {
     /// No memory, or the kernel's own: never given to anybody.
     Reserved = 0,
     /// Nobody owns it.
@@ -215,11 +215,12 @@ impl<'a> FrameTable<'a> {
         self.kind(frame) != FrameKind::Owned || self.raise(frame, raise, |block| &mut block.mapped_frame_count)
     }
 
+    /// Uncounts a small mapping of an owned frame, which was counted.
     pub(crate) fn uncount_mapping(&mut self, frame: FrameNumber) {
-        let is_counted = |e: &&mut FrameEntry| e.kind == FrameKind::Owned && e.map_count != 0;
-        let Some(entry) = self.entry_mut(frame.0).filter(is_counted) else {
+        let Some(entry) = self.entry_mut(frame.0).filter(|entry| entry.kind == FrameKind::Owned) else {
             return;
         };
+        debug_assert_ne!(entry.map_count, 0, "every mapping was counted");
         entry.map_count -= 1;
         if entry.map_count == 0
             && let Some(block) = self.block_mut(frame.0)
@@ -241,7 +242,8 @@ impl<'a> FrameTable<'a> {
 
     pub(crate) fn uncount_large_mapping(&mut self, frame: FrameNumber) {
         if let Some(block) = self.block_mut(frame.0) {
-            block.large_map_count = block.large_map_count.saturating_sub(1);
+            debug_assert_ne!(block.large_map_count, 0, "every mapping was counted");
+            block.large_map_count -= 1;
         }
     }
 
@@ -269,9 +271,7 @@ impl<'a> FrameTable<'a> {
         let Some(entry) = self.entry_mut(frame.0) else {
             return;
         };
-        if entry.pin_count == 0 {
-            return;
-        }
+        debug_assert_ne!(entry.pin_count, 0, "every pin was counted");
         entry.pin_count -= 1;
         if entry.pin_count == 0
             && let Some(block) = self.block_mut(frame.0)

@@ -1,0 +1,31 @@
+//! Address spaces as data: `spaces.rs` above makes and ends them, `space.rs` writes their page tables.
+
+use aegis_abi::types::FrameNumber;
+
+use crate::id::EnvironmentId;
+use crate::machine::Holders;
+
+begins! {
+    /// An address space that is not a home space.
+    pub(crate) struct Space {
+        /// 0: the table entry is free.
+        pub(crate) serial: u64 = 0,
+        pub(crate) environment: Option<EnvironmentId> = None,
+        pub(crate) root: FrameNumber = FrameNumber(0),
+    }
+}
+
+/// The page tables of an address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tables {
+    /// Whose space it is, and whose donated frames its tables are.
+    pub(crate) environment: EnvironmentId,
+    pub(crate) root: FrameNumber,
+}
+
+impl Tables {
+    /// Who may hold a translation: the library OS window is in every space of the environment.
+    pub(crate) fn holders(&self, is_window: bool) -> Holders {
+        if is_window { Holders::Environment(self.environment) } else { Holders::Root(self.root) }
+    }
+}
