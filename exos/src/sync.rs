@@ -8,7 +8,7 @@
 //! [`SpinMutex`] is for what that itself is made of: the scheduler, the heap, processors, devices. It is held for
 //! moments, never over a wait, and never while a lock of the other kind is taken.
 //!
-//! Neighbours: everything that a pod shares; `exos/linux/src/glue/patience.rs`.
+//! Neighbours: everything that a pod shares; `exos/linux/src/glue/lock_wait.rs`.
 
 pub use spin::Once;
 use spin::relax::RelaxStrategy;

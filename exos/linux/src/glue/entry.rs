@@ -23,6 +23,7 @@ use exos_linux::call::context::{Arguments, Context};
 use exos_linux::call::signal::return_from_handler;
 use exos_linux::entry::hot_sites::Heat;
 use exos_linux::entry::{fast_path, table};
+use exos_linux::host::boot::Pod;
 use exos_linux::task::caller::{Caller, Restart};
 use exos_linux::task::exception::{
     PAGE_FAULT_FETCH, VECTOR_DEBUG, VECTOR_INVALID_OPCODE, VECTOR_PAGE_FAULT, VECTOR_PROTECTION, signal_for,
@@ -36,10 +37,11 @@ use exos_linux::task::process::FIRST_PID;
 use exos_linux::task::signal_delivery::{EndedCall, catch, enter_handler, finish, raise_fault, result_word};
 use exos_linux::trace;
 
+use super::pod::POD;
 use super::processor::{this_number, this_processor};
 use super::run::{RUN, Run, end};
 use super::user::Faulted;
-use super::{HEAP_BASE, direct, fast, fiber, kernel, memory, user, vector};
+use super::{HEAP_BASE, direct, fast, fiber, kernel, memory, shortage, user, vector};
 
 /// RFLAGS: trap after each instruction.
 const TRAP_FLAG: u64 = 1 << 8;
@@ -121,38 +123,42 @@ impl UserMemory for ProgramMemory {
     }
 }
 
+fn pod() -> &'static Pod {
+    POD.get().expect("upcalls are registered after the run has begun")
+}
+
 fn run() -> &'static Run {
     RUN.get().expect("upcalls are registered after the run has begun")
 }
 
 /// The running thread.
-fn caller(run: &Run) -> Caller<'_> {
+fn caller(pod: &Pod) -> Caller<'_> {
     let fiber = fiber::current().expect("upcalls come from fibers: idle processors mask them and do not fault");
     let (process, thread) = fiber.owner();
-    Caller { system: &run.pod.system, process, thread, memory: &ProgramMemory }
+    Caller { system: &pod.system, process, thread, memory: &ProgramMemory }
 }
 
 /// As [`caller`], of a call that came through a rewritten site: nobody but a program comes from there.
 #[inline(always)]
 fn program() -> Caller<'static> {
     // SAFETY: a program runs after the run has begun, and on a fiber that has not ended.
-    let (run, (process, thread)) = unsafe { (RUN.get_unchecked(), fiber::owner_of_program()) };
-    Caller { system: &run.pod.system, process, thread, memory: &ProgramMemory }
+    let (pod, (process, thread)) = unsafe { (POD.get_unchecked(), fiber::owner_of_program()) };
+    Caller { system: &pod.system, process, thread, memory: &ProgramMemory }
 }
 
 /// A program's `syscall`.
 pub(crate) extern "C" fn syscall(frame: &mut UpcallFrame) {
-    let run = run();
-    run.pod.system.counters.syscalls_trapped.fetch_add(1, Ordering::Relaxed);
-    if run.pod.system.options.rewrite {
-        consider_rewriting(run, frame.rip);
+    let pod = pod();
+    pod.system.counters.syscalls_trapped.fetch_add(1, Ordering::Relaxed);
+    if pod.system.options.rewrite {
+        consider_rewriting(pod, frame.rip);
     }
-    let served = if run.pod.system.options.trace { serve_shown(run, frame) } else { serve(run, frame) };
+    let served = if pod.system.options.trace { serve_shown(pod, frame) } else { serve(pod, frame) };
     if served.is_plain(frame) {
-        return end_served(run, frame, &served);
+        return end_served(pod, frame, &served);
     }
-    let served = served_again(run, frame, served);
-    end_served(run, frame, &served);
+    let served = served_again(pod, frame, served);
+    end_served(pod, frame, &served);
 }
 
 /// How a rewritten call ends: RAX, and whether the program's other registers are in the frame, not where they were.
@@ -165,12 +171,12 @@ pub(crate) struct Ended {
 /// A program's system call through a rewritten site.
 pub(crate) extern "C" fn rewritten(frame: &mut UpcallFrame) -> Ended {
     fast::clear_attention();
-    let run = run();
-    let served = serve(run, frame);
+    let pod = pod();
+    let served = serve(pod, frame);
     if served.is_plain(frame) && !served.replaces_registers {
         return Ended { word: result_word(served.result), takes_frame: 0 };
     }
-    end_rewritten(run, frame, served)
+    end_rewritten(pod, frame, served)
 }
 
 /// What [`Ended::takes_frame`] says of a short way that has nothing more to say: the handler of the table is asked.
@@ -193,10 +199,10 @@ fn quickly(frame: &mut UpcallFrame, way: impl FnOnce(&Caller<'_>, &mut UpcallFra
 
 /// The end of a short way after which signals are to be looked at: the frame is whole now, and `word` is the result.
 pub(crate) extern "C" fn quick_end(frame: &mut UpcallFrame, word: u64) -> Ended {
-    let run = run();
+    let pod = pod();
     let (return_address, continuation) = (frame.rip, core::mem::take(&mut frame.fault_address));
     let number = core::mem::replace(&mut frame.rax, word);
-    leave(run, frame, Some(EndedCall { number, interrupted: None }));
+    leave(pod, frame, Some(EndedCall { number, interrupted: None }));
     if frame.rip == return_address {
         frame.rip = continuation;
     }
@@ -208,7 +214,7 @@ pub(crate) extern "C" fn quick_end(frame: &mut UpcallFrame, word: u64) -> Ended 
 pub(crate) extern "C" fn clock_gettime(clock: u64, address: u64) -> Ended {
     let now_ns = kernel::now_ns();
     let ns = match clock {
-        CLOCK_REALTIME => run().pod.system.realtime_at(now_ns),
+        CLOCK_REALTIME => pod().system.realtime_at(now_ns),
         CLOCK_MONOTONIC => now_ns,
         _ => return Ended { word: 0, takes_frame: UNANSWERED },
     };
@@ -309,8 +315,8 @@ pub(crate) extern "C" fn rt_sigaction(frame: &mut UpcallFrame) -> Ended {
 /// `tkill`, `tgkill`: a thread that raises a signal itself goes straight to its handler.
 pub(crate) extern "C" fn thread_kill(frame: &mut UpcallFrame) -> Ended {
     fast::clear_attention();
-    let run = run();
-    let caller = caller(run);
+    let pod = pod();
+    let caller = caller(pod);
     let Some((signal, info)) = fast_path::own_signal(&caller, frame).filter(|_| frame.rflags & TRAP_FLAG == 0) else {
         return rewritten(frame);
     };
@@ -318,7 +324,7 @@ pub(crate) extern "C" fn thread_kill(frame: &mut UpcallFrame) -> Ended {
     let (return_address, continuation) = (frame.rip, core::mem::take(&mut frame.fault_address));
     frame.rax = 0;
     if !enter_handler(&caller, frame, signal, &info, &caught) {
-        leave(run, frame, None);
+        leave(pod, frame, None);
         if frame.rip == return_address {
             frame.rip = continuation;
         }
@@ -329,12 +335,12 @@ pub(crate) extern "C" fn thread_kill(frame: &mut UpcallFrame) -> Ended {
 /// `rt_sigreturn`.
 pub(crate) extern "C" fn rt_sigreturn(frame: &mut UpcallFrame) -> Ended {
     fast::clear_attention();
-    let run = run();
-    let caller = caller(run);
+    let pod = pod();
+    let caller = caller(pod);
     frame.fault_address = 0;
     return_from_handler(&caller, frame);
     if caller.thread.needs_attention() || frame.rflags & TRAP_FLAG != 0 {
-        leave(run, frame, None);
+        leave(pod, frame, None);
     }
     Ended { word: frame.rax, takes_frame: 1 }
 }
@@ -342,17 +348,17 @@ pub(crate) extern "C" fn rt_sigreturn(frame: &mut UpcallFrame) -> Ended {
 /// The same, with a line for the trace.
 pub(crate) extern "C" fn rewritten_shown(frame: &mut UpcallFrame) -> Ended {
     fast::clear_attention();
-    let run = run();
-    let served = serve_shown(run, frame);
-    end_rewritten(run, frame, served)
+    let pod = pod();
+    let served = serve_shown(pod, frame);
+    end_rewritten(pod, frame, served)
 }
 
 /// The end of a rewritten call by its frame.
 #[cold]
-fn end_rewritten(run: &Run, frame: &mut UpcallFrame, served: Served) -> Ended {
-    let served = served_again(run, frame, served);
+fn end_rewritten(pod: &Pod, frame: &mut UpcallFrame, served: Served) -> Ended {
+    let served = served_again(pod, frame, served);
     let (return_address, continuation) = (frame.rip, core::mem::take(&mut frame.fault_address));
-    end_served(run, frame, &served);
+    end_served(pod, frame, &served);
     if !served.replaces_registers && frame.rip == return_address {
         frame.rip = continuation;
     }
@@ -361,41 +367,43 @@ fn end_rewritten(run: &Run, frame: &mut UpcallFrame, served: Served) -> Ended {
 
 /// The end of a short call during which an upcall came.
 pub(crate) extern "C" fn fast_end(frame: &mut UpcallFrame) {
-    let run = run();
+    let pod = pod();
     fast::clear_attention();
     let (return_address, continuation) = (frame.rip, core::mem::take(&mut frame.fault_address));
-    leave(run, frame, None);
+    leave(pod, frame, None);
     if frame.rip == return_address {
         frame.rip = continuation;
     }
 }
 
-/// A thread is about to run its program for the first time. It may have been killed, or sent a signal, before: whoever
-/// did that found no processor to tell.
-pub(crate) fn begin(frame: &mut UpcallFrame) {
-    let run = run();
+/// The first thing that a fiber does, on its own stack, with its program's first registers. Its thread may have been
+/// killed, or sent a signal, before: whoever did that found no processor to tell.
+#[unsafe(no_mangle)]
+extern "C" fn exos_thread_begins(frame: &mut UpcallFrame) {
+    fiber::finish_switch();
+    let pod = pod();
     // A copy of a rewritten call's frame, or none of a program's at all.
     frame.fault_address = 0;
     if frame.rip == 0 {
-        run.platform.sessions.enter(&caller(run), frame);
+        run().platform.sessions.enter(&caller(pod), frame);
     }
-    if caller(run).thread.needs_attention() {
-        leave(run, frame, None);
+    if caller(pod).thread.needs_attention() {
+        leave(pod, frame, None);
     }
 }
 
 /// Counts a trap, and rewrites its site when it has trapped often.
-fn consider_rewriting(run: &Run, return_address: u64) {
-    let counters = &run.pod.system.counters;
-    match caller(run).process.traps.count(return_address) {
+fn consider_rewriting(pod: &Pod, return_address: u64) {
+    let counters = &pod.system.counters;
+    match caller(pod).process.traps.count(return_address) {
         Heat::Cold => {}
         Heat::New => {
             counters.sites_found.fetch_add(1, Ordering::Relaxed);
         }
-        Heat::Hot => match caller(run).process.space().rewrite_site(return_address, fast::ENTRY_OFFSET) {
+        Heat::Hot => match caller(pod).process.space().rewrite_site(return_address, fast::ENTRY_OFFSET) {
             Some(Ok(())) => {
                 counters.sites_patched.fetch_add(1, Ordering::Relaxed);
-                caller(run).process.space().lock().offer_rewrites(return_address);
+                caller(pod).process.space().lock().offer_rewrites(return_address);
             }
             Some(Err(refusal)) => {
                 counters.sites_refused[refusal as usize].fetch_add(1, Ordering::Relaxed);
@@ -428,9 +436,9 @@ impl Served {
 
 /// Does the system call in `frame`.
 #[inline(always)]
-fn serve(run: &Run, frame: &mut UpcallFrame) -> Served {
+fn serve(pod: &Pod, frame: &mut UpcallFrame) -> Served {
     let number = frame.rax;
-    let mut context = context(run, frame);
+    let mut context = context(pod, frame);
     let arguments = arguments(context.frame);
     let result = table::dispatch(&mut context, number, arguments);
     let Context { caller, replaces_registers, restart, .. } = context;
@@ -439,44 +447,44 @@ fn serve(run: &Run, frame: &mut UpcallFrame) -> Served {
 
 /// The same, with a line for the trace.
 #[cold]
-fn serve_shown(run: &Run, frame: &mut UpcallFrame) -> Served {
+fn serve_shown(pod: &Pod, frame: &mut UpcallFrame) -> Served {
     let number = frame.rax;
-    let mut context = context(run, frame);
+    let mut context = context(pod, frame);
     let arguments = arguments(context.frame);
     let pending = trace::enter(&context, number, arguments);
     let result = table::dispatch(&mut context, number, arguments);
     let line = pending.finish(&context, result);
-    run.pod.system.platform.trace(&line);
+    pod.system.platform.trace(&line);
     let Context { caller, replaces_registers, restart, .. } = context;
     Served { number, result, replaces_registers, restart, needs_attention: caller.thread.needs_attention() }
 }
 
 /// What has failed for want of memory has done nothing: it is done once more whenever there may be some again.
 #[cold]
-fn served_again(run: &Run, frame: &mut UpcallFrame, mut served: Served) -> Served {
+fn served_again(pod: &Pod, frame: &mut UpcallFrame, mut served: Served) -> Served {
     while matches!(served.result, Err(Errno::ENOMEM | Errno::ENOSPC))
         && !served.needs_attention
         && memory::await_for_call()
     {
-        served = serve(run, frame);
+        served = serve(pod, frame);
     }
     served
 }
 
 /// Tells the result by the frame, and does what follows a call.
-fn end_served(run: &Run, frame: &mut UpcallFrame, served: &Served) {
+fn end_served(pod: &Pod, frame: &mut UpcallFrame, served: &Served) {
     if !served.replaces_registers {
         frame.rax = result_word(served.result);
     }
     if !served.is_plain(frame) {
         let interrupted = (served.result == Err(Errno::EINTR)).then_some(served.restart);
-        leave(run, frame, Some(EndedCall { number: served.number, interrupted }));
+        leave(pod, frame, Some(EndedCall { number: served.number, interrupted }));
     }
 }
 
 #[inline]
-fn context<'a>(run: &'a Run, frame: &'a mut UpcallFrame) -> Context<'a> {
-    Context::new(&caller(run), frame)
+fn context<'a>(pod: &'a Pod, frame: &'a mut UpcallFrame) -> Context<'a> {
+    Context::new(&caller(pod), frame)
 }
 
 fn arguments(frame: &UpcallFrame) -> Arguments {
@@ -484,8 +492,8 @@ fn arguments(frame: &UpcallFrame) -> Arguments {
 }
 
 /// Acts on signals, and ends the thread if it or its process has ended.
-fn leave(run: &Run, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
-    let caller = caller(run);
+fn leave(pod: &Pod, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
+    let caller = caller(pod);
     finish(&caller, frame, ended);
     if frame.rflags & TRAP_FLAG != 0 {
         // Resuming into a single step needs an `iretq` that QEMU before 9.1 cannot do (docs/adr/0003): the program
@@ -495,23 +503,23 @@ fn leave(run: &Run, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
     if caller.process.has_ended() || caller.thread.is_ending.load(Ordering::Acquire) {
         thread_leaves(&caller);
         if caller.process.pid == FIRST_PID && caller.process.is_zombie.load(Ordering::Acquire) {
-            end(run);
+            end();
         }
         let now_ns = kernel::now_ns();
-        fiber::end(run.pod.system.scheduler.end(this_number(), now_ns), now_ns);
+        fiber::end(pod.system.scheduler.end(this_number(), now_ns), now_ns);
     }
 }
 
 /// Everything else. Afterwards the frame's place is one for calls, some of which do not say what they are.
 pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
-    take_other(run(), frame);
+    take_other(pod(), frame);
     frame.kind = UpcallKind::Syscall as u32;
 }
 
 #[inline(always)]
-fn take_other(run: &Run, frame: &mut UpcallFrame) {
+fn take_other(pod: &Pod, frame: &mut UpcallFrame) {
     if frame.kind == UpcallKind::Exception as u32 {
-        return exception(run, frame);
+        return exception(pod, frame);
     }
     let taken = if frame.kind == KIND_HELD_BACK { 0 } else { 1 << frame.kind };
     let kinds = taken | control::take_pending();
@@ -523,9 +531,9 @@ fn take_other(run: &Run, frame: &mut UpcallFrame) {
     this_processor().take_bell_of_runner(frame.kind == KIND_HELD_BACK || frame.rip >= LIBOS_BASE);
     if this_number() == 0 {
         if frame.rip < LIBOS_BASE {
-            run.platform.absorb();
+            run().platform.absorb();
         } else {
-            this_processor().keep_running(|| run.platform.absorb());
+            this_processor().keep_running(|| run().platform.absorb());
         }
     }
     if fast::contains(frame.rip) {
@@ -533,31 +541,31 @@ fn take_other(run: &Run, frame: &mut UpcallFrame) {
     }
     if frame.rip < LIBOS_BASE {
         let now_ns = kernel::now_ns();
-        fiber::carry_out(run.pod.system.scheduler.tick(this_number(), now_ns), now_ns);
+        fiber::carry_out(pod.system.scheduler.tick(this_number(), now_ns), now_ns);
         if IS_SHORT_OF_MEMORY.swap(false, Ordering::Relaxed) {
-            make_room(&caller(run));
+            make_room(&caller(pod));
         }
-        if memory::is_asked() {
-            memory::answer(run);
+        if shortage::is_asked() {
+            memory::answer(&pod.system);
         }
-        show_own_text(run, frame);
-        leave(run, frame, None);
+        show_own_text(pod, frame);
+        leave(pod, frame, None);
     } else {
         // A rewritten call has just begun. Signals are looked at when it ends; the turns of others soon.
-        run.pod.system.scheduler.ask_tick(this_number());
+        pod.system.scheduler.ask_tick(this_number());
     }
 }
 
 #[inline]
-fn exception(run: &Run, frame: &mut UpcallFrame) {
+fn exception(pod: &Pod, frame: &mut UpcallFrame) {
     // A program that jumps to an upper address where no code is faults there as anywhere else; exos itself never does.
     let is_wild_jump = frame.error_code & PAGE_FAULT_FETCH != 0 && frame.vector == VECTOR_PAGE_FAULT;
     if (LIBOS_IMAGE_BASE..HEAP_BASE).contains(&frame.rip) && !is_wild_jump {
-        return own_exception(run, frame);
+        return own_exception(pod, frame);
     }
-    let caller = caller(run);
+    let caller = caller(pod);
     if frame.vector != VECTOR_PAGE_FAULT {
-        return other_exception(run, &caller, frame);
+        return other_exception(pod, &caller, frame);
     }
     if reserve::level() == Level::Low && is_heap_low(caller.system) {
         // What describes pages has no memory: as where pages have none.
@@ -566,7 +574,7 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
             return;
         }
         make_room(&caller);
-        return leave(run, frame, None);
+        return leave(pod, frame, None);
     }
     let Told { result, handler, own_rip } = caller.process.space().resolve_or_tell(frame);
     if let FaultResult::Resolved(_) = result {
@@ -582,10 +590,10 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
     frame.rip = own_rip.unwrap_or(frame.rip);
     if let FaultResult::Failed(cause) = result {
         let (signal, info) = signal_for_fault(frame.fault_address, cause);
-        return raise_own(run, &caller, frame, signal, &info);
+        return raise_own(pod, &caller, frame, signal, &info);
     }
     make_room(&caller);
-    leave(run, frame, None);
+    leave(pod, frame, None);
 }
 
 /// Whether the program's handler of a fault, or of a shortage, is entered.
@@ -600,23 +608,24 @@ fn ask_handler(caller: &Caller<'_>, handler: &Handler, frame: &mut UpcallFrame, 
 /// An exception of a program whose process handles faults itself, on the save area: whether its handler is entered.
 ///
 /// Nothing here waits, gives the processor away or resolves a fault. What would have to comes to [`other`].
-pub(crate) extern "C" fn fault_at_once(frame: &mut UpcallFrame) -> bool {
+#[unsafe(no_mangle)]
+extern "C" fn exos_fault_at_once(frame: &mut UpcallFrame) -> bool {
     frame.vector == VECTOR_PAGE_FAULT
         && fiber::current().is_some_and(|fiber| fault_handler::ask_at_once(&fiber.owner().0, frame, &ProgramMemory))
 }
 
 /// Raises a fault of the program's own. Nearly always its handler is all that follows.
-fn raise_own(run: &Run, caller: &Caller<'_>, frame: &mut UpcallFrame, signal: Signal, info: &SignalInfo) {
+fn raise_own(pod: &Pod, caller: &Caller<'_>, frame: &mut UpcallFrame, signal: Signal, info: &SignalInfo) {
     match catch(caller, signal) {
         Some(caught) if enter_handler(caller, frame, signal, info, &caught) => return,
         Some(_) => {}
         None => raise_fault(caller, signal, *info),
     }
-    leave(run, frame, None);
+    leave(pod, frame, None);
 }
 
 /// An exception of a program other than a page fault.
-fn other_exception(run: &Run, caller: &Caller<'_>, frame: &mut UpcallFrame) {
+fn other_exception(pod: &Pod, caller: &Caller<'_>, frame: &mut UpcallFrame) {
     if matches!(frame.vector, VECTOR_INVALID_OPCODE | VECTOR_PROTECTION)
         && let Some(copy) = caller.process.space().lock().sites().forward(frame.rip)
     {
@@ -624,15 +633,15 @@ fn other_exception(run: &Run, caller: &Caller<'_>, frame: &mut UpcallFrame) {
         frame.rip = copy;
         return;
     }
-    show_own_text(run, frame);
+    show_own_text(pod, frame);
     let (signal, info) = signal_for(frame);
-    raise_own(run, caller, frame, signal, &info);
+    raise_own(pod, caller, frame, signal, &info);
 }
 
 /// Makes a frame that stands in a trampoline stand at the same place of the program's own text, which is what handlers
 /// of signals know.
-fn show_own_text(run: &Run, frame: &mut UpcallFrame) {
-    if let Some(original) = caller(run).process.space().lock().sites().original(frame.rip) {
+fn show_own_text(pod: &Pod, frame: &mut UpcallFrame) {
+    if let Some(original) = caller(pod).process.space().lock().sites().original(frame.rip) {
         frame.rip = original;
     }
 }
@@ -655,7 +664,7 @@ fn is_base_lost(rip: u64) -> bool {
 }
 
 /// A fault of exos itself: a copy from or to the program, or a bug.
-fn own_exception(run: &Run, frame: &mut UpcallFrame) {
+fn own_exception(pod: &Pod, frame: &mut UpcallFrame) {
     if frame.vector == VECTOR_DEBUG && fast::contains(frame.rip) {
         // A program that single-steps itself into a rewritten call: the steps in exos are not its business.
         frame.rflags &= !TRAP_FLAG;
@@ -668,7 +677,7 @@ fn own_exception(run: &Run, frame: &mut UpcallFrame) {
         Some(Faulted { stop, is_at_once: true, .. }) => frame.rip = stop,
         Some(Faulted { stop, .. }) if frame.vector != VECTOR_PAGE_FAULT => frame.rip = stop,
         Some(Faulted { stop, .. }) => {
-            let caller = caller(run);
+            let caller = caller(pod);
             if reserve::level() == Level::Low && reserve::refilled_level() == Level::Low {
                 IS_SHORT_OF_MEMORY.store(true, Ordering::Relaxed);
                 this_processor().ring();

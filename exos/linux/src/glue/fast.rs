@@ -24,25 +24,16 @@ use aegis_rt::upcall::{WORD_STACK_TOP, set_fault_handler};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 use exos_linux::task::facts::Facts;
-use exos_linux::task::process::{Process, Thread};
+use exos_linux::task::process::Process;
 
+use super::call_words::{
+    WORD_ATTENTION, WORD_CONTINUATION, WORD_COUNT, WORD_ENTRY, WORD_FACTS, WORD_LONG_COUNT, WORD_STACK_POINTER,
+    WORD_THREAD, exos_fault_at_once, word,
+};
 use super::entry;
 
-/// Library words of this module.
-const WORD_ENTRY: usize = 40;
-const WORD_STACK_POINTER: usize = 41;
-const WORD_CONTINUATION: usize = 42;
-const WORD_FACTS: usize = 43;
-const WORD_THREAD: usize = 44;
-const WORD_ATTENTION: usize = 45;
-const WORD_COUNT: usize = 46;
-const WORD_LONG_COUNT: usize = 47;
 /// Numbers that the table of short calls covers.
 const NUMBER_COUNT: usize = 512;
-
-const fn word(index: usize) -> usize {
-    offset_of!(ControlPage, library) + 8 * index
-}
 
 /// Where trampolines find the entry, from GS.
 pub(crate) const ENTRY_OFFSET: u32 = word(WORD_ENTRY) as u32;
@@ -56,26 +47,12 @@ unsafe extern "C" {
     static exos_fast_tail_jump: u8;
 }
 
-/// Says whose calls this processor answers from now on: while the thread runs on it, so its facts stay.
-#[inline]
-pub(crate) fn set_thread(process: &Process, thread: &Thread) {
-    control::set_library_word::<WORD_FACTS>(core::ptr::from_ref::<Facts>(&thread.facts) as u64);
-    control::set_library_word::<WORD_THREAD>(u64::from(thread.tid()));
-    let has_handled_faults = process.has_handled_faults.load(Ordering::Relaxed);
-    set_fault_handler(has_handled_faults.then_some(entry::fault_at_once));
-}
-
-/// The thread that runs here may have another number than when it came.
-pub(crate) fn renumber(thread: &Thread) {
-    control::set_library_word::<WORD_THREAD>(u64::from(thread.tid()));
-}
-
 /// Has the faults of a process that handles some itself offered to it first: on this processor from now on, on another
 /// from the next time on that one of its threads comes there. Until then, and where it handles none any more, they take
 /// the way of all others.
 pub(crate) fn offer_faults(process: &Process) {
     process.has_handled_faults.store(true, Ordering::Relaxed);
-    set_fault_handler(Some(entry::fault_at_once));
+    set_fault_handler(Some(exos_fault_at_once));
 }
 
 /// Makes rewritten calls answerable on this processor.

@@ -25,7 +25,7 @@ use exos_linux::task::vector_buffer::VectorBuffer;
 use super::processor::{Processor, joined_processor, this_processor};
 use super::stack::Stack;
 use super::vector;
-use super::{WORD_FIBER, fast};
+use super::{WORD_FIBER, call_words};
 
 /// Words that the first switch to a fiber takes from its stack: six registers, the return address.
 const SWITCH_WORD_COUNT: u64 = 7;
@@ -103,17 +103,10 @@ core::arch::global_asm!(
     "exos_fiber_entry:",
     "mov rbx, rsp",
     "mov rdi, rsp",
-    "call {begin}",
+    "call exos_thread_begins", // entry.rs, which stands above all of this
     "mov rdi, rbx",
     "jmp upcall_resume",
-    begin = sym fiber_begins,
 );
-
-/// The first thing that a fiber does, on its own stack, with its program's first registers.
-extern "C" fn fiber_begins(frame: &mut UpcallFrame) {
-    finish_switch();
-    super::entry::begin(frame);
-}
 
 /// The fiber that runs on this processor; `None` while it is idle.
 pub(crate) fn current() -> Option<&'static Fiber> {
@@ -274,14 +267,14 @@ fn take(processor: &Processor, task: &Arc<Task>, now_ns: u64) -> u64 {
     control::set_library_word::<WORD_FIBER>(core::ptr::from_ref(fiber) as u64);
     // SAFETY: who has ended is not chosen.
     let (process, thread) = unsafe { fiber.live_owner() };
-    fast::set_thread(process, thread);
+    call_words::set_thread(process, thread);
     thread.time.note_dispatch(true, now_ns);
     // SAFETY: as above.
     unsafe { *fiber.saved_rsp.get() }
 }
 
 /// On the new stack: lets go of what ran before.
-fn finish_switch() {
+pub(super) fn finish_switch() {
     // SAFETY: as in `switch_here`, which came here.
     let processor = unsafe { joined_processor() };
     let Some(task) = processor.take_left() else { return };
@@ -308,7 +301,7 @@ pub(crate) fn enter_space(space: &Space) {
     if let Some(fiber) = current() {
         fiber.space_slot.store(space.slot().0, Ordering::Relaxed);
         // The thread may have another number in it.
-        fast::renumber(&fiber.owner().1);
+        call_words::renumber(&fiber.owner().1);
     }
     enter_slot(this_processor(), space.slot().0);
 }

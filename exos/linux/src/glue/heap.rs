@@ -17,7 +17,7 @@ use exos::reserve::{self, BLOCK_BYTES, BLOCK_COUNT, LARGE_BYTES, Level, Wish};
 use exos::sync::SpinMutex;
 use exos_linux::spare_blocks::{SizeClass, SpareBlocks};
 
-use super::{HEAP_BASE, HEAP_BYTES_MAX, kernel, memory};
+use super::{HEAP_BASE, HEAP_BYTES_MAX, kernel, shortage};
 
 /// First-level classes: blocks up to 2^(5 + 28) bytes.
 type Tlsf = rlsf::Tlsf<'static, u32, u32, 28, 32>;
@@ -62,6 +62,10 @@ struct Heap {
     /// In blocks that somebody has.
     used_bytes: u64,
 }
+
+/// What `alloc` allocates from.
+#[global_allocator]
+pub(crate) static HEAP: GlobalHeap = GlobalHeap::new();
 
 /// The global allocator of exos.
 pub(crate) struct GlobalHeap {
@@ -115,7 +119,7 @@ impl Heap {
     /// reserve.
     #[cold]
     fn carve_at_end(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        memory::note_heap_shortage();
+        shortage::note_heap_shortage();
         self.free_spare();
         if let Some(block) = self.tlsf.allocate(layout) {
             return Some(block);

@@ -16,7 +16,7 @@ use exos::platform::{BindFault, FrameGrant};
 use exos::preempt;
 use exos::sync::SpinMutex;
 
-use super::memory;
+use super::shortage;
 
 /// Slots below are the kernel's choice for the first environment (`aegis_abi::types::SLOT_*`).
 const SLOT_FREE_FIRST: u32 = SLOT_OF_DONATIONS.0 + 1;
@@ -322,7 +322,7 @@ fn donate() -> Result<(), Status> {
             Ok(_) => break,
             Err(refusal) if refusal.status == Status::Again => {}
             Err(refusal) => {
-                memory::note_shortage();
+                shortage::note_shortage();
                 return Err(refusal.status);
             }
         }

@@ -29,9 +29,9 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::RngCore;
 
 use super::devices::HostConsole;
+use super::heap::HEAP;
 use super::processor::{Bells, this_number, this_processor};
-use super::run::HEAP;
-use super::{fiber, kernel, memory, stack, vector};
+use super::{fiber, kernel, memory, shortage, stack, vector};
 
 /// Bytes of trace lines that may wait for the host before the program waits for it.
 const TRACE_BACKLOG_BYTES_MAX: usize = 64 * 1024;
@@ -59,7 +59,7 @@ impl Kernel for MachineKernel {
     }
 
     fn note_shortage(&self) {
-        memory::note_shortage();
+        shortage::note_shortage();
     }
 
     fn frame_count_free(&self) -> Option<u64> {

@@ -1,26 +1,24 @@
 //! Memory that comes and goes while the pod runs: what exos does when quota is taken from it, and how it tells the
 //! manager what it wants (`aegis_link::memory`).
 //!
-//! Upcalls only note that there is something to do ([`note`]); it is done where a thread is about to go on with its
-//! program, or a processor is idle ([`answer`]): no lock of exos is held there. First go free frames and what caches
-//! can let go of, then pages of files that are mapped, and if that is not enough a process, as at the end of memory.
-//! So the pod is below its quota before the kernel takes anything by force. Where it does, exos looks which frames
-//! went, ends the processes that had them, and goes on.
+//! Upcalls only note that there is something to do ([`super::shortage`]); it is done where a thread is about to go on
+//! with its program, or a processor is idle ([`answer`]): no lock of exos is held there. First go free frames and what
+//! caches can let go of, then pages of files that are mapped, and if that is not enough a process, as at the end of
+//! memory. So the pod is below its quota before the kernel takes anything by force. Where it does, exos looks which
+//! frames went, ends the processes that had them, and goes on.
 
-use aegis_abi::upcall::UpcallKind;
 use aegis_link::memory::{MEMORY_PAGE_BASE, MemoryPage, SLOT_POD_MEMORY, SLOT_POD_MEMORY_BELL, UNIT_FRAME_COUNT};
 use aegis_rt::call;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use exos::mem::FramePool;
 use exos_linux::task::out_of_memory::give_way;
-use exos_linux::task::system::Platform;
+use exos_linux::task::system::System;
 
+use super::pod::POD;
 use super::processor::this_processor;
-use super::run::{RUN, Run};
+use super::shortage::{IS_ASKED, IS_HEAP_SHORT, IS_SHORT};
 use super::{direct, fiber, kernel};
 
-/// Kinds of upcalls that say that something happened to the pod's frames.
-const KINDS: u32 = 1 << UpcallKind::Revocation as u32 | 1 << UpcallKind::Repossession as u32;
 /// How long until another look, while more is owned than may be.
 const LOOK_AGAIN_NS: u64 = 2_000_000;
 /// The manager is told of pressure no more often than this.
@@ -39,8 +37,6 @@ const NEEDED_FRAME_COUNT_MAX: u64 = 32 * UNIT_FRAME_COUNT;
 /// What is soon.
 const SOON_NS: u64 = 100_000_000;
 
-/// There is something to do.
-static IS_ASKED: AtomicBool = AtomicBool::new(false);
 /// Whether the pod has a page that the manager looks at.
 static HAS_PAGE: AtomicBool = AtomicBool::new(false);
 static RUNG_NS: AtomicU64 = AtomicU64::new(0);
@@ -54,10 +50,6 @@ static NEEDED: AtomicU64 = AtomicU64::new(0);
 static SOON_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 /// Until when the manager's last refusal holds.
 static REFUSED_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
-/// Somebody found no frames since a call looked last.
-static IS_SHORT: AtomicBool = AtomicBool::new(false);
-/// The heap could not grow since a call looked last.
-static IS_HEAP_SHORT: AtomicBool = AtomicBool::new(false);
 /// Frames of the pool that go to the kernel then: more than exos has to leave to programs before its heap may grow.
 const HEAP_FRAME_COUNT: u64 = (24 << 20) / 4096;
 
@@ -80,20 +72,6 @@ pub(crate) fn bounds() -> Option<(u64, u64)> {
     page().map(|page| (MemoryPage::read(&page.guaranteed), MemoryPage::read(&page.limit)))
 }
 
-/// Notes upcalls: bit n for kind n.
-#[inline]
-pub(crate) fn note(kinds: u32) {
-    if kinds & KINDS != 0 {
-        IS_ASKED.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Whether [`answer`] has something to do.
-#[inline]
-pub(crate) fn is_asked() -> bool {
-    IS_ASKED.load(Ordering::Relaxed)
-}
-
 /// Frames owned beyond the quota.
 fn excess() -> u64 {
     kernel::frames_owned().saturating_sub(kernel::frame_quota())
@@ -101,11 +79,10 @@ fn excess() -> u64 {
 
 /// Gives up what is owned beyond the quota. Called where no lock is held.
 #[cold]
-pub(crate) fn answer(run: &Run) {
+pub(crate) fn answer(system: &System) {
     if !IS_ASKED.swap(false, Ordering::Relaxed) {
         return;
     }
-    let system = &run.pod.system;
     let pool = &system.pool;
     exos_linux::task::out_of_memory::forget_taken(system);
     pool.shrink(excess());
@@ -118,7 +95,7 @@ pub(crate) fn answer(run: &Run) {
     if excess() > 0 {
         give_way(system);
         IS_ASKED.store(true, Ordering::Relaxed);
-        run.platform.bells.arm_timer(kernel::now_ns() + LOOK_AGAIN_NS);
+        system.platform.arm_timer(Some(kernel::now_ns() + LOOK_AGAIN_NS));
     }
     count_spare(pool, true);
     if HAS_PAGE.load(Ordering::Relaxed) {
@@ -150,23 +127,12 @@ fn ring(now_ns: u64) {
     }
 }
 
-/// Somebody found no frames. The caller may hold locks.
-pub(crate) fn note_shortage() {
-    IS_SHORT.store(true, Ordering::Relaxed);
-}
-
-/// The heap cannot grow. The caller may hold locks.
-pub(crate) fn note_heap_shortage() {
-    IS_HEAP_SHORT.store(true, Ordering::Relaxed);
-    note_shortage();
-}
-
 /// Whether a call that just failed did so for want of frames, and may find some now: the heap those that the pool holds
 /// and nobody uses; otherwise asks for them, and waits. Called where no lock is held.
 #[cold]
 pub(crate) fn await_for_call() -> bool {
     if IS_HEAP_SHORT.swap(false, Ordering::Relaxed)
-        && RUN.get().is_some_and(|run| run.pod.system.pool.give_back(HEAP_FRAME_COUNT) > 0)
+        && POD.get().is_some_and(|pod| pod.system.pool.give_back(HEAP_FRAME_COUNT) > 0)
     {
         return true;
     }
@@ -175,12 +141,12 @@ pub(crate) fn await_for_call() -> bool {
 
 /// Asks for frames, and waits until there may be some; false: none will come.
 pub(crate) fn await_frames() -> bool {
-    let Some(run) = RUN.get() else { return false };
+    let Some(pod) = POD.get() else { return false };
     let may_wait = fiber::current().is_some() && !this_processor().keeps_running();
     if !may_wait || !ask() {
         return false;
     }
-    run.platform.wait(Some(kernel::now_ns() + ASK_AGAIN_NS));
+    pod.system.platform.wait(Some(kernel::now_ns() + ASK_AGAIN_NS));
     true
 }
 

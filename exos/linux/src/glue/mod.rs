@@ -16,20 +16,24 @@
 //! | 1 TiB .. | [`DIRECT_BASE`]: the direct view, frame n at n * 4096 |
 #![allow(unsafe_code, reason = "this is the one place of exos where the machine is touched; see each module")]
 
+pub(crate) mod call_words;
 pub(crate) mod devices;
 pub(crate) mod direct;
 pub(crate) mod entry;
 pub(crate) mod fast;
 pub(crate) mod fiber;
 pub(crate) mod heap;
+pub(crate) mod idle;
 pub(crate) mod kernel;
+pub(crate) mod lock_wait;
 pub(crate) mod machine;
 pub(crate) mod memory;
-pub(crate) mod patience;
+pub(crate) mod pod;
 pub(crate) mod preemption;
 pub(crate) mod processor;
 pub(crate) mod run;
 pub(crate) mod shares;
+pub(crate) mod shortage;
 pub(crate) mod stack;
 pub(crate) mod user;
 pub(crate) mod vector;

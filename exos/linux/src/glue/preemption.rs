@@ -9,6 +9,7 @@ use aegis_rt::control;
 use exos::preempt::{Interruption, set_point};
 use exos_linux::task::interruption::interruption;
 
+use super::pod::POD;
 use super::processor::{this_number, this_processor};
 use super::run::RUN;
 use super::{fiber, kernel};
@@ -39,12 +40,12 @@ fn look(fiber: &fiber::Fiber, is_told: bool) -> Interruption {
 
 /// Takes in what the processor was told, and lets others run who have precedence.
 fn give_way() {
-    let Some(run) = RUN.get() else { return };
+    let (Some(pod), Some(run)) = (POD.get(), RUN.get()) else { return };
     this_processor().take_in(control::take_pending());
     this_processor().take_bell_of_runner(true);
     if this_number() == 0 {
         this_processor().keep_running(|| run.platform.absorb());
     }
     let now_ns = kernel::now_ns();
-    fiber::carry_out(run.pod.system.scheduler.tick(this_number(), now_ns), now_ns);
+    fiber::carry_out(pod.system.scheduler.tick(this_number(), now_ns), now_ns);
 }

@@ -5,12 +5,9 @@
 //! bells; a ring between its look and its sleep ends the sleep at once.
 
 use aegis_abi::CapSlot;
-use aegis_abi::layout::LIBOS_BASE;
-use aegis_abi::memory::{BindEntry, BindFlags};
-use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, Term, TermOperator, TermSource};
-use aegis_abi::types::{SLOT_FIRST_PROCESSOR, SLOT_SELF};
+use aegis_abi::sleep::{Term, TermOperator, TermSource};
+use aegis_abi::types::SLOT_SELF;
 use aegis_abi::upcall::UpcallKind;
-use aegis_rt::upcall::UpcallHandlers;
 use aegis_rt::{call, control};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
@@ -20,19 +17,12 @@ use exos::task::earliest;
 use exos::task::schedule::{Processors, Task};
 use exos_linux::task::used_time::SAMPLE_NS;
 
-use super::run::RUN;
+use super::pod::POD;
 use super::stack::Stack;
-use super::{
-    PROCESSOR_BASE, WORD_PROCESSOR, WORD_PROCESSOR_PLACE, entry, fast, fiber, kernel, memory, patience, preemption,
-    shares,
-};
+use super::{WORD_PROCESSOR, WORD_PROCESSOR_PLACE, fiber, kernel, shortage};
 
 /// Most virtual processors that exos makes.
 pub(crate) const COUNT_MAX: usize = 16;
-/// Frames of a save area: it holds one frame at a time, before it is moved to a thread's stack.
-const SAVE_AREA_FRAME_COUNT: u64 = 2;
-/// From one processor's pages to the next: control page, guard, save area.
-const STRIDE_BYTES: u64 = 64 << 10;
 
 /// One virtual processor.
 pub(crate) struct Processor {
@@ -43,7 +33,7 @@ pub(crate) struct Processor {
     left: UnsafeCell<Option<Arc<Task>>>,
     has_ended: AtomicBool,
     space_slot: AtomicU32,
-    bell: AtomicU32,
+    pub(super) bell: AtomicU32,
     /// What runs here now must not be left for another thread.
     keeps_running: AtomicBool,
     /// Looks at locks that were taken.
@@ -51,12 +41,12 @@ pub(crate) struct Processor {
     /// When it last gave the rest of its slice to other environments.
     yielded_ns: AtomicU64,
     /// Its control page, 0 until it has joined.
-    control_address: AtomicU64,
+    pub(super) control_address: AtomicU64,
     /// Time that others had it for, as far as its tasks were forgiven that.
     forgiven_ns: AtomicU64,
     /// When it looked last whether its thread was in exos.
     sampled_ns: AtomicU64,
-    idle_stack: Once<Stack>,
+    pub(super) idle_stack: Once<Stack>,
 }
 
 // SAFETY: the cells are touched by their own processor only.
@@ -76,7 +66,7 @@ impl Processor {
 
     /// Takes in what the processor was told, its caller: bit n for an upcall of kind n.
     pub(crate) fn take_in(&self, kinds: u32) {
-        memory::note(kinds);
+        shortage::note(kinds);
         if kinds & 1 << UpcallKind::SliceBegin as u32 != 0 {
             self.forgive();
         }
@@ -87,10 +77,10 @@ impl Processor {
     fn forgive(&self) {
         let preempted_ns = control::preempted_ns();
         let lost_ns = preempted_ns.wrapping_sub(self.forgiven_ns.load(Ordering::Relaxed));
-        let Some(run) = RUN.get().filter(|_| lost_ns != 0) else { return };
+        let Some(pod) = POD.get().filter(|_| lost_ns != 0) else { return };
         self.forgiven_ns.store(preempted_ns, Ordering::Relaxed);
         let now_ns = kernel::now_ns();
-        run.pod.system.scheduler.forgive(this_number(), lost_ns, now_ns);
+        pod.system.scheduler.forgive(this_number(), lost_ns, now_ns);
         if let Some(fiber) = fiber::current() {
             fiber.owner().1.time.forgive(lost_ns, now_ns);
         }
@@ -179,7 +169,7 @@ impl Processor {
         count
     }
 
-    fn bell(&self) -> CapSlot {
+    pub(super) fn bell(&self) -> CapSlot {
         CapSlot(self.bell.load(Ordering::Acquire))
     }
 
@@ -227,9 +217,9 @@ impl Processor {
 }
 
 /// For each processor the time within which its bell was asked to ring; all ones if it was not, or has rung since.
-static ARMED_WITHIN_NS: [AtomicU64; COUNT_MAX] = [const { AtomicU64::new(u64::MAX) }; COUNT_MAX];
+pub(super) static ARMED_WITHIN_NS: [AtomicU64; COUNT_MAX] = [const { AtomicU64::new(u64::MAX) }; COUNT_MAX];
 
-static PROCESSORS: [Processor; COUNT_MAX] = [const { Processor::new() }; COUNT_MAX];
+pub(super) static PROCESSORS: [Processor; COUNT_MAX] = [const { Processor::new() }; COUNT_MAX];
 
 /// The number of the processor that runs this.
 pub(crate) fn this_number() -> usize {
@@ -296,174 +286,8 @@ impl Processors for Bells {
     }
 }
 
-fn handlers() -> UpcallHandlers {
-    UpcallHandlers { syscall: entry::syscall, other: entry::other }
-}
-
-/// Makes the calling processor number `index`, with a bell, ready to take upcalls.
-fn join(index: usize, slot: CapSlot) -> Result<(), ()> {
-    control::set_masked(true);
-    control::set_library_word::<WORD_PROCESSOR>(index as u64);
-    control::set_library_word::<WORD_PROCESSOR_PLACE>(&raw const PROCESSORS[index] as u64);
-    let bell = kernel::next_slot();
-    call::bell_create(bell, slot).map_err(|_| ())?;
-    PROCESSORS[index].bell.store(bell.0, Ordering::Release);
-    // Others may have wanted it to ring before it was there; the processor looks for work now without that.
-    ARMED_WITHIN_NS[index].store(u64::MAX, Ordering::Release);
-    PROCESSORS[index].control_address.store(control::control_address(), Ordering::Release);
-    Ok(())
-}
-
-/// Short calls that all processors have answered.
-pub(crate) fn short_call_count() -> u64 {
-    sum_of_words(fast::COUNT_OFFSET)
-}
-
-/// The other rewritten calls that all processors have taken.
-pub(crate) fn long_call_count() -> u64 {
-    sum_of_words(fast::LONG_COUNT_OFFSET)
-}
-
-/// What a word of the control pages comes to over all processors.
-fn sum_of_words(offset: u64) -> u64 {
-    let pages = PROCESSORS.iter().map(|processor| processor.control_address.load(Ordering::Acquire));
-    let counts = pages.filter(|address| *address != 0).map(|address| {
-        // SAFETY: control pages stay mapped; the word is another processor's to write and read here whole.
-        unsafe { ((address + offset) as *const u64).read_volatile() }
-    });
-    counts.sum()
-}
-
-/// Prepares processor 0, which is the caller.
-pub(crate) fn join_first() -> Result<(), ()> {
-    join(0, SLOT_FIRST_PROCESSOR)
-}
-
-/// Makes processors 1 to `count - 1`. They find work when there is some. How many there are in all.
-pub(crate) fn make_others(count: usize) -> usize {
-    (1..count).take_while(|index| make(*index).is_ok()).count() + 1
-}
-
-fn make(index: usize) -> Result<(), ()> {
-    let stack = Stack::new().map_err(|_| ())?;
-    let stack_top = stack.top();
-    PROCESSORS[index].idle_stack.call_once(|| stack);
-    let control_address = PROCESSOR_BASE + index as u64 * STRIDE_BYTES;
-    let save_area_base = control_address + 2 * 4096;
-    let frame_count = 1 + SAVE_AREA_FRAME_COUNT;
-    let grant = kernel::take_frames(frame_count, 0).map_err(|_| ())?;
-    let entries = [
-        BindEntry::map(control_address, grant.first.0, 1, grant.slot, BindFlags::WRITE),
-        BindEntry::map(save_area_base, grant.first.0 + 1, SAVE_AREA_FRAME_COUNT as u32, grant.slot, BindFlags::WRITE),
-    ];
-    // SAFETY: this part of the window is used only here, and each processor's pages once.
-    unsafe { kernel::bind_all(SLOT_SELF, &entries) }.map_err(|_| ())?;
-    let slot = kernel::next_slot();
-    kernel::with_tables(|| {
-        call::processor_create(
-            slot,
-            SLOT_SELF,
-            grant.slot,
-            SAVE_AREA_FRAME_COUNT as u32,
-            control_address,
-            save_area_base,
-        )
-    })
-    .map_err(|_| ())?;
-    let argument = (index as u64) << 32 | u64::from(slot.0);
-    let start = processor_entry as *const () as u64;
-    // SAFETY: the entry is written for this; the stack is the new processor's own.
-    unsafe { call::processor_start(slot, start, stack_top, argument) }.map(|_| ()).map_err(|_| ())
-}
-
-unsafe extern "C" {
-    fn processor_entry();
-}
-
-core::arch::global_asm!(
-    ".balign 16",
-    ".global processor_entry",
-    "processor_entry:",
-    "xor ebp, ebp",
-    "and rsp, -16",
-    "call {main}",
-    "ud2",
-    main = sym processor_main,
-);
-
-extern "C" fn processor_main(argument: u64) -> ! {
-    let (index, slot) = ((argument >> 32) as usize, CapSlot(argument as u32));
-    if join(index, slot).is_err() {
-        panic!("processor {index} has no bell");
-    }
-    idle()
-}
-
-/// Leaves the boot stack for the idle loop of processor 0.
-pub(crate) fn idle_first() -> ! {
-    let Ok(stack) = Stack::new() else { panic!("no stack for the first processor") };
-    let top = stack.top();
-    PROCESSORS[0].idle_stack.call_once(|| stack);
-    // SAFETY: nothing on the old stack is used again; the new one is this processor's own.
-    unsafe {
-        core::arch::asm!("mov rsp, {top}", "xor ebp, ebp", "call {idle}", "ud2", top = in(reg) top,
-            idle = sym idle_entry, options(noreturn));
-    }
-}
-
-extern "C" fn idle_entry() -> ! {
-    idle()
-}
-
-/// Runs what is ready, and sleeps when nothing is.
-fn idle() -> ! {
-    let kinds = [UpcallKind::SliceBegin, UpcallKind::Bell, UpcallKind::Revocation, UpcallKind::Repossession];
-    aegis_rt::upcall::register(handlers(), &kinds);
-    patience::begin();
-    preemption::begin();
-    let run = RUN.get().expect("processors start after the run has begun");
-    fast::register(run.pod.system.options.trace);
-    let number = this_number();
-    loop {
-        this_processor().take_in(control::take_pending());
-        this_processor().take_bell();
-        if number == 0 {
-            run.platform.absorb();
-        }
-        let now_ns = kernel::now_ns();
-        match run.pod.system.scheduler.pick(number, now_ns) {
-            Some(task) => fiber::run(task, now_ns),
-            None => {
-                memory::answer(run);
-                if number == 0 {
-                    memory::count_spare(&run.pod.system.pool, false);
-                }
-                sleep(number, run.platform.console_bells());
-            }
-        }
-    }
-}
-
 /// A term that waits for a bell.
 pub(crate) fn bell_term(product: u32, bell: CapSlot) -> Term {
     let (source, operator) = (TermSource::Bell as u32, TermOperator::AtLeast as u32);
     Term { product, source, operator, slot: bell.0, address: 0, value: 1 }
 }
-
-/// Sleeps until a bell of this processor rings.
-fn sleep(number: usize, console_bells: [CapSlot; 2]) {
-    fiber::enter_home();
-    let own = core::iter::once(this_processor().bell());
-    let of_first = console_bells.into_iter().chain(shares::bells());
-    let bells = own.chain(of_first.filter(|_| number == 0));
-    let mut terms = [Term::default(); PREDICATE_TERM_COUNT_MAX];
-    let mut count = 0;
-    for (place, bell) in terms.iter_mut().zip(bells) {
-        *place = bell_term(count as u32, bell);
-        count += 1;
-    }
-    // Whatever ended the sleep, the caller looks again; an early end only costs a look.
-    let _ = call::sleep(&terms[..count]);
-}
-
-const _: () = assert!(PROCESSOR_BASE + COUNT_MAX as u64 * STRIDE_BYTES <= LIBOS_BASE + (16 << 20));

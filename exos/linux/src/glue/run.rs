@@ -36,21 +36,18 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 use super::devices::HostConsole;
-use super::heap::GlobalHeap;
+use super::heap::HEAP;
 use super::machine::{Host, MachineKernel, MachinePlatform};
+use super::pod::POD;
 use super::processor::Bells;
 use super::shares::Share;
-use super::{direct, fiber, kernel, memory, processor, user};
+use super::{direct, fiber, idle, kernel, memory, processor, user};
 
 /// Version of the control protocol.
 const PROTOCOL_VERSION: u32 = 1;
 
-#[global_allocator]
-pub(crate) static HEAP: GlobalHeap = GlobalHeap::new();
-
-/// What the upcall handlers need.
+/// The machine under the pod ([`super::pod`]).
 pub(crate) struct Run {
-    pub(crate) pod: Pod,
     pub(crate) platform: Arc<MachinePlatform>,
     pub(crate) host: Arc<Host>,
     pub(crate) streams: [Arc<PortStream<HostConsole>>; 3],
@@ -74,20 +71,22 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     host.send_line(&alloc::format!("hello {PROTOCOL_VERSION}"));
     let mut frame = UpcallFrame::default();
     match begin(&info, &host, bell, &mut frame) {
-        Ok(run) => RUN.call_once(|| run),
+        Ok((pod, run)) => {
+            POD.call_once(|| pod);
+            RUN.call_once(|| run);
+        }
         Err(failure) => fail(&host, failure.status, &failure.text),
     };
-    let run = RUN.get().expect("set just now");
-    let pod = &run.pod;
+    let pod = POD.get().expect("set just now");
     let start = ThreadStart { fs_base: Some(0) };
     if fiber::start(&pod.process, &pod.thread, &frame, start, &pod.system).is_err() {
         fail(&host, 125, "no memory for the first thread");
     }
-    let made_count = processor::make_others(pod.system.processor_count as usize);
+    let made_count = idle::make_others(pod.system.processor_count as usize);
     if made_count < pod.system.processor_count as usize {
         host.log("warn", &alloc::format!("only {made_count} virtual processors could be made"));
     }
-    processor::idle_first()
+    idle::idle_first()
 }
 
 /// The process and thread that run on the processor that asks.
@@ -108,7 +107,12 @@ impl Failure {
 }
 
 /// Everything up to the program's first instruction.
-fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mut UpcallFrame) -> Result<Run, Failure> {
+fn begin(
+    info: &BootInfo,
+    host: &Arc<Host>,
+    bell: aegis_abi::CapSlot,
+    frame: &mut UpcallFrame,
+) -> Result<(Pod, Run), Failure> {
     let bytes = bundle_bytes(info)?;
     let parts =
         bundle::parse(bytes).map_err(|error| Failure::new(125, alloc::format!("the boot bundle: {error:?}")))?;
@@ -126,7 +130,7 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
     let timer_bell = kernel::next_slot();
     call::bell_create(timer_bell, SLOT_FIRST_PROCESSOR)
         .map_err(|refusal| Failure::new(125, alloc::format!("no timer: {refusal:?}")))?;
-    processor::join_first().map_err(|()| Failure::new(125, String::from("no bell for the first processor")))?;
+    idle::join_first().map_err(|()| Failure::new(125, String::from("no bell for the first processor")))?;
     let machine_kernel =
         Arc::new(MachineKernel { host: host.clone(), random: Mutex::new(ChaCha20Rng::from_seed(config.random_seed)) });
     // SAFETY: the kernel maps the system page for the first environment.
@@ -168,7 +172,7 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
     load(&pod, &config, frame)?;
     platform.system.call_once(|| (pod.system.clone(), pod.process.clone()));
     pod.system.listing.set_current_source(current_numbers);
-    Ok(Run { pod, platform, host: host.clone(), streams, boot_ns: info.boot_ns })
+    Ok((pod, Run { platform, host: host.clone(), streams, boot_ns: info.boot_ns }))
 }
 
 /// What the pod's draws are keyed with: the host's chance for this run, which is fixed where a run is to be repeated.
@@ -235,24 +239,25 @@ fn memory_limit(config: &Config) -> u64 {
 }
 
 /// Ends the run because the process has ended.
-pub(crate) fn end(run: &Run) -> ! {
-    let ending = run.pod.process.ending.lock().take();
-    for process in run.pod.system.processes.all() {
+pub(crate) fn end() -> ! {
+    let (pod, run) = POD.get().zip(RUN.get()).expect("what ends has begun");
+    let ending = pod.process.ending.lock().take();
+    for process in pod.system.processes.all() {
         process.end(Ending::Killed { signal: Signal::KILL, has_core: false, text: String::new() });
     }
-    if let Err(error) = run.pod.system.files.namespace.sync() {
+    if let Err(error) = pod.system.files.namespace.sync() {
         run.host
             .log("warn", &alloc::format!("not everything that was mapped could be written to the host ({error:?})"));
     }
     let pending_bytes = || {
-        let terminal = exos_linux::host::events::pending_terminal_bytes(&run.pod.process);
+        let terminal = exos_linux::host::events::pending_terminal_bytes(&pod.process);
         terminal + run.streams[1].pending_bytes() + run.streams[2].pending_bytes()
     };
     while pending_bytes() > 0 {
         run.platform.wait_for_console(|| pending_bytes() == 0);
     }
-    if run.pod.system.options.stats {
-        send_stats(run);
+    if pod.system.options.stats {
+        send_stats(pod, run);
     }
     let line = match ending {
         Some(Ending::Exited(status)) => alloc::format!("exit {status}"),
@@ -294,11 +299,11 @@ fn power_off(code: u32) -> ! {
 }
 
 /// Sends what was counted.
-fn send_stats(run: &Run) {
-    let counters = &run.pod.system.counters;
+fn send_stats(pod: &Pod, run: &Run) {
+    let counters = &pod.system.counters;
     let kernel = |counter| call::counter_read(counter).unwrap_or(0);
-    let memory = run.pod.system.pool.statistics();
-    let faults = run.pod.process.space().lock().fault_counts();
+    let memory = pod.system.pool.statistics();
+    let faults = pod.process.space().lock().fault_counts();
     let values = [
         ("boot_ns", run.boot_ns),
         ("run_ns", kernel::now_ns()),
@@ -313,19 +318,19 @@ fn send_stats(run: &Run) {
         ("pages_bound", kernel(Counter::PagesBound)),
         ("pages_unbound", kernel(Counter::PagesUnbound)),
         ("syscalls_trapped", counters.syscalls_trapped.load(Ordering::Relaxed)),
-        ("syscalls_rewritten", processor::long_call_count() + processor::short_call_count()),
-        ("syscalls_short", processor::short_call_count()),
+        ("syscalls_rewritten", idle::long_call_count() + idle::short_call_count()),
+        ("syscalls_short", idle::short_call_count()),
         ("sites_found", counters.sites_found.load(Ordering::Relaxed)),
         ("sites_patched", counters.sites_patched.load(Ordering::Relaxed)),
-        ("sites_shared", run.pod.system.pool.patched_text().taken_count()),
+        ("sites_shared", pod.system.pool.patched_text().taken_count()),
         ("signals", counters.signals.load(Ordering::Relaxed)),
         ("page_faults", faults.resolved),
         ("pages_mapped", faults.pages),
         ("pages_copied", faults.copied),
         ("memory_held_bytes", memory.held * 4096),
         ("heap_bytes", HEAP.used_bytes()),
-        ("capabilities", kernel::capability_count(run.pod.system.pool.kept_space_count())),
-        ("memory_peak_bytes", run.pod.process.space().resident_peak_bytes()),
+        ("capabilities", kernel::capability_count(pod.system.pool.kept_space_count())),
+        ("memory_peak_bytes", pod.process.space().resident_peak_bytes()),
     ];
     for (key, value) in values {
         run.host.send_line(&alloc::format!("stats {key}={value}"));

@@ -26,7 +26,7 @@ use exos::sync::{Once, SpinMutex};
 use exos::task::schedule::Task;
 
 use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, DeviceTransport, devices};
-use super::run::RUN;
+use super::pod::POD;
 use super::{fiber, kernel, processor};
 
 /// Pages of the longest message: 128 KiB of a file with what stands before it.
@@ -253,19 +253,19 @@ impl Share {
 
 /// The thread that runs here, if it may give its processor up.
 fn patient_task() -> Option<Arc<Task>> {
-    let is_kept = RUN.get().is_none() || processor::this_processor().keeps_running();
+    let is_kept = POD.get().is_none() || processor::this_processor().keeps_running();
     let fiber = fiber::current().filter(|_| !is_kept)?;
     Some(fiber.owner().1.task.clone())
 }
 
 fn others_are_ready() -> bool {
-    RUN.get().is_some_and(|run| run.pod.system.scheduler.has_ready(processor::this_number()))
+    POD.get().is_some_and(|pod| pod.system.scheduler.has_ready(processor::this_number()))
 }
 
 /// Blocks the running thread until it is woken, at most until `until_ns`.
 fn block(until_ns: u64) {
-    let Some(run) = RUN.get() else { return };
-    let scheduler = &run.pod.system.scheduler;
+    let Some(pod) = POD.get() else { return };
+    let scheduler = &pod.system.scheduler;
     let now_ns = kernel::now_ns();
     fiber::carry_out(scheduler.block(processor::this_number(), Some(until_ns), now_ns), now_ns);
 }

@@ -4,8 +4,8 @@
 //! answers of the server are taken in. Where nothing else may run (a processor that is idle, or in the middle of a
 //! call of exos that it interrupted) it only looks; the locks that are taken there are never held over a wait.
 
+use super::pod::POD;
 use super::processor::{this_number, this_processor};
-use super::run::RUN;
 use super::{fiber, kernel, shares};
 
 /// Looks between which a holder that runs on another processor gets time to end. PAUSE is for the last of them: in a
@@ -22,8 +22,8 @@ fn is_turn_over() -> bool {
 }
 
 fn relax() {
-    let Some(run) = RUN.get() else { return core::hint::spin_loop() };
-    let (processor, system) = (this_processor(), &run.pod.system);
+    let Some(pod) = POD.get() else { return core::hint::spin_loop() };
+    let (processor, system) = (this_processor(), &pod.system);
     let has_passed = system.processor_count == 1 || is_turn_over();
     if !has_passed {
         return;
