@@ -403,6 +403,7 @@ fn check_name(name: &[u8]) -> Result<(), TreeError> {
 
 /// True for 1 to 255 bytes without `/` and NUL. Whoever lists a directory asks it of every name, so it looks at eight
 /// bytes at a time.
+#[inline]
 pub(crate) fn name_is_valid(name: &[u8]) -> bool {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const SLASHES: u64 = u64::from_le_bytes([b'/'; 8]);

@@ -504,7 +504,7 @@ impl Description {
             let parent = (offset > 0).then(|| self.location.parent(root));
             let accepted = consumer(DirectoryEntry {
                 name: if offset == 0 { b"." } else { b".." },
-                inode_number: parent.as_ref().unwrap_or(&self.location).inode().metadata().inode_number,
+                inode_number: parent.as_ref().unwrap_or(&self.location).inode().inode_number(),
                 kind: FileKind::Directory,
                 next_cookie: offset + 1,
             });

@@ -111,6 +111,10 @@ impl Inode for ErofsInode {
         }
     }
 
+    fn inode_number(&self) -> u64 {
+        self.inode.number.0
+    }
+
     fn protection(&self) -> Protection {
         Protection {
             kind: self.kind(),

@@ -432,6 +432,11 @@ pub trait Inode: Any + Send + Sync {
     /// What `stat` tells.
     fn metadata(&self) -> Metadata;
 
+    /// Its number, which never changes.
+    fn inode_number(&self) -> u64 {
+        self.metadata().inode_number
+    }
+
     /// The part of it that decides who may do what: every directory of every path is asked for it.
     fn protection(&self) -> Protection {
         self.metadata().protection()

@@ -596,6 +596,7 @@ impl<'a> DirectoryBlock<'a> {
         Ok(name)
     }
 
+    #[inline]
     fn entry(&self, index: usize) -> Result<DirectoryEntry<'a>, ReadError> {
         let name = self.name(index)?;
         if name_is_valid(name) { self.entry_of(index, name) } else { Err(ReadError::Corrupt(Damage::Name)) }

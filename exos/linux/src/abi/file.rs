@@ -2,8 +2,7 @@
 //! files.
 //!
 //! Sources: `asm-generic/fcntl.h`, `linux/fcntl.h`, `asm/stat.h`, `linux/stat.h`, `asm-generic/statfs.h`,
-//! `asm-generic/ioctls.h`, `asm-generic/termbits.h`, `linux/dirent.h` (which no header exports; the layout is that of
-//! getdents(2)).
+//! `asm-generic/ioctls.h`, `asm-generic/termbits.h`.
 
 use alloc::vec::Vec;
 
@@ -402,46 +401,6 @@ pub fn entry_type(kind: FileKind) -> u8 {
     (kind.mode_bits() >> 12) as u8
 }
 
-/// Appends one `struct linux_dirent64`; false, with nothing appended, if `limit` bytes are not enough.
-pub fn push_entry64(out: &mut Vec<u8>, limit: usize, entry: &exos::fs::vnode::DirectoryEntry<'_>) -> bool {
-    const PADDING: [u8; 8] = [0; 8];
-    let length = (19 + entry.name.len() + 1).next_multiple_of(8);
-    if out.len() + length > limit {
-        return false;
-    }
-    let mut head = [0; 19];
-    head[..8].copy_from_slice(&entry.inode_number.to_le_bytes());
-    head[8..16].copy_from_slice(&entry.next_cookie.to_le_bytes());
-    head[16..18].copy_from_slice(&(length as u16).to_le_bytes());
-    head[18] = entry_type(entry.kind);
-    let end = out.len() + length;
-    out.reserve(length + PADDING.len());
-    out.extend_from_slice(&head);
-    out.extend_from_slice(entry.name);
-    // Of a length that is known, and then too long: no call.
-    out.extend_from_slice(&PADDING);
-    out.truncate(end);
-    true
-}
-
-/// Appends one `struct linux_dirent` of the old `getdents`: the type is in the last byte.
-pub fn push_entry(out: &mut Vec<u8>, limit: usize, entry: &exos::fs::vnode::DirectoryEntry<'_>) -> bool {
-    let length = (18 + entry.name.len() + 2).next_multiple_of(8);
-    if out.len() + length > limit {
-        return false;
-    }
-    let bytes = Encoder::new()
-        .u64(entry.inode_number)
-        .u64(entry.next_cookie)
-        .u16(length as u16)
-        .raw(entry.name)
-        .zero_to(length - 1)
-        .u8(entry_type(entry.kind))
-        .finish();
-    out.extend_from_slice(&bytes);
-    true
-}
-
 /// `struct winsize`.
 #[must_use]
 pub fn window_size(size: WindowSize) -> Vec<u8> {
@@ -512,14 +471,13 @@ pub fn read_terminal_modes(bytes: &[u8; 36]) -> TerminalModes {
 #[cfg(test)]
 mod tests {
     use super::{
-        STAT_BYTES, STATFS_BYTES, get, push_entry, push_entry64, read_short_terminal_modes, read_terminal_modes,
-        short_terminal_modes, stat, statfs, status_flags, status_number, terminal_modes,
+        STAT_BYTES, STATFS_BYTES, get, read_short_terminal_modes, read_terminal_modes, short_terminal_modes, stat,
+        statfs, status_flags, status_number, terminal_modes,
     };
-    use alloc::vec::Vec;
     use exos::fs::description::StatusFlags;
     use exos::fs::location::MountFlags;
     use exos::fs::stream::TerminalModes;
-    use exos::fs::vnode::{DeviceNumber, DirectoryEntry, FileKind, FileSystemStatistics, Metadata, Timestamp};
+    use exos::fs::vnode::{DeviceNumber, FileKind, FileSystemStatistics, Metadata, Timestamp};
 
     #[test]
     fn stat_has_the_layout_of_linux() {
@@ -552,28 +510,6 @@ mod tests {
         assert_eq!((get::i64(&bytes, 72), get::u64(&bytes, 80)), (100, 7));
         assert_eq!(get::i64(&bytes, 88), -200);
         assert_eq!(get::i64(&bytes, 104), 300);
-    }
-
-    #[test]
-    fn directory_entries_are_packed_to_eight_bytes() {
-        let entry = DirectoryEntry { name: b"hello", inode_number: 5, kind: FileKind::Directory, next_cookie: 9 };
-        let mut out = Vec::new();
-        assert!(push_entry64(&mut out, 32, &entry));
-        assert!(!push_entry64(&mut out, 63, &entry));
-        assert_eq!(out.len(), 32);
-        assert_eq!((get::u64(&out, 0), get::u64(&out, 8)), (5, 9));
-        assert_eq!((get::u16(&out, 16), out[18]), (32, 4));
-        assert_eq!(&out[19..25], b"hello\0");
-        let mut old = Vec::new();
-        assert!(push_entry(&mut old, 32, &entry));
-        assert_eq!((old.len(), get::u16(&old, 16), old[31]), (32, 32, 4));
-        assert_eq!(&old[18..24], b"hello\0");
-        // A name of four bytes fills its 24 bytes exactly in both.
-        let entry = DirectoryEntry { name: b"four", ..entry };
-        let mut out = Vec::new();
-        assert!(push_entry64(&mut out, 24, &entry) && out[23] == 0);
-        let mut old = Vec::new();
-        assert!(push_entry(&mut old, 24, &entry) && old[22] == 0 && old[23] == 4);
     }
 
     #[test]

@@ -68,7 +68,7 @@ fn how_of(flags: u64, mode: u64) -> Result<OpenHow> {
     open_flags.set(OpenFlags::TRUNCATE, flags & abi::O_TRUNCATE != 0);
     open_flags.set(OpenFlags::UNNAMED, unnamed);
     let status = abi::status_flags(flags);
-    Ok(OpenHow { access, flags: open_flags, status, permissions: mode as u32, restriction: Restriction::empty() })
+    Ok(OpenHow { access, flags: open_flags, status, permissions: mode as u32, ..OpenHow::READ })
 }
 
 /// Opens `path` from `directory`; flags and mode are checked already.
@@ -77,7 +77,8 @@ fn open_with(
     [directory, path, flags, mode]: [u64; 4],
     restriction: Restriction,
 ) -> Result<u64> {
-    let how = OpenHow { restriction, ..how_of(flags, mode)? };
+    let is_from_descriptor = directory as i32 != CURRENT_DIRECTORY;
+    let how = OpenHow { restriction, is_from_descriptor, ..how_of(flags, mode)? };
     let stays_in_directory = restriction.contains(Restriction::IN_ROOT);
     let (address, mut path) = (path, Text::default());
     read_path_into(context, address, &mut path)?;
@@ -87,7 +88,7 @@ fn open_with(
     }
     context.process.files.check_room()?;
     let access = Access::new(context);
-    let start = if stays_in_directory && directory as i32 != CURRENT_DIRECTORY {
+    let start = if stays_in_directory && is_from_descriptor {
         Cow::Owned(context.process.files.get(directory)?.location().clone())
     } else {
         access.start(context, directory, path)?

@@ -1,21 +1,18 @@
 //! Names: directories and what is in them, links, the working directory.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::SeekFrom;
 use exos::fs::location::{Location, MountFlags};
 use exos::fs::permission::Wish;
-use exos::fs::transfer::Destination;
 use exos::fs::vnode::{DeviceNumber, DirectoryEntry, FileKind, NewNode, RenameMode};
 use exos::fs::walk::LookupFlags;
 use exos::preempt::{self, Pace};
 use exos::task::capability::Capability;
 use syscalls::Sysno;
 
-use crate::abi::bytes::get;
-use crate::abi::file as abi;
+use crate::abi::listing::{EntryForm, Listing};
 use crate::abi::user_memory::{Extent, Text, UserWriter, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
@@ -53,9 +50,6 @@ const HERE: u64 = CURRENT_DIRECTORY as u64;
 /// Most bytes that one listing returns, whatever room there is.
 const LISTING_BYTES_MAX: i32 = 1 << 20;
 
-/// What is set aside for a listing that has an entry.
-const LISTING_BYTES_USUAL: usize = 1 << 10;
-
 /// Reads a path and finds where it starts. `ENOENT`: it is empty.
 fn target(context: &Context<'_>, directory: u64, path: u64) -> Result<(Location, Text)> {
     let path = read_path(context, path)?;
@@ -65,16 +59,13 @@ fn target(context: &Context<'_>, directory: u64, path: u64) -> Result<(Location,
     Ok((start_of(context, directory, &path)?, path))
 }
 
-/// Appends one entry; false if it does not fit.
-type PushEntry = fn(&mut Vec<u8>, usize, &DirectoryEntry<'_>) -> bool;
-
-fn list(context: &mut Context<'_>, [descriptor, address, room]: [u64; 3], push: PushEntry) -> Result<u64> {
+fn list(context: &mut Context<'_>, [descriptor, address, room]: [u64; 3], form: EntryForm) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
     // As on Linux, so much room that it is a negative number is none.
-    let limit = (room as i32).clamp(0, LISTING_BYTES_MAX) as usize;
+    let room_bytes = (room as i32).clamp(0, LISTING_BYTES_MAX) as usize;
     let root = context.process.files.root();
     let before = description.offset();
-    let mut bytes = Vec::new();
+    let mut listing = Listing::new(form, room_bytes);
     let mut is_refused = false;
     let mut pace = Pace::default();
     let mut consumer = |entry: DirectoryEntry<'_>| {
@@ -82,54 +73,31 @@ fn list(context: &mut Context<'_>, [descriptor, address, room]: [u64; 3], push: 
             // As on Linux, what there is comes first.
             return false;
         }
-        if bytes.is_empty() {
-            // Most directories are not longer, and the end of one has none.
-            bytes.reserve(limit.min(LISTING_BYTES_USUAL));
-        }
-        let fits = push(&mut bytes, limit, &entry);
+        let fits = listing.push(&entry);
         is_refused |= !fits;
         fits
     };
     description.read_directory(&root, &mut consumer, now(context))?;
-    if bytes.is_empty() {
+    if listing.byte_count() == 0 {
         // Not even the first entry fits, or there is none left.
         return if is_refused { Err(Errno::EINVAL) } else { Ok(0) };
     }
-    let extents = [Extent { address, length: bytes.len() as u64 }];
-    let written = UserWriter::new(context.memory, &extents).put(&bytes);
-    if written == bytes.len() {
-        return Ok(written as u64);
+    let extents = [Extent { address, length: listing.byte_count() as u64 }];
+    let (count, next) = listing.write(&mut UserWriter::new(context.memory, &extents));
+    if count < listing.byte_count() {
+        let _ = description.seek(SeekFrom::Start(next.unwrap_or(before) as i64));
     }
-    let (count, next) = whole_entries(&bytes[..written]);
-    let _ = description.seek(SeekFrom::Start(next.unwrap_or(before) as i64));
     if count == 0 { Err(Errno::EFAULT) } else { Ok(count as u64) }
-}
-
-/// Bytes of the entries that are there whole, and where the directory goes on behind the last one.
-fn whole_entries(bytes: &[u8]) -> (usize, Option<u64>) {
-    /// `d_off` and `d_reclen`, where both forms of an entry have them.
-    const NEXT_OFFSET: usize = 8;
-    const LENGTH_OFFSET: usize = 16;
-    let (mut count, mut next) = (0, None);
-    while bytes.len() >= count + LENGTH_OFFSET + 2 {
-        let length = usize::from(get::u16(bytes, count + LENGTH_OFFSET));
-        if length == 0 || bytes.len() < count + length {
-            break;
-        }
-        next = Some(get::u64(bytes, count + NEXT_OFFSET));
-        count += length;
-    }
-    (count, next)
 }
 
 /// `getdents(2)` of old.
 pub fn getdents(context: &mut Context<'_>, [descriptor, address, room, ..]: Arguments) -> Result<u64> {
-    list(context, [descriptor, address, room], abi::push_entry)
+    list(context, [descriptor, address, room], EntryForm::Old)
 }
 
 /// `getdents64(2)`.
 pub fn getdents64(context: &mut Context<'_>, [descriptor, address, room, ..]: Arguments) -> Result<u64> {
-    list(context, [descriptor, address, room], abi::push_entry64)
+    list(context, [descriptor, address, room], EntryForm::Wide)
 }
 
 /// `getcwd(2)` of the kernel, which returns the length with the zero byte.

@@ -267,8 +267,8 @@ pub fn pwrite64(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     write_to(caller, frame, Some(offset_of(frame)?))
 }
 
-/// The path at `address`, if it is short enough for a walk that may be known. `directory` is where a relative one
-/// starts.
+/// The path at `address`, if it is short enough for a walk that may be known: one that starts at the root or at the
+/// working directory. `directory` says that it does: with a descriptor for it there is hardly ever an absolute path.
 #[inline(always)]
 fn path_at<'a>(
     caller: &Caller<'_>,
@@ -276,9 +276,10 @@ fn path_at<'a>(
     address: u64,
     bytes: &'a mut [u8; STRING_STEP_BYTES],
 ) -> Option<&'a [u8]> {
-    let path = read_short(caller.memory, address, bytes)?;
-    let starts_elsewhere = directory as i32 != CURRENT_DIRECTORY && path.first() != Some(&b'/');
-    if path.is_empty() || starts_elsewhere { None } else { Some(path) }
+    if directory as i32 != CURRENT_DIRECTORY {
+        return None;
+    }
+    read_short(caller.memory, address, bytes).filter(|path| !path.is_empty())
 }
 
 #[inline]

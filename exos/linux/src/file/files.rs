@@ -16,7 +16,7 @@ use exos::fs::ninep::cache::PageCache;
 use exos::fs::page::MappedFile;
 use exos::fs::stream::{Terminal, WindowSize};
 use exos::fs::terminal::table::Terminals;
-use exos::fs::vnode::{FileKind, InodeRef, Sealable, Seals};
+use exos::fs::vnode::{DeviceNumber, FileKind, InodeRef, Sealable, Seals};
 use exos::fs::walk::LookupFlags;
 use exos::mem::MapBacking;
 use exos::net::unix::UnixDomain;
@@ -408,6 +408,7 @@ fn forget_notification(description: &Description, pid: u32) {
 
 /// `/dev/zero`, whose mappings are plain memory.
 fn is_zero_device(location: &Location) -> bool {
-    let node = location.inode().metadata().device_node;
-    (node.major, node.minor) == (1, 5)
+    let inode = location.inode();
+    let is_zero = |node: DeviceNumber| (node.major, node.minor) == (1, 5);
+    inode.kind() == FileKind::CharacterDevice && is_zero(inode.metadata().device_node)
 }

@@ -105,6 +105,11 @@ impl Names {
         self.has_own(name) || self.has_whiteout(name)
     }
 
+    /// Whether the base's entries are all that there is.
+    fn is_untouched(&self) -> bool {
+        self.entries.len() == 0 && self.whiteouts.is_empty()
+    }
+
     fn has_whiteout(&self, name: &[u8]) -> bool {
         !self.whiteouts.is_empty() && self.whiteouts.contains(name)
     }
@@ -195,7 +200,7 @@ impl Names {
             if out.len() == BATCH_COUNT {
                 break;
             }
-            out.push((own.cookie, name.clone(), own.node.inode_number(), own.node.file_kind()));
+            out.push((own.cookie, name.clone(), own.node.inode_number, own.node.file_kind()));
         }
     }
 }
@@ -210,6 +215,11 @@ pub(super) fn list(
 ) -> Result<u64> {
     let mut position = cookie;
     if let Some(base) = base.filter(|_| cookie < BASE_COOKIE_MAX) {
+        if directory.with_names(|names| names.is_untouched())? {
+            // The base's entries are all. A name that comes or is hidden meanwhile counts from the next call on, which
+            // there is: a listing goes on until nothing is left.
+            return base.read_directory(cookie, consumer);
+        }
         let mut is_full = false;
         let reached = base.read_directory(cookie, &mut |entry| {
             let is_hidden = directory.with_names(|names| names.hides(entry.name)).unwrap_or(true);

@@ -194,10 +194,6 @@ impl MemoryNode {
         self.base.is_none()
     }
 
-    pub(super) fn inode_number(&self) -> u64 {
-        self.inode_number
-    }
-
     pub(super) fn file_kind(&self) -> FileKind {
         self.kind
     }
@@ -456,6 +452,10 @@ impl Inode for MemoryNode {
             changed: state.changed,
             created: state.created,
         }
+    }
+
+    fn inode_number(&self) -> u64 {
+        self.inode_number
     }
 
     fn protection(&self) -> Protection {

@@ -207,6 +207,21 @@ impl Namespace {
         Ok(walk.into_here())
     }
 
+    /// Finds what is at a path from a directory that a program holds open. Whoever goes through a tree does so, and asks
+    /// for each name once: such walks are not kept.
+    ///
+    /// # Errors
+    /// As [`Self::lookup`].
+    pub fn lookup_once(
+        &self,
+        caller: &Caller<'_>,
+        start: &Location,
+        path: &[u8],
+        flags: LookupFlags,
+    ) -> Result<Location> {
+        Walk::new(caller, start, path)?.finish(flags)
+    }
+
     /// What is at a path, if a walk to there is known that everybody may do, or those who may search all, of whom the
     /// caller is one. `start` is the root for an absolute path.
     #[inline]

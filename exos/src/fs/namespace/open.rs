@@ -75,6 +75,8 @@ pub struct OpenHow {
     pub permissions: u32,
     /// Where the walk may not go.
     pub restriction: Restriction,
+    /// It starts at a directory that the program holds open ([`Namespace::lookup_once`]).
+    pub is_from_descriptor: bool,
 }
 
 impl OpenHow {
@@ -85,6 +87,7 @@ impl OpenHow {
         status: StatusFlags::empty(),
         permissions: 0,
         restriction: Restriction::empty(),
+        is_from_descriptor: false,
     };
 }
 
@@ -177,7 +180,10 @@ impl Namespace {
         flags: LookupFlags,
     ) -> Result<Location> {
         if how.restriction.is_empty() {
-            return self.lookup(caller, start, path, flags);
+            return match how.is_from_descriptor {
+                true => self.lookup_once(caller, start, path, flags),
+                false => self.lookup(caller, start, path, flags),
+            };
         }
         let walk = Walk::new(caller, start, path)?.restricted(how.restriction)?;
         let scope = walk.scope();
