@@ -5,9 +5,9 @@
 
 use aegis_abi::FrameNumber;
 use aegis_abi::layout::PAGE_SIZE;
+use aegis_kernel_core::Pages;
 use aegis_kernel_core::id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
 use aegis_kernel_core::machine::{Holders, Machine, PortWidth, StopReport};
-use aegis_kernel_core::Pages;
 use aegis_machine as machine;
 use aegis_pci::{self as pci, Bar, ConfigAccess, Function, FunctionAddress, Reset};
 use machine::{ContextPlaces, DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, Flush, PROCESSOR_COUNT_MAX, PciPorts};

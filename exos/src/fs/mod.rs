@@ -37,7 +37,7 @@ mod known_walks;
 pub mod lease;
 pub mod location;
 pub mod memory_fs;
-mod name;
+pub mod name;
 mod name_table;
 pub mod namespace;
 pub mod ninep;

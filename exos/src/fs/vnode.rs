@@ -5,8 +5,7 @@
 //! while they call back (INV-F1). Permissions, read-only mounts, sticky bits and paths are not their
 //! business: [`super::namespace`] decides before it calls.
 //!
-//! Names that arrive here are single components of 1 to 255 bytes, neither `.` nor `..`; the walk has seen
-//! to it.
+//! Names that arrive here are single components of 1 to 255 bytes, neither `.` nor `..`; the walk has seen to it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -357,7 +356,7 @@ pub trait OpenFile: Send + Sync {
         SeekSupport::None
     }
 
-    /// Whether every read gives zero bytes, as many as are asked for, and does nothing else.
+    /// Whether every read gives as many zero bytes as are asked for, and does nothing else.
     fn reads_zeros(&self) -> bool {
         false
     }

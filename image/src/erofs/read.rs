@@ -262,6 +262,7 @@ impl<'a> Image<'a> {
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported`.
+    #[inline]
     pub fn inode(&self, number: InodeNumber) -> Result<Inode, ReadError> {
         const OUTSIDE: ReadError = ReadError::Corrupt(Damage::InodeNumber);
         let offset = number
@@ -590,8 +591,10 @@ impl<'a> DirectoryBlock<'a> {
         let mut name = self.bytes.get(name_start..next.map_or(self.bytes.len(), start_of)).ok_or(DAMAGED)?;
         if next.is_none() {
             // The last name of a block ends with the block or with the padding behind it.
-            let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-            name = &name[..length];
+            if name.last() == Some(&0) {
+                let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+                name = &name[..length];
+            }
         }
         Ok(name)
     }
@@ -618,13 +621,19 @@ impl<'a> DirectoryBlock<'a> {
     }
 
     fn find(&self, name: &[u8]) -> Result<Option<DirectoryEntry<'a>>, ReadError> {
+        let first = first_eight(name);
         let (mut low, mut high) = (0, self.entries.len());
         while low < high {
             let middle = low + (high - low) / 2;
             let here = self.name(middle)?;
-            match order_of(here, name) {
-                core::cmp::Ordering::Equal if name_is_valid(here) => return self.entry_of(middle, here).map(Some),
-                core::cmp::Ordering::Equal => return Err(ReadError::Corrupt(Damage::Name)),
+            // Nearly always they differ in the first eight bytes.
+            let order = match first_eight(here).cmp(&first) {
+                core::cmp::Ordering::Equal => order_of(here, name),
+                differs => differs,
+            };
+            match order {
+                // It is what was asked for, so it is as good a name.
+                core::cmp::Ordering::Equal => return self.entry_of(middle, here).map(Some),
                 core::cmp::Ordering::Less => low = middle + 1,
                 core::cmp::Ordering::Greater => high = middle,
             }
@@ -634,18 +643,7 @@ impl<'a> DirectoryBlock<'a> {
 }
 
 /// The order of two names, byte by byte as everywhere, but eight at a time: a look-up compares several.
-#[inline]
 fn order_of(one: &[u8], other: &[u8]) -> core::cmp::Ordering {
-    // Nearly always they differ there.
-    if let (Some(a), Some(b)) = (one.first_chunk::<8>(), other.first_chunk::<8>())
-        && a != b
-    {
-        return u64::from_be_bytes(*a).cmp(&u64::from_be_bytes(*b));
-    }
-    order_by_words(one, other)
-}
-
-fn order_by_words(one: &[u8], other: &[u8]) -> core::cmp::Ordering {
     let (ones, one_rest) = one.as_chunks::<8>();
     let (others, other_rest) = other.as_chunks::<8>();
     for (a, b) in ones.iter().zip(others) {
@@ -659,6 +657,12 @@ fn order_by_words(one: &[u8], other: &[u8]) -> core::cmp::Ordering {
     let common = ones.len().min(others.len());
     let (a, b) = (next(&ones[common..], one_rest), next(&others[common..], other_rest));
     a.cmp(&b).then(one.len().cmp(&other.len()))
+}
+
+/// The first eight bytes, the first one highest, or all with zeros behind them.
+#[inline]
+fn first_eight(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or_else(|| first_word(bytes), |chunk| u64::from_be_bytes(*chunk))
 }
 
 /// Fewer than eight bytes, the first one highest, and zeros behind them.

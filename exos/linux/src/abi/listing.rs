@@ -7,6 +7,7 @@
 
 use alloc::vec::Vec;
 
+use exos::fs::name::put_name;
 use exos::fs::transfer::Destination;
 use exos::fs::vnode::DirectoryEntry;
 use exos::reserve;
@@ -107,32 +108,6 @@ impl Listing {
         self.begun = [0; BEGUN_BYTES];
         self.begun_count = 0;
         true
-    }
-}
-
-/// Copies `N` to twice as many bytes by their first and their last `N`; false, with nothing copied, for others.
-#[inline]
-fn put_ends<const N: usize>(place: &mut [u8], name: &[u8]) -> bool {
-    let ends = (name.first_chunk::<N>(), name.last_chunk::<N>());
-    let (Some(first), Some(last)) = ends else { return false };
-    if name.len() > 2 * N {
-        return false;
-    }
-    if let Some(begin) = place.first_chunk_mut::<N>() {
-        *begin = *first;
-    }
-    if let Some(end) = place.last_chunk_mut::<N>() {
-        *end = *last;
-    }
-    true
-}
-
-/// Copies a name to a place that is longer: nearly always few bytes, without a call.
-#[inline]
-fn put_name(place: &mut [u8], name: &[u8]) {
-    let place = &mut place[..name.len()];
-    if !(put_ends::<8>(place, name) || put_ends::<4>(place, name) || put_ends::<16>(place, name)) {
-        place.copy_from_slice(name);
     }
 }
 

@@ -358,7 +358,11 @@ pub fn open(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
 
 /// `openat(2)`.
 pub fn openat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
-    let opened = open_at(caller, [frame.rdi, frame.rsi, frame.rdx]);
+    // What a walk from elsewhere leads to is not known.
+    let opened = match frame.rdi as i32 {
+        CURRENT_DIRECTORY => open_at(caller, [frame.rdi, frame.rsi, frame.rdx]),
+        _ => None,
+    };
     if opened.is_some() { opened } else { handled(caller, frame, file_descriptor::openat) }
 }
 

@@ -160,5 +160,9 @@ pub fn find_at(
         return Err(Errno::ENOENT);
     }
     let start = start_of(caller, directory, path)?;
-    access.find(&start, path, flags & AT_NO_FOLLOW == 0, allows_empty)
+    let follow = flags & AT_NO_FOLLOW == 0;
+    if directory as i32 == CURRENT_DIRECTORY || path.is_empty() {
+        return access.find(&start, path, follow, allows_empty);
+    }
+    access.namespace.lookup_once(&access.caller(), &start, path, LookupFlags { follow, directory: false })
 }

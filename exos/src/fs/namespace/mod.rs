@@ -207,8 +207,8 @@ impl Namespace {
         Ok(walk.into_here())
     }
 
-    /// Finds what is at a path from a directory that a program holds open. Whoever goes through a tree does so, and asks
-    /// for each name once: such walks are not kept.
+    /// Finds what is at a path from a directory that a program holds open. A program that goes through a tree does so,
+    /// and asks for each name once: such walks are not kept.
     ///
     /// # Errors
     /// As [`Self::lookup`].
