@@ -8,6 +8,7 @@
 //! | [`control`] | tool and library OS: greeting, ends, signals, messages | the control port, lines of text |
 //! | [`sessions`] | tool and library OS: processes that are started in a running pod | the sessions' port |
 //! | [`orders`] | tool and manager: how pods are, and changes | the second serial port |
+//! | [`phase`] | all: where in its life a pod is | answers of the manager, reports |
 //! | [`memory`] | library OS and manager: memory that is wanted and granted | a page that both map |
 //! | [`frame`] | the tool of a machine and commands that ask it | a socket of the host |
 //!
@@ -30,5 +31,6 @@ pub mod control;
 pub mod frame;
 pub mod memory;
 pub mod orders;
+pub mod phase;
 pub mod pods;
 pub mod sessions;

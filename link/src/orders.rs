@@ -8,6 +8,8 @@
 
 use aegis_image::bytes::{put, u32_at, u64_at};
 
+use crate::phase::PodPhase;
+
 /// Bytes of an order.
 pub const ORDER_BYTES: usize = 32;
 /// Bytes of an answer.
@@ -118,8 +120,8 @@ impl Outcome {
 /// How a pod is. Of one that has ended these are its last figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodState {
-    /// It runs.
-    pub is_running: bool,
+    /// Where in its life it is.
+    pub phase: PodPhase,
     /// The machine's clock, in nanoseconds.
     pub now_ns: u64,
     /// Amount of its ticket.
@@ -225,11 +227,11 @@ impl PodState {
         ]
     }
 
-    fn from_words(is_running: bool, words: [u64; COUNT_COUNT]) -> Self {
+    fn from_words(phase: PodPhase, words: [u64; COUNT_COUNT]) -> Self {
         let [now_ns, tickets, time_used_ns, frames_owned, frame_quota, rest @ ..] = words;
         let [kernel_calls, system_call_traps, exceptions, interrupts, slices, frames_guaranteed, frames_limit] = rest;
         Self {
-            is_running,
+            phase,
             now_ns,
             tickets,
             time_used_ns,
@@ -255,7 +257,7 @@ impl Answer {
         put(&mut bytes, 4, self.id.to_le_bytes());
         let outcome = self.outcome.map_or(u32::MAX, |outcome| outcome as u32);
         put(&mut bytes, STATUS_OFFSET, outcome.to_le_bytes());
-        put(&mut bytes, STATUS_OFFSET + 4, u32::from(self.state.is_running).to_le_bytes());
+        put(&mut bytes, STATUS_OFFSET + 4, (self.state.phase as u32).to_le_bytes());
         put(&mut bytes, POD_OFFSET, self.pod.to_le_bytes());
         for (word, index) in self.state.to_words().into_iter().zip(0..) {
             put(&mut bytes, COUNTS_OFFSET + 8 * index, word.to_le_bytes());
@@ -271,7 +273,7 @@ impl Answer {
             for (word, index) in words.iter_mut().zip(0..) {
                 *word = u64_at(bytes, COUNTS_OFFSET + 8 * index)?;
             }
-            let state = PodState::from_words(u32_at(bytes, STATUS_OFFSET + 4)? != 0, words);
+            let state = PodState::from_words(PodPhase::from_word(u32_at(bytes, STATUS_OFFSET + 4)?), words);
             let outcome = Outcome::from_word(u32_at(bytes, STATUS_OFFSET)?);
             Some(Self { id: u32_at(bytes, 4)?, pod: u32_at(bytes, POD_OFFSET)?, outcome, state })
         })
@@ -280,7 +282,7 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
-    use super::{Action, Answer, Found, ORDER_BYTES, Order, Outcome, PodState};
+    use super::{Action, Answer, Found, ORDER_BYTES, Order, Outcome, PodPhase, PodState};
     use alloc::vec::Vec;
     use proptest::prelude::{any, proptest};
 
@@ -310,7 +312,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(Order::find(&order(7).encode()), Found::Message(order(7)));
-        let state = PodState { is_running: true, now_ns: 1, slices: u64::MAX, tickets: 5, ..PodState::default() };
+        let state =
+            PodState { phase: PodPhase::Running, now_ns: 1, slices: u64::MAX, tickets: 5, ..PodState::default() };
         let answer = Answer { id: 9, pod: 2, outcome: Some(Outcome::BadAmount), state };
         assert_eq!(Answer::find(&answer.encode()), Found::Message(answer));
         let unknown = Order { action: None, ..order(1) };

@@ -16,6 +16,7 @@ use aegis_abi::{CapSlot, Rights, Status};
 use aegis_image::bundle::{self, BundleDamage};
 use aegis_image::flat::{self, FlatDamage};
 use aegis_link::orders::{Action, Answer, CURRENCY_FIRST, EVENT_ID, Order, Outcome, PodState, memory_of_amount};
+use aegis_link::phase::PodPhase;
 use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD, POD_COUNT_MAX, Plan, PlanDamage, PodPlan};
 use aegis_rt::call::{self, Refusal};
 
@@ -110,8 +111,8 @@ struct Machine<'a> {
     trusts_devices: bool,
 }
 
-/// A pod's place in the machine.
-struct Place<'a> {
+/// A pod of the plan, whether it runs or not.
+struct PodRecord<'a> {
     number: u32,
     plan: &'a PodPlan,
     part: BundlePart,
@@ -132,7 +133,7 @@ struct Place<'a> {
     has_news: bool,
 }
 
-impl Place<'_> {
+impl PodRecord<'_> {
     fn make(&mut self, machine: &Machine<'_>) -> Result<Pod, DeviceError> {
         let bundle_offset = self.part.offset_bytes / PAGE_SIZE;
         let frame_count = self.part.length_bytes.div_ceil(PAGE_SIZE);
@@ -154,8 +155,16 @@ impl Place<'_> {
         Ok(pod)
     }
 
+    fn phase(&self) -> PodPhase {
+        match &self.pod {
+            Some(_) => PodPhase::Running,
+            None if self.is_held => PodPhase::Waiting,
+            None => PodPhase::Ended,
+        }
+    }
+
     fn state(&self) -> PodState {
-        let state = self.pod.as_ref().map_or(PodState { is_running: false, ..self.last }, Pod::state);
+        let state = self.pod.as_ref().map_or(PodState { phase: self.phase(), ..self.last }, Pod::state);
         let (frames_guaranteed, frames_limit) = (self.share.guaranteed, self.share.limit);
         let (now_ns, tickets) = (crate::pod::now_ns(), self.ticket_amount);
         PodState { now_ns, tickets, frames_guaranteed, frames_limit, ..state }
@@ -174,39 +183,66 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// `all`: frames that are not guaranteed to other pods.
-    fn act(&mut self, machine: &Machine<'_>, action: Action, amount: u64, all: u64) -> Outcome {
-        let done = |result: Result<(), DeviceError>| result.map_or(Outcome::Refused, |()| Outcome::Done);
-        match (action, &self.pod) {
-            (Action::Read, _) => Outcome::Done,
-            (Action::Release, _) => {
-                self.is_held = false;
-                Outcome::Done
-            }
-            (Action::Restart, Some(_)) => Outcome::IsRunning,
-            (Action::Restart, None) if !self.is_held => Outcome::HasEnded,
-            (Action::Restart, None) => done(self.restart(machine)),
-            (Action::Tickets | Action::Destroy | Action::Memory, None) => Outcome::HasEnded,
-            (Action::Tickets, Some(_)) if !(1..=TICKET_AMOUNT_MAX).contains(&amount) => Outcome::BadAmount,
-            (Action::Tickets, Some(pod)) => match pod.set_tickets(amount) {
-                Ok(()) => {
-                    self.ticket_amount = amount;
-                    Outcome::Done
-                }
-                Err(_) => Outcome::Refused,
-            },
-            (Action::Memory, Some(_)) => {
-                let (guaranteed, limit) = memory_of_amount(amount);
-                self.share.set(guaranteed, limit, all)
-            }
-            (Action::Destroy, Some(_)) => done(self.end()),
-        }
-    }
-
     fn restart(&mut self, machine: &Machine<'_>) -> Result<(), DeviceError> {
         let pod = self.make(machine)?;
         self.pod = Some(pod);
         Ok(pod.start()?)
+    }
+}
+
+/// What has a ticket that the host can change: a pod or a currency.
+trait Funded {
+    /// How it is.
+    fn state(&self) -> PodState;
+    /// Changes the amount of its ticket.
+    fn set_tickets(&mut self, amount: u64) -> Result<(), Refusal>;
+    /// Does what is not the same for all. `all`: frames that are not guaranteed to other pods.
+    fn act(&mut self, machine: &Machine<'_>, action: Action, amount: u64, all: u64) -> Outcome;
+}
+
+impl Funded for PodRecord<'_> {
+    fn state(&self) -> PodState {
+        Self::state(self)
+    }
+
+    fn set_tickets(&mut self, amount: u64) -> Result<(), Refusal> {
+        self.pod.as_ref().map_or(Ok(()), |pod| pod.set_tickets(amount))?;
+        self.ticket_amount = amount;
+        Ok(())
+    }
+
+    fn act(&mut self, machine: &Machine<'_>, action: Action, amount: u64, all: u64) -> Outcome {
+        let done = |result: Result<(), DeviceError>| result.map_or(Outcome::Refused, |()| Outcome::Done);
+        match (action, self.phase()) {
+            (Action::Read | Action::Tickets, _) => Outcome::UnknownAction,
+            (Action::Release, _) => {
+                self.is_held = false;
+                Outcome::Done
+            }
+            (Action::Restart, PodPhase::Waiting) => done(self.restart(machine)),
+            (Action::Restart, PodPhase::Running) => Outcome::IsRunning,
+            (Action::Memory, PodPhase::Running) => {
+                let (guaranteed, limit) = memory_of_amount(amount);
+                self.share.set(guaranteed, limit, all)
+            }
+            (Action::Destroy, PodPhase::Running) => done(self.end()),
+            (Action::Restart | Action::Memory | Action::Destroy, _) => Outcome::HasEnded,
+        }
+    }
+}
+
+impl Funded for Currency {
+    fn state(&self) -> PodState {
+        let (phase, now_ns) = (PodPhase::Running, crate::pod::now_ns());
+        PodState { phase, now_ns, tickets: self.ticket_amount, ..PodState::default() }
+    }
+
+    fn set_tickets(&mut self, amount: u64) -> Result<(), Refusal> {
+        Self::set_tickets(self, amount)
+    }
+
+    fn act(&mut self, _: &Machine<'_>, _: Action, _: u64, _: u64) -> Outcome {
+        Outcome::UnknownAction
     }
 }
 
@@ -232,12 +268,12 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     let machine =
         Machine { info, bundle, image, share, devices: &devices[..device_count], trusts_devices: plan.trusts_devices };
     let division = Division::begin()?;
-    let mut places = [const { None }; POD_COUNT_MAX];
+    let mut pods = [const { None }; POD_COUNT_MAX];
     let mut device = 0;
-    for ((number, place), (plan, part)) in (0..).zip(&mut places).zip(plan.pods().zip(pod_parts())) {
+    for ((number, record), (plan, part)) in (0..).zip(&mut pods).zip(plan.pods().zip(pod_parts())) {
         let first = device;
         device += plan.device_count as usize;
-        let mut made = Place {
+        let mut made = PodRecord {
             number,
             plan,
             part: *part,
@@ -256,13 +292,13 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
             error => Failure::Device(*plan, error),
         })?;
         made.pod = Some(pod);
-        *place = Some(made);
+        *record = Some(made);
     }
     let line = Line::open(info)?;
-    for pod in places.iter().flatten().filter_map(|place| place.pod) {
+    for pod in pods.iter().flatten().filter_map(|record| record.pod) {
         pod.start()?;
     }
-    wait(&machine, &mut places, &mut currencies, line, division)
+    wait(&machine, &mut pods, &mut currencies, line, division)
 }
 
 fn find(header: &BundleHeader, kind: u32) -> Result<BundlePart, Failure> {
@@ -282,16 +318,16 @@ fn image_of(bundle: &Bundle, part: BundlePart) -> Result<Image, Failure> {
 /// Takes pods apart as they end and does what the host orders, until there is no pod that runs or can run again.
 fn wait(
     machine: &Machine<'_>,
-    places: &mut [Option<Place<'_>>],
+    pods: &mut [Option<PodRecord<'_>>],
     currencies: &mut Currencies,
     mut line: Option<Line>,
     mut division: Division,
 ) -> Result<(), Failure> {
-    while places.iter().flatten().any(|place| place.pod.is_some() || place.is_held) {
-        let next_ns = divide_memory(&mut division, places);
+    while pods.iter().flatten().any(|record| record.phase() != PodPhase::Ended) {
+        let next_ns = divide_memory(&mut division, pods);
         let mut terms = [Term::default(); POD_COUNT_MAX + 3];
         let mut count = 0;
-        let bells = places.iter().flatten().filter_map(|place| Some(place.pod.as_ref()?.bell()));
+        let bells = pods.iter().flatten().filter_map(|record| Some(record.pod.as_ref()?.bell()));
         // While there is a round to come, it is soon enough for whoever rings.
         let of_memory = next_ns.is_none().then_some(division::SLOT_BELL);
         for bell in bells.chain(line.as_ref().map(Line::bell)).chain(of_memory) {
@@ -305,91 +341,80 @@ fn wait(
         }
         // Whatever ended the sleep, the bells say what came.
         let _ = call::sleep(&terms[..count]);
-        for place in places.iter_mut().flatten() {
-            let Some(pod) = &place.pod else { continue };
+        for record in pods.iter_mut().flatten() {
+            let Some(pod) = &record.pod else { continue };
             if call::bell_take(pod.bell()).unwrap_or(1) == 0 {
                 continue;
             }
             let [reason, vector, address, rip] = pod.stop();
             if reason != 0 {
-                let name = place.plan.name();
+                let name = record.plan.name();
                 say(format_args!(
                     "{name}: stopped by the kernel: reason {reason}, vector {vector}, address {address:#x}, at {rip:#x}"
                 ));
             }
-            place.end().map_err(|error| Failure::Device(*place.plan, error))?;
+            record.end().map_err(|error| Failure::Device(*record.plan, error))?;
         }
         if let Some(line) = &mut line {
-            line.serve(|order| match order {
-                Some(order) if order.pod >= CURRENCY_FIRST => Some(answer_of_currency(currencies, order)),
-                _ => answer(machine, places, order),
-            });
+            line.serve(|order| answer(machine, pods, currencies, order));
         }
     }
     Ok(())
 }
 
 /// Moves memory between the pods that run; when to look again.
-fn divide_memory(division: &mut Division, places: &mut [Option<Place<'_>>]) -> Option<u64> {
-    let waiting = places.iter().flatten().filter(|place| place.pod.is_none() && place.is_held);
-    let kept = waiting.map(|place| place.share.guaranteed + Pod::FRAME_COUNT_BESIDE).sum();
+fn divide_memory(division: &mut Division, pods: &mut [Option<PodRecord<'_>>]) -> Option<u64> {
+    let waiting = pods.iter().flatten().filter(|record| record.phase() == PodPhase::Waiting);
+    let kept = waiting.map(|record| record.share.guaranteed + Pod::FRAME_COUNT_BESIDE).sum();
     let mut members = [const { None }; POD_COUNT_MAX];
-    for (place, member) in places.iter_mut().flatten().zip(&mut members) {
-        let (tickets, share) = (place.ticket_amount, &mut place.share);
-        *member = place.pod.as_ref().map(|pod| Member { environment: pod.environment(), tickets, share });
+    for (record, member) in pods.iter_mut().flatten().zip(&mut members) {
+        let (tickets, share) = (record.ticket_amount, &mut record.share);
+        *member = record.pod.as_ref().map(|pod| Member { environment: pod.environment(), tickets, share });
     }
     division.go_on(&mut members, kept)
 }
 
 /// Frames that could be guaranteed to one pod, the others having what they are guaranteed.
-fn frames_for(places: &[Option<Place<'_>>], number: u32) -> u64 {
+fn frames_for(pods: &[Option<PodRecord<'_>>], number: u32) -> u64 {
     let read = |field| call::environment_read(SLOT_SELF, field).unwrap_or(0);
     let left = read(EnvironmentField::FrameQuota).saturating_sub(read(EnvironmentField::FramesOwned));
-    let held: u64 = places.iter().flatten().filter_map(|place| Some(place.pod.as_ref()?.state().frame_quota)).sum();
-    let others =
-        places.iter().flatten().filter(|place| place.number != number && (place.pod.is_some() || place.is_held));
-    (left + held).saturating_sub(others.map(|place| place.share.guaranteed + Pod::FRAME_COUNT_BESIDE).sum())
+    let held: u64 = pods.iter().flatten().filter_map(|record| Some(record.pod.as_ref()?.state().frame_quota)).sum();
+    let others = pods.iter().flatten().filter(|record| record.number != number && record.phase() != PodPhase::Ended);
+    (left + held).saturating_sub(others.map(|record| record.share.guaranteed + Pod::FRAME_COUNT_BESIDE).sum())
 }
 
 /// Answers an order, or without one tells of the end of a pod that has not been told of.
-fn answer(machine: &Machine<'_>, places: &mut [Option<Place<'_>>], order: Option<&Order>) -> Option<Answer> {
+fn answer(
+    machine: &Machine<'_>,
+    pods: &mut [Option<PodRecord<'_>>],
+    currencies: &mut Currencies,
+    order: Option<&Order>,
+) -> Option<Answer> {
     let Some(order) = order else {
-        let place = places.iter_mut().flatten().find(|place| place.has_news)?;
-        place.has_news = false;
+        let pod = pods.iter_mut().flatten().find(|pod| pod.has_news)?;
+        pod.has_news = false;
         let (id, outcome) = (EVENT_ID, Some(Outcome::HasEnded));
-        return Some(Answer { id, pod: place.number, outcome, state: place.state() });
+        return Some(Answer { id, pod: pod.number, outcome, state: pod.state() });
     };
-    let all = frames_for(places, order.pod);
-    let place = places.get_mut(order.pod as usize).and_then(Option::as_mut);
-    let (outcome, state) = match (place, order.action) {
-        (None, _) => (Outcome::NoSuchPod, PodState::default()),
-        (Some(place), None) => (Outcome::UnknownAction, place.state()),
-        (Some(place), Some(action)) => (place.act(machine, action, order.amount, all), place.state()),
+    let all = frames_for(pods, order.pod);
+    let (outcome, state) = match order.pod.checked_sub(CURRENCY_FIRST) {
+        Some(number) => obey(machine, currencies.get_mut(number), order, all),
+        None => obey(machine, pods.get_mut(order.pod as usize).and_then(Option::as_mut), order, all),
     };
     Some(Answer { id: order.id, pod: order.pod, outcome: Some(outcome), state })
 }
 
-fn answer_of_currency(currencies: &mut Currencies, order: &Order) -> Answer {
-    let currency = currencies.get_mut(order.pod - CURRENCY_FIRST);
-    let tickets = |currency: &Currency| PodState {
-        is_running: true,
-        now_ns: crate::pod::now_ns(),
-        tickets: currency.ticket_amount,
-        ..PodState::default()
+fn obey<F: Funded>(machine: &Machine<'_>, funded: Option<&mut F>, order: &Order, all: u64) -> (Outcome, PodState) {
+    let Some(funded) = funded else { return (Outcome::NoSuchPod, PodState::default()) };
+    let outcome = match order.action {
+        None => Outcome::UnknownAction,
+        Some(Action::Read) => Outcome::Done,
+        Some(Action::Tickets) if funded.state().phase.is_over() => Outcome::HasEnded,
+        Some(Action::Tickets) if !(1..=TICKET_AMOUNT_MAX).contains(&order.amount) => Outcome::BadAmount,
+        Some(Action::Tickets) => funded.set_tickets(order.amount).map_or(Outcome::Refused, |()| Outcome::Done),
+        Some(action) => funded.act(machine, action, order.amount, all),
     };
-    let (outcome, state) = match (currency, order.action) {
-        (None, _) => (Outcome::NoSuchPod, PodState::default()),
-        (Some(currency), Some(Action::Read)) => (Outcome::Done, tickets(currency)),
-        (Some(currency), Some(Action::Tickets)) if !(1..=TICKET_AMOUNT_MAX).contains(&order.amount) => {
-            (Outcome::BadAmount, tickets(currency))
-        }
-        (Some(currency), Some(Action::Tickets)) => {
-            let outcome = currency.set_tickets(order.amount).map_or(Outcome::Refused, |()| Outcome::Done);
-            (outcome, tickets(currency))
-        }
-        (Some(currency), _) => (Outcome::UnknownAction, tickets(currency)),
-    };
-    Answer { id: order.id, pod: order.pod, outcome: Some(outcome), state }
+    (outcome, funded.state())
 }
 
 fn bell_term(product: u32, bell: CapSlot) -> Term {

@@ -19,6 +19,7 @@ use aegis_abi::types::{
 };
 use aegis_abi::{ABI_VERSION, CapSlot, Rights};
 use aegis_link::orders::PodState;
+use aegis_link::phase::PodPhase;
 use aegis_link::pods::{
     POD_COUNT_MAX, POD_WORDS_BASE, POD_WORDS_BYTES_MAX, PodPlan, SLOT_POD_DATA, SLOT_POD_END, SLOT_POD_IMAGE,
 };
@@ -236,7 +237,7 @@ impl Pod {
         let count = |counter| call::counter_read_of(self.environment, counter).unwrap_or(0);
         let interrupts = [Counter::Interrupts, Counter::UpcallsBell, Counter::UpcallsSlice];
         PodState {
-            is_running: true,
+            phase: PodPhase::Running,
             time_used_ns: read(EnvironmentField::TimeUsedNs),
             frames_owned: read(EnvironmentField::FramesOwned),
             frame_quota: read(EnvironmentField::FrameQuota),

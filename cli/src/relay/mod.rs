@@ -11,8 +11,8 @@
 
 pub(crate) mod ending;
 pub(crate) mod marks;
+pub(crate) mod pod_link;
 pub(crate) mod pump;
-pub(crate) mod side;
 pub(crate) mod signals;
 pub(crate) mod stats;
 pub(crate) mod stream;
@@ -30,15 +30,16 @@ use aegis_launch::errors::{Doing, Error};
 use aegis_launch::machine::accel::is_kvm_failure;
 use aegis_launch::machine::process::{HostEnds, Machine, QemuEnd};
 use aegis_link::control::{FromGuest, Level, Mapping, Report, ToGuest, VERSION, printable};
+use aegis_link::phase::PodPhase;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::relay::ending::{Cause, Ending, outcome};
 use crate::relay::marks::{Marker, marks};
+use crate::relay::pod_link::{Life, PodLink};
 use crate::relay::pump::{InputPump, Outcome, OutputPump, Sink, Source, input_is_empty, read_some};
-use crate::relay::side::Side;
 use crate::relay::signals::{Event, Signals};
 use crate::relay::stats::Stats;
-use crate::remote::desk::{Desk, DeskSlot};
+use crate::remote::server::{ControlServer, ServerSlot};
 
 /// The longest time from the machine's start to `hello`.
 pub(crate) const BOOT_LIMIT: Duration = Duration::from_secs(60);
@@ -74,7 +75,7 @@ pub(crate) struct Habits {
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     /// Where commands for the machine come in.
-    pub(crate) desk: Option<Desk>,
+    pub(crate) server: Option<ControlServer>,
     /// Where a profile wants to hear of mappings.
     pub(crate) mappings: Option<Sender<Mapping>>,
 }
@@ -103,8 +104,8 @@ pub(crate) fn relay(
     habits: Habits,
     parts: Parts,
 ) -> Result<Finished, Error> {
-    let Parts { desk, mappings } = parts;
-    let mut relay = Relay { desk, mappings, ..Relay::new(machine, ends, names, signals, stats, habits)? };
+    let Parts { server, mappings } = parts;
+    let mut relay = Relay { server, mappings, ..Relay::new(machine, ends, names, signals, stats, habits)? };
     loop {
         if let Some(finished) = relay.step()? {
             return Ok(finished);
@@ -124,7 +125,7 @@ enum Slot {
     ControlOut(usize),
     Log,
     QemuErrors,
-    Desk(DeskSlot),
+    Server(ServerSlot),
 }
 
 const STDOUT: usize = 0;
@@ -140,11 +141,11 @@ struct Relay<'a> {
     signals: &'a mut Signals,
     stats: &'a mut Stats,
     habits: Habits,
-    desk: Option<Desk>,
+    server: Option<ControlServer>,
     mappings: Option<Sender<Mapping>>,
     /// Where there are several pods, they are told apart.
     is_marked: bool,
-    sides: Vec<Side>,
+    links: Vec<PodLink>,
     outputs: [OutputPump; 2],
     log: Option<UnixStream>,
     log_tail: Vec<u8>,
@@ -170,7 +171,7 @@ impl<'a> Relay<'a> {
     ) -> Result<Self, Error> {
         let what = "taking over the standard streams";
         let marks = marks(names);
-        let (mut sides, mut outs, mut errs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut links, mut outs, mut errs) = (Vec::new(), Vec::new(), Vec::new());
         for (number, pod) in ends.pods.into_iter().enumerate() {
             let mark = marks.get(number);
             let input = match mark {
@@ -181,7 +182,7 @@ impl<'a> Relay<'a> {
             let marker = || mark.map(|mark| Marker::new(mark.clone()));
             outs.push(Source::new(pod.stdout, marker()));
             errs.push(Source::new(pod.stderr, marker()));
-            sides.push(Side::new(mark.cloned().unwrap_or_default(), pod.control, input.doing(what)?));
+            links.push(PodLink::new(mark.cloned().unwrap_or_default(), pod.control, input.doing(what)?));
         }
         let stdout = Sink::new(io::stdout()).doing(what)?;
         let stderr = Sink::new(io::stderr()).doing(what)?;
@@ -194,10 +195,10 @@ impl<'a> Relay<'a> {
             signals,
             stats,
             habits,
-            desk: None,
+            server: None,
             mappings: None,
             is_marked: !names.is_empty(),
-            sides,
+            links,
             outputs: [OutputPump::new(outs, stdout), OutputPump::new(errs, stderr)],
             log: Some(ends.log),
             log_tail: Vec::new(),
@@ -217,12 +218,12 @@ impl<'a> Relay<'a> {
         for slot in self.wait()? {
             self.handle(slot)?;
         }
-        self.serve_desk();
+        self.serve_commands();
         self.check_times();
         if self.qemu_end.is_none() {
             self.qemu_end = self.machine.poll_end().doing("waiting for QEMU")?;
             if self.qemu_end.is_some() {
-                self.sides.iter_mut().for_each(Side::stop);
+                self.links.iter_mut().for_each(PodLink::stop);
                 if !self.have_all_ended() || self.cause.is_some() {
                     self.limit = Some(Instant::now() + DRAIN_LIMIT);
                 } else {
@@ -234,7 +235,7 @@ impl<'a> Relay<'a> {
     }
 
     fn finished(&mut self, qemu: QemuEnd) -> Finished {
-        let mut reports: Vec<Option<Report>> = self.sides.iter_mut().map(|side| side.report.take()).collect();
+        let mut reports: Vec<Option<Report>> = self.links.iter().map(|link| link.life.report().cloned()).collect();
         let has_failed = |report: &Option<Report>| report.as_ref().is_some_and(|report| outcome(report).0 != 0);
         // One that was to be started again and then was not.
         let first_failure = self.first_failure.or_else(|| reports.iter().position(has_failed));
@@ -254,13 +255,13 @@ impl<'a> Relay<'a> {
     }
 
     fn have_all_ended(&self) -> bool {
-        self.sides.iter().all(|side| side.report.is_some() && !side.is_waiting)
+        self.links.iter().all(|link| link.phase() == PodPhase::Ended)
     }
 
     fn is_drained(&self) -> bool {
         let over = self.limit.is_some_and(|limit| Instant::now() >= limit);
         over || (self.outputs.iter().all(OutputPump::is_done)
-            && self.sides.iter().all(|side| !side.control.is_open())
+            && self.links.iter().all(|link| !link.control.is_open())
             && self.log.is_none()
             && self.qemu_stderr.is_none())
     }
@@ -269,8 +270,8 @@ impl<'a> Relay<'a> {
         let interests = self.interests();
         let mut fds: Vec<PollFd<'_>> =
             interests.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let desk = self.desk.as_ref().and_then(Desk::next_time);
-        let timeout = self.next_time().into_iter().chain(desk).min().map(|time| {
+        let server = self.server.as_ref().and_then(|server| server.next_time(&self.links));
+        let timeout = self.next_time().into_iter().chain(server).min().map(|time| {
             let left = time.saturating_duration_since(Instant::now());
             Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
@@ -293,9 +294,9 @@ impl<'a> Relay<'a> {
                 list.push((slot, fd, flags));
             }
         };
-        for (number, side) in self.sides.iter().enumerate().filter(|(_, side)| side.is_live()) {
-            add(Slot::InputSource(number), side.input.wants_to_read(), read);
-            add(Slot::InputSink(number), side.input.wants_to_write(), write);
+        for (number, link) in self.links.iter().enumerate().filter(|(_, link)| link.phase() == PodPhase::Running) {
+            add(Slot::InputSource(number), link.input.wants_to_read(), read);
+            add(Slot::InputSink(number), link.input.wants_to_write(), write);
         }
         for (index, output) in self.outputs.iter().enumerate() {
             for (source, fd) in output.wants_to_read() {
@@ -304,35 +305,35 @@ impl<'a> Relay<'a> {
             add(Slot::OutputSink(index), output.wants_to_write(), write);
         }
         let has_room = self.outputs[STDERR].pending_bytes() < MESSAGE_BYTES_MAX;
-        for (number, side) in self.sides.iter().enumerate() {
-            add(Slot::Control(number), side.control.wants_to_read().filter(|_| has_room), read);
-            add(Slot::ControlOut(number), side.control.wants_to_write(), write);
+        for (number, link) in self.links.iter().enumerate() {
+            add(Slot::Control(number), link.control.wants_to_read().filter(|_| has_room), read);
+            add(Slot::ControlOut(number), link.control.wants_to_write(), write);
         }
         add(Slot::Log, self.log.as_ref().map(AsFd::as_fd).filter(|_| has_room), read);
         add(Slot::QemuErrors, self.qemu_stderr.as_ref().map(AsFd::as_fd), read);
-        let desk = self.desk.iter().flat_map(Desk::interests);
-        list.extend(desk.map(|(slot, fd, flags)| (Slot::Desk(slot), fd, flags)));
+        let server = self.server.iter().flat_map(ControlServer::interests);
+        list.extend(server.map(|(slot, fd, flags)| (Slot::Server(slot), fd, flags)));
         list
     }
 
-    /// Gives the desk what pods wrote, and lets it go on.
-    fn serve_desk(&mut self) {
-        for (number, side) in self.sides.iter_mut().enumerate() {
+    /// Gives the server what pods wrote, and lets it go on.
+    fn serve_commands(&mut self) {
+        for (number, link) in self.links.iter_mut().enumerate() {
             let has_gone =
-                self.desk.as_ref().is_some_and(|desk| desk.has_gone(number) && side.control.unread_bytes() == 0);
-            if !side.is_flushed && (side.report.is_some() || has_gone) {
-                side.is_flushed = self.outputs.iter_mut().all(|output| output.finish(number));
+                self.server.as_ref().is_some_and(|server| server.has_gone(number) && link.control.unread_bytes() == 0);
+            if !link.is_flushed && (link.life.report().is_some() || has_gone) {
+                link.is_flushed = self.outputs.iter_mut().all(|output| output.finish(number));
             }
         }
         let copies = self.outputs.each_mut().map(OutputPump::take_copies);
-        let Some(desk) = &mut self.desk else { return };
+        let Some(server) = &mut self.server else { return };
         for (index, copies) in copies.into_iter().enumerate() {
             for (number, lines) in copies {
-                desk.keep(number, index == STDERR, &lines);
+                server.keep(number, index == STDERR, &lines);
             }
         }
-        let told = desk.tick(&mut self.sides);
-        let has_failed = desk.has_failed_to_stop();
+        let told = server.tick(&mut self.links);
+        let has_failed = server.has_failed_to_stop();
         for (number, line) in told {
             self.tell(number, &format!("aegis: {line}"));
         }
@@ -343,10 +344,10 @@ impl<'a> Relay<'a> {
 
     /// A line about a pod, on standard error and in its log.
     fn tell(&mut self, number: usize, text: &str) {
-        let mark = &self.sides[number].mark;
+        let mark = &self.links[number].mark;
         self.outputs[STDERR].push(format!("{mark}{text}\n").as_bytes());
-        if let Some(desk) = &mut self.desk {
-            desk.keep(number, true, format!("{text}\n").as_bytes());
+        if let Some(server) = &mut self.server {
+            server.keep(number, true, format!("{text}\n").as_bytes());
         }
     }
 
@@ -358,25 +359,25 @@ impl<'a> Relay<'a> {
                 }
             }
             Slot::InputSource(number) => {
-                let side = &mut self.sides[number];
-                side.input.fill();
-                if let Some(bytes) = side.input.take_end() {
+                let link = &mut self.links[number];
+                link.input.fill();
+                if let Some(bytes) = link.input.take_end() {
                     self.send(number, ToGuest::Eof { bytes });
                 }
-                self.sides[number].input.flush();
+                self.links[number].input.flush();
             }
-            Slot::InputSink(number) => self.sides[number].input.flush(),
+            Slot::InputSink(number) => self.links[number].input.flush(),
             Slot::Output(index, source) => {
                 self.outputs[index].fill(source).doing("reading the machine's output")?;
             }
             Slot::OutputSink(index) => self.flush_output(index),
             Slot::Control(number) => self.read_control(number)?,
-            Slot::ControlOut(number) => self.sides[number].control.write(),
+            Slot::ControlOut(number) => self.links[number].control.write(),
             Slot::Log => self.read_log(),
             Slot::QemuErrors => self.read_qemu_errors(),
-            Slot::Desk(slot) => {
-                if let Some(desk) = &mut self.desk {
-                    desk.handle(slot, &mut self.sides);
+            Slot::Server(slot) => {
+                if let Some(server) = &mut self.server {
+                    server.handle(slot, &mut self.links);
                 }
             }
         }
@@ -403,11 +404,11 @@ impl<'a> Relay<'a> {
     }
 
     fn read_control(&mut self, number: usize) -> Result<(), Error> {
-        for message in self.sides[number].read()? {
+        for message in self.links[number].read()? {
             match message {
                 Ok(message) => self.on_message(number, message),
                 Err((fault, text)) if self.habits.verbose => {
-                    let mark = self.sides[number].mark.clone();
+                    let mark = self.links[number].mark.clone();
                     self.say(&format!("{mark}unknown line on the control port ({fault:?}): {text}"));
                 }
                 Err(_) => {}
@@ -419,13 +420,13 @@ impl<'a> Relay<'a> {
     fn on_message(&mut self, number: usize, message: FromGuest) {
         match message {
             FromGuest::Hello { version: VERSION } => {
-                self.sides[number].greeted = true;
-                if self.sides.iter().all(|side| side.greeted) {
+                self.links[number].has_greeted = true;
+                if self.links.iter().all(|link| link.has_greeted) {
                     self.limit = None;
                 }
                 self.stats.times.hello.get_or_insert_with(|| self.habits.start.elapsed());
                 self.send_window_size();
-                if self.sides[number].is_again {
+                if self.links[number].restart_count > 0 {
                     self.send(number, ToGuest::Eof { bytes: 0 });
                 }
             }
@@ -441,8 +442,8 @@ impl<'a> Relay<'a> {
                 let _ = self.mappings.as_ref().map(|mappings| mappings.send(mapping));
             }
             FromGuest::Process { .. } | FromGuest::Processes { .. } => {
-                if let Some(desk) = &mut self.desk {
-                    desk.on_processes(number, message);
+                if let Some(server) = &mut self.server {
+                    server.on_processes(number, message);
                 }
             }
             FromGuest::Log(level, text) => {
@@ -459,26 +460,29 @@ impl<'a> Relay<'a> {
     }
 
     fn on_report(&mut self, number: usize, report: Report) {
-        let side = &mut self.sides[number];
-        if side.report.is_some() {
+        let link = &mut self.links[number];
+        if link.life != Life::Live {
             return;
         }
-        side.input.stop();
-        if self.is_marked {
-            let (status, line) = outcome(&report);
-            let next = self.desk.as_mut().map(|desk| desk.on_end(number, Some(status), &mut self.sides[number]));
-            if status != 0 && !self.sides[number].is_waiting {
-                self.first_failure.get_or_insert(number);
-            }
-            let line = line.or_else(|| (status != 0).then(|| format!("ended with status {status}")));
-            if let Some(line) = line {
-                self.tell(number, &format!("aegis: {line}"));
-            }
-            if let Some(line) = next.flatten() {
-                self.tell(number, &format!("aegis: {line}"));
-            }
+        link.input.stop();
+        let (status, line) = outcome(&report);
+        let Some(server) = &mut self.server else {
+            link.life = Life::Ended(report);
+            return self.note_end();
+        };
+        let next = server.on_end(number, Some(report), link);
+        if status != 0 && link.phase() != PodPhase::Waiting {
+            self.first_failure.get_or_insert(number);
         }
-        self.sides[number].report = Some(report);
+        let line = line.or_else(|| (status != 0).then(|| format!("ended with status {status}")));
+        for line in line.into_iter().chain(next) {
+            self.tell(number, &format!("aegis: {line}"));
+        }
+        self.note_end();
+    }
+
+    /// The time that the machine has to power off begins with the end of its last pod.
+    fn note_end(&mut self) {
         if self.have_all_ended() {
             self.limit = Some(Instant::now() + POWER_OFF_LIMIT);
             self.stats.times.ended = Some(self.habits.start.elapsed());
@@ -489,13 +493,15 @@ impl<'a> Relay<'a> {
         match event {
             // The machine is gone; the user does not want to wait for the last output.
             Event::Terminate(_) if self.qemu_end.is_some() => self.limit = Some(Instant::now()),
-            Event::Terminate(signal) if self.terminated.is_some() || !self.sides.iter().any(|side| side.greeted) => {
+            Event::Terminate(signal)
+                if self.terminated.is_some() || !self.links.iter().any(|link| link.has_greeted) =>
+            {
                 self.end(Cause::Signal(signal));
             }
             Event::Terminate(signal) => {
                 self.terminated = Some(signal);
-                if let Some(desk) = &mut self.desk {
-                    desk.end_all(&mut self.sides, GRACE);
+                if let Some(server) = &mut self.server {
+                    server.end_all(&mut self.links, GRACE);
                 }
                 self.send_all(ToGuest::Signal(signal));
             }
@@ -525,14 +531,14 @@ impl<'a> Relay<'a> {
 
     fn send(&mut self, number: usize, message: ToGuest) {
         if self.qemu_end.is_none() {
-            self.sides[number].send(message);
+            self.links[number].send(message);
         }
     }
 
     /// To every pod that can hear it.
     fn send_all(&mut self, message: ToGuest) {
-        for number in 0..self.sides.len() {
-            if self.sides[number].greeted {
+        for number in 0..self.links.len() {
+            if self.links[number].has_greeted {
                 self.send(number, message);
             }
         }

@@ -18,7 +18,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::desk::sessions::wish;
+use super::server::sessions::wish;
 use super::verbs::MachineChoice;
 use crate::options::values::parse_variable;
 use crate::relay::pump::{Sink, read_some};
@@ -122,7 +122,7 @@ pub(crate) fn exec(options: &ExecOptions) -> Result<u8, Error> {
     Ok(status)
 }
 
-/// The request, as the desk reads it.
+/// The request, as the server reads it.
 fn words(options: &ExecOptions, (rows, columns): (u16, u16)) -> Vec<Vec<u8>> {
     let mut words = vec![b"exec".to_vec(), options.pod.as_bytes().to_vec()];
     let mut add = |wish: &str, value: &[u8]| words.push([wish.as_bytes(), value].concat());

@@ -4,8 +4,8 @@
 
 use std::fmt::Write as _;
 
-use super::payers::Shares;
 use super::report::{MachineReport, PodReport, ProcessReport, Usage};
+use super::shares::Shares;
 use crate::verb::up_currencies::BASE;
 
 const FRAME_BYTES: u64 = 4096;

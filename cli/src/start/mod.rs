@@ -1,6 +1,7 @@
 //! What every verb that starts a machine does: finds its parts, decides on the accelerator, makes QEMU's command line,
 //! lets it run, and says what came of it.
 
+pub(crate) mod memory;
 pub(crate) mod pod;
 pub(crate) mod program;
 
@@ -20,7 +21,6 @@ use aegis_launch::machine::process::{GuestEnds, HostEnds, Machine};
 use aegis_launch::machine::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use aegis_launch::symbols::{Line, Symbols};
 use aegis_link::control::Mapping;
-use aegis_link::memory::described_mib as described_mib_of;
 
 use crate::options::groups::MachineOptions;
 use crate::relay::ending::Verdict;
@@ -28,16 +28,8 @@ use crate::relay::signals::Signals;
 use crate::relay::stats::Stats;
 use crate::relay::terminal::RawTerminal;
 use crate::relay::{BOOT_LIMIT, Finished, Habits, Parts, printable_lines, relay};
-use crate::remote::desk::Desk;
+use crate::remote::server::ControlServer;
 use crate::start::pod::chance;
-
-/// Memory of the machine that is neither the program's nor the bundle's: the kernel, its tables, exos.
-const OVERHEAD_MIB: u64 = 16;
-/// The part of it that is exos's.
-const POD_OVERHEAD_MIB: u64 = 14;
-/// What the kernel and the manager take besides, and what the manager takes for each pod.
-const SEVERAL_OVERHEAD_MIB: u64 = 8;
-const SEVERAL_OVERHEAD_EACH_MIB: u64 = 2;
 
 /// What a machine is started from.
 pub(crate) struct Kit<'a> {
@@ -85,7 +77,7 @@ pub(crate) struct Launch<'a> {
     /// The pods' names, where there are several.
     pub(crate) names: &'a [String],
     /// Where commands for the machine come in.
-    pub(crate) desk: Option<Desk>,
+    pub(crate) server: Option<ControlServer>,
     /// It has a terminal of its own.
     pub(crate) has_terminal: bool,
     /// When the tool started.
@@ -200,7 +192,7 @@ impl<'a> Kit<'a> {
         };
         let raw = launch.has_terminal.then(|| RawTerminal::enter().doing("preparing the terminal")).transpose()?;
         let finished = {
-            let parts = Parts { desk: launch.desk, mappings: launch.mappings };
+            let parts = Parts { server: launch.server, mappings: launch.mappings };
             relay(machine, launch.host, launch.names, &mut signals, &mut stats, habits, parts)
         };
         // Before anything is said.
@@ -238,46 +230,4 @@ fn kernel_words(options: &MachineOptions, slice_ms: Option<u8>) -> Result<String
     }
     words.extend(slice_ms.map(|slice_ms| format!("slice_ms={slice_ms}")));
     Ok(words.join(" "))
-}
-
-/// A program's memory with what describes it.
-fn described_mib(program_bytes: u64) -> u64 {
-    described_mib_of(program_bytes.div_ceil(1 << 20))
-}
-
-/// The memory of a machine with one program: what the user asked for, the bundle, and what the system itself needs.
-pub(crate) fn memory_mib(program_bytes: u64, bundle_bytes: u64) -> u64 {
-    described_mib(program_bytes) + bundle_bytes.div_ceil(1 << 20) + OVERHEAD_MIB
-}
-
-/// What a pod may own: its programs' memory, and what its exos needs.
-pub(crate) fn pod_quota_mib(program_bytes: u64) -> u64 {
-    described_mib(program_bytes) + POD_OVERHEAD_MIB
-}
-
-/// The memory of a machine with several pods that may own this.
-pub(crate) fn memory_of_pods_mib(quotas_mib: &[u64], bundle_bytes: u64) -> u64 {
-    let pods_mib: u64 = quotas_mib.iter().map(|quota| quota + SEVERAL_OVERHEAD_EACH_MIB).sum();
-    let used_mib = pods_mib + bundle_bytes.div_ceil(1 << 20) + SEVERAL_OVERHEAD_MIB;
-    // The kernel's table of frames is a part of all memory.
-    used_mib + used_mib.div_ceil(128)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{memory_mib, memory_of_pods_mib, pod_quota_mib};
-
-    #[test]
-    fn the_bundle_comes_on_top_of_the_programs_memory() {
-        assert_eq!(memory_mib(256 << 20, 0), 280);
-        assert_eq!(memory_mib(256 << 20, 1), 281);
-        assert_eq!(memory_mib((16 << 20) + 1, 40 << 20), 74);
-    }
-
-    #[test]
-    fn a_machine_holds_its_pods() {
-        let quotas = [pod_quota_mib(64 << 20), pod_quota_mib(256 << 20)];
-        assert_eq!(quotas, [80, 278]);
-        assert_eq!(memory_of_pods_mib(&quotas, 3 << 20), 80 + 278 + 4 + 3 + 8 + 3);
-    }
 }

@@ -20,8 +20,9 @@ use aegis_link::control::Mapping;
 use crate::options::{RunOptions, StatsFormat};
 use crate::profile::{self, Profile, RootFiles, Sources};
 use crate::relay::pump::input_is_empty;
+use crate::start::memory::memory_mib;
 use crate::start::pod::{Pod, PodFiles, terminal_flags};
-use crate::start::{Kit, Launch, Wish, memory_mib};
+use crate::start::{Kit, Launch, Wish};
 
 /// Runs a program; the answer is the tool's exit status.
 pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
@@ -55,7 +56,7 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     drop(bundle);
     let has_terminal = options.terminal;
     let mut launch =
-        Launch { words, host, guest, accelerator, names: &[], desk: None, has_terminal, start, mappings: None };
+        Launch { words, host, guest, accelerator, names: &[], server: None, has_terminal, start, mappings: None };
     let Some(profiled) = profiled else { return run_machine(options, &kit, launch) };
     let Profiling { profile, mappings, path } = profiled.start(options, &kit, &files)?;
     launch.mappings = Some(mappings);

@@ -18,12 +18,13 @@ use aegis_link::pods::{CurrencyPlan, PodPlan, encode};
 
 use crate::options::UpOptions;
 use crate::relay::ending::verdict_of_pods;
-use crate::remote::channel::Channel;
-use crate::remote::desk::Desk;
-use crate::remote::payers::Payers;
 use crate::remote::place::{Place, Wanted};
+use crate::remote::server::ControlServer;
+use crate::remote::server::channel::Channel;
+use crate::remote::server::payers::Payers;
+use crate::start::memory::{memory_of_pods_mib, pod_quota_mib};
 use crate::start::pod::{Pod, PodFiles};
-use crate::start::{Kit, Launch, Wish, memory_of_pods_mib, pod_quota_mib};
+use crate::start::{Kit, Launch, Wish};
 use crate::verb::up_currencies::CurrencyEntry;
 use crate::verb::up_file::{PodEntry, UpFile, parse};
 
@@ -82,9 +83,9 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     // Their machine's ends are QEMU's now.
     let channels = sessions.into_iter().zip(&configs).map(|((ours, _), config)| channel(ours, config));
     let channels = channels.collect::<Result<Vec<_>, _>>()?;
-    let desk = Some(desk(options, &file, &names, orders, channels)?);
+    let server = Some(server(options, &file, &names, orders, channels)?);
     let (has_terminal, mappings) = (false, None);
-    let launch = Launch { words, host, guest, accelerator, names: &names, desk, has_terminal, start, mappings };
+    let launch = Launch { words, host, guest, accelerator, names: &names, server, has_terminal, start, mappings };
     let (finished, _) = kit.run(launch)?;
     let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
     kit.report(&verdict, &finished.log);
@@ -101,13 +102,13 @@ pub(crate) fn confinement(driver: Driver) -> &'static str {
 
 /// Where commands for the machine come in. A machine runs without a place for them, if the host has none and nobody
 /// asked for a name.
-fn desk(
+fn server(
     options: &UpOptions,
     file: &UpFile,
     names: &[String],
     orders: UnixStream,
     channels: Vec<Channel>,
-) -> Result<Desk, Error> {
+) -> Result<ControlServer, Error> {
     let place = match Place::take(&Wanted::new(options.name.as_deref(), &options.file)) {
         Ok(place) => Some(place),
         Err(why) if options.name.is_some() => return Err(Error::Usage(why.to_string())),
@@ -120,7 +121,7 @@ fn desk(
     };
     let restarts = file.pods.iter().map(|entry| entry.restart).collect();
     let pod_payers = file.pods.iter().map(|entry| entry.payer).collect();
-    Ok(Desk::new(place, names, restarts, Payers::new(&file.currencies, pod_payers), orders, channels))
+    Ok(ControlServer::new(place, names, restarts, Payers::new(&file.currencies, pod_payers), orders, channels))
 }
 
 /// Both ends of a pod's line of sessions.

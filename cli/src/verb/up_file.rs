@@ -17,7 +17,7 @@ use toml_span::value::{Key, Table};
 
 use crate::options::groups::{CPU_COUNT_MAX, MEMORY_DEFAULT, PodOptions};
 use crate::options::values::{MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, parse_memory, parse_memory_range};
-use crate::remote::restart::Restart;
+use crate::remote::server::restart::Restart;
 use crate::start::program::absolute;
 use crate::verb::up_currencies::{self, BASE, CurrencyEntry, Use, Written};
 

@@ -1,4 +1,4 @@
-//! The desk's part in `aegis exec`: finds the pod, makes the description of the process out of the pod's own and what
+//! The server's part in `aegis exec`: finds the pod, makes the description of the process out of the pod's own and what
 //! the caller wants, and passes messages between the caller and the pod's line.
 
 use std::time::Instant;
@@ -6,10 +6,11 @@ use std::time::Instant;
 use aegis_link::config::{Config, Flags};
 use aegis_link::control::ToGuest;
 use aegis_link::frame::{Frame, Kind};
+use aegis_link::phase::PodPhase;
 
-use super::{Client, Desk, Job};
-use crate::relay::side::Side;
-use crate::remote::channel::News;
+use super::channel::News;
+use super::state::{Client, ControlServer, Job};
+use crate::relay::pod_link::PodLink;
 
 /// A session as its caller describes it: words, one for each wish, then `--` and the program with its arguments.
 pub(crate) mod wish {
@@ -27,27 +28,27 @@ pub(crate) mod wish {
     pub(crate) const PROGRAM: &str = "--";
 }
 
-impl Desk {
+impl ControlServer {
     /// `exec POD WISHES… -- PROGRAM ARGUMENTS…`.
-    pub(super) fn begin_session(&mut self, number: u64, frame: &Frame, sides: &mut [Side]) -> Result<(), String> {
+    pub(super) fn begin_session(&mut self, number: u64, frame: &Frame, links: &mut [PodLink]) -> Result<(), String> {
         let mut words = frame.words().skip(1);
         let name = str::from_utf8(words.next().unwrap_or_default()).unwrap_or("\u{fffd}");
         let pod = self.pod(name)?;
         let refused = |why: &str| Err(format!("{name}: {why}"));
-        if sides[pod].is_waiting {
+        if links[pod].phase() == PodPhase::Waiting {
             return refused("has ended, and will be started again");
         }
-        if self.is_over(pod, sides) {
+        if self.is_over(pod, links) {
             return refused("has ended");
         }
-        if !sides[pod].greeted {
+        if !links[pod].has_greeted {
             return refused("is still starting");
         }
         let Some(channel) = self.channels.get_mut(pod) else { return refused("has no line for this") };
         let config = description(&channel.config, words)?;
         let (session, token) = channel.begin(number, &config)?;
         if let Some(token) = token {
-            sides[pod].send(ToGuest::Sessions { token });
+            links[pod].send(ToGuest::Sessions { token });
         }
         if let Some(client) = self.clients.get_mut(&number) {
             client.job = Job::Session { pod, session };
@@ -91,9 +92,9 @@ impl Desk {
     }
 
     /// Ends the sessions of pods that have ended or do not answer, and of callers that are gone.
-    pub(super) fn go_on_with_sessions(&mut self, sides: &[Side], now: Instant) {
+    pub(super) fn go_on_with_sessions(&mut self, links: &[PodLink], now: Instant) {
         for pod in 0..self.channels.len() {
-            let is_over = self.is_over(pod, sides) || sides[pod].is_waiting;
+            let is_over = self.is_over(pod, links);
             let (channel, name) = (&mut self.channels[pod], &self.pods[pod].name);
             let news = if is_over { channel.end(name) } else { channel.give_up(name, now) };
             self.tell_callers(news);

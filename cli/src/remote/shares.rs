@@ -1,5 +1,4 @@
-//! Who pays for whom in a running machine: what the desk knows of currencies, and which share of the processors the
-//! tickets of a report are worth.
+//! What tickets are worth: the part of the processors that each pod and currency of a report has.
 //!
 //! Pure. A share is a product along the way from the base: at each currency, the ticket's part of all tickets of the
 //! same currency that lead to a pod that runs. So what nobody of a currency uses the others have, as in the kernel.
@@ -7,56 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::report::{CurrencyReport, MachineReport, PodReport};
-use crate::verb::up_currencies::{BASE, CurrencyEntry};
-
-/// The currencies of a machine and the pods that they pay for.
-#[derive(Debug, Default)]
-pub(crate) struct Payers {
-    currencies: Vec<CurrencyEntry>,
-    /// For each pod, the currency that its ticket is in.
-    pods: Vec<Option<usize>>,
-}
-
-impl Payers {
-    /// Those of a file.
-    pub(crate) fn new(currencies: &[CurrencyEntry], pods: Vec<Option<usize>>) -> Self {
-        Self { currencies: currencies.to_vec(), pods }
-    }
-
-    /// Currencies.
-    pub(crate) fn count(&self) -> usize {
-        self.currencies.len()
-    }
-
-    /// A currency by its name.
-    pub(crate) fn find(&self, name: &str) -> Option<usize> {
-        self.currencies.iter().position(|entry| entry.name == name)
-    }
-
-    /// A currency's name.
-    pub(crate) fn name(&self, number: usize) -> &str {
-        self.currencies.get(number).map_or("", |entry| entry.name.as_str())
-    }
-
-    /// Their names.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.currencies.iter().map(|entry| entry.name.as_str())
-    }
-
-    /// The currency of a pod's ticket.
-    pub(crate) fn of_pod(&self, pod: usize) -> &str {
-        self.shown(self.pods.get(pod).copied().flatten())
-    }
-
-    /// The currency of a currency's ticket.
-    pub(crate) fn of_currency(&self, number: usize) -> &str {
-        self.shown(self.currencies.get(number).and_then(|entry| entry.payer))
-    }
-
-    fn shown(&self, payer: Option<usize>) -> &str {
-        payer.map_or(BASE, |number| self.name(number))
-    }
-}
+use crate::verb::up_currencies::BASE;
 
 /// What the tickets of pods and currencies are worth, as parts of all that run.
 pub(crate) struct Shares<'a> {
@@ -136,17 +86,7 @@ impl<'a> Shares<'a> {
 mod tests {
     use super::super::report::tests::pod;
     use super::super::report::{CurrencyReport, MachineReport};
-    use super::{Payers, Shares};
-    use crate::verb::up_currencies::CurrencyEntry;
-
-    #[test]
-    fn names_are_found_and_shown() {
-        let entry = |name: &str, payer| CurrencyEntry { name: name.into(), tickets: 1, payer };
-        let payers = Payers::new(&[entry("all", None), entry("7", Some(0))], vec![Some(1), None]);
-        assert_eq!((payers.count(), payers.find("7"), payers.find("x")), (2, Some(1), None));
-        assert_eq!([payers.of_pod(0), payers.of_pod(1), payers.of_currency(1)], ["7", "base", "all"]);
-        assert_eq!(payers.names().collect::<Vec<_>>(), ["all", "7"]);
-    }
+    use super::Shares;
 
     fn report(currencies: &[(&str, &str, u64)], pods: &[(&str, &str, u64)]) -> MachineReport {
         let currency = |(name, currency, tickets): &(&str, &str, u64)| CurrencyReport {

@@ -1,0 +1,58 @@
+//! Reading what pods wrote, for clients that follow it or not.
+
+use aegis_link::frame::{Frame, Kind};
+use aegis_link::phase::PodPhase;
+
+use super::logs::{Next, Position};
+use super::state::{ControlServer, Job};
+use crate::relay::pod_link::PodLink;
+
+/// Bytes of an answer above which no more of it is made until the client takes some.
+const OUT_BYTES_ENOUGH: usize = 128 * 1024;
+
+impl ControlServer {
+    pub(super) fn show_logs(&mut self, number: u64, follows: bool, names: &[&str]) -> Result<(), String> {
+        let pod = match names {
+            [] => None,
+            [name] => Some(self.pod(name)?),
+            _ => return Err("one pod or all".into()),
+        };
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.job = Job::Logs { pod, follows, position: Position::default() };
+        }
+        Ok(())
+    }
+
+    pub(super) fn go_on_with_logs(&mut self, number: u64, links: &[PodLink]) {
+        let is_over = |pod: usize| links[pod].is_flushed && links[pod].phase() != PodPhase::Waiting;
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let mut job = std::mem::replace(&mut client.job, Job::Nothing);
+        let Job::Logs { pod, follows, position } = &mut job else { return };
+        while client.stream.pending_bytes() < OUT_BYTES_ENOUGH && !client.is_over {
+            let frame = match self.logs.read(*pod, position) {
+                Next::Line(writer, line) => {
+                    let kind = if line.is_error { Kind::Errors } else { Kind::Output };
+                    let mark = if pod.is_none() { self.pods[writer].mark.as_bytes() } else { b"" };
+                    Frame { kind, contents: [mark, &line.text].concat() }
+                }
+                Next::Lost(writer) => {
+                    let text = format!("aegis: {}: lines are missing here\n", self.pods[writer].name);
+                    Frame { kind: Kind::Errors, contents: text.into_bytes() }
+                }
+                Next::Nothing => {
+                    let ends = match *pod {
+                        Some(pod) => is_over(pod),
+                        None => (0..self.pods.len()).all(is_over),
+                    };
+                    if ends || !*follows {
+                        client.end(0, "");
+                        return;
+                    }
+                    break;
+                }
+            };
+            client.send(&frame);
+        }
+        client.job = job;
+    }
+}

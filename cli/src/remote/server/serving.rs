@@ -1,0 +1,251 @@
+//! Serving: descriptors, clients that come and go, requests, the manager's answers, and the clock.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use aegis_link::frame::{Frame, FrameBuffer, Kind};
+use aegis_link::orders::{Answer, CURRENCY_FIRST, Outcome};
+use rustix::event::PollFlags;
+
+use super::channel::Channel;
+use super::state::{Client, ControlServer, Environment, Job, ReportJob, Stage, Why};
+use super::tickets::too_much;
+use crate::relay::pod_link::{Life, PodLink};
+use crate::relay::stream::Stream;
+
+/// Clients at the same time.
+const CLIENT_COUNT_MAX: usize = 32;
+
+/// A descriptor of the server in the relay's poll set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ServerSlot {
+    Listener,
+    Read(u64),
+    Write(u64),
+    OrdersIn,
+    OrdersOut,
+    SessionsIn(usize),
+    SessionsOut(usize),
+}
+
+impl ControlServer {
+    /// The descriptors to wait for.
+    pub(crate) fn interests(&self) -> Vec<(ServerSlot, BorrowedFd<'_>, PollFlags)> {
+        let (read, write) = (PollFlags::IN, PollFlags::OUT);
+        let mut list: Vec<_> =
+            self.orders.stream.wants_to_read().map(|fd| (ServerSlot::OrdersIn, fd, read)).into_iter().collect();
+        list.extend(self.orders.stream.wants_to_write().map(|fd| (ServerSlot::OrdersOut, fd, write)));
+        for (number, channel) in self.channels.iter().enumerate() {
+            list.extend(channel.stream.wants_to_read().map(|fd| (ServerSlot::SessionsIn(number), fd, read)));
+            list.extend(channel.stream.wants_to_write().map(|fd| (ServerSlot::SessionsOut(number), fd, write)));
+        }
+        for (number, client) in &self.clients {
+            let reads = client.stream.wants_to_read().filter(|_| !client.is_over);
+            list.extend(reads.map(|fd| (ServerSlot::Read(*number), fd, read)));
+            list.extend(client.stream.wants_to_write().map(|fd| (ServerSlot::Write(*number), fd, write)));
+        }
+        // Behind those that hang up: they make room.
+        list.extend(self.place.as_ref().map(|place| (ServerSlot::Listener, place.listener.as_fd(), read)));
+        list
+    }
+
+    /// Something can be done at a descriptor.
+    pub(crate) fn handle(&mut self, slot: ServerSlot, links: &mut [PodLink]) {
+        match slot {
+            ServerSlot::Listener => self.accept(),
+            ServerSlot::Read(number) => self.read(number, links),
+            ServerSlot::Write(number) => {
+                if let Some(client) = self.clients.get_mut(&number) {
+                    client.stream.write();
+                    client.is_over |= client.stream.is_deaf();
+                }
+            }
+            ServerSlot::OrdersIn => {
+                for (why, answer) in self.orders.read() {
+                    self.on_answer(why, answer, links);
+                }
+            }
+            ServerSlot::OrdersOut => self.orders.stream.write(),
+            ServerSlot::SessionsIn(pod) => self.read_sessions(pod),
+            ServerSlot::SessionsOut(pod) => self.channels[pod].stream.write(),
+        }
+    }
+
+    /// What time has brought, and what can go on. Call it after every wait. What is to be said about pods comes back.
+    pub(crate) fn tick(&mut self, links: &mut [PodLink]) -> Vec<(usize, String)> {
+        let now = Instant::now();
+        let mut told = Vec::new();
+        self.go_on_with_sessions(links, now);
+        for number in 0..self.pods.len() {
+            self.go_on_stopping(number, links, now);
+            let link = &mut links[number];
+            // Whatever it had to say has been read.
+            if self.has_gone(number) && link.is_flushed && link.life == Life::Live {
+                told.extend(self.on_end(number, None, link).map(|line| (number, line)));
+            }
+            self.go_on_starting(number, &mut links[number], now);
+        }
+        let numbers: Vec<u64> = self.clients.keys().copied().collect();
+        for number in numbers {
+            self.go_on(number, links, now);
+        }
+        self.clients.retain(|_, client| !client.is_over || client.stream.pending_bytes() > 0);
+        told
+    }
+
+    /// The manager said that the pod has ended.
+    pub(crate) fn has_gone(&self, pod: usize) -> bool {
+        self.pods[pod].environment == Environment::Gone
+    }
+
+    /// When [`ControlServer::tick`] has something to do although nothing came.
+    pub(crate) fn next_time(&self, links: &[PodLink]) -> Option<Instant> {
+        let stops = self.pods.iter().filter_map(|pod| Some(pod.stopping?.next));
+        let gone = self.pods.iter().zip(links).filter(|(pod, _)| pod.environment == Environment::Gone);
+        let starts = gone.filter_map(|(_, link)| link.due());
+        let jobs = self.clients.values().filter_map(|client| match &client.job {
+            Job::Report(ReportJob { deadline, .. }) | Job::Tickets { deadline } => Some(*deadline),
+            _ => None,
+        });
+        let sessions = self.channels.iter().filter_map(Channel::next_time);
+        stops.chain(starts).chain(jobs).chain(sessions).min()
+    }
+
+    pub(super) fn accept(&mut self) {
+        let Some(Ok((stream, _))) = self.place.as_ref().map(|place| place.listener.accept()) else { return };
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        self.last_client += 1;
+        let (stream, input) = (Stream::new(stream), FrameBuffer::default());
+        let mut client = Client { stream, input, job: Job::Nothing, is_over: false };
+        if self.clients.values().filter(|client| !client.is_over).count() >= CLIENT_COUNT_MAX {
+            client.refuse(&format!("more than {CLIENT_COUNT_MAX} commands at a time"));
+            return;
+        }
+        self.clients.insert(self.last_client, client);
+    }
+
+    pub(super) fn read(&mut self, number: u64, links: &mut [PodLink]) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let mut buffer = [0; 16 * 1024];
+        match client.stream.read(&mut buffer) {
+            Ok(None) => {}
+            Ok(Some(length)) if length > 0 => client.input.push(&buffer[..length]),
+            _ => {
+                // A client that has hung up needs no answer.
+                client.is_over = true;
+                client.stream.clear();
+            }
+        }
+        while let Some(client) = self.clients.get_mut(&number).filter(|client| !client.is_over) {
+            match (client.input.next(), &client.job) {
+                (Ok(None), _) => break,
+                (Ok(Some(frame)), Job::Nothing) if frame.kind == Kind::Request => self.request(number, &frame, links),
+                (Ok(Some(frame)), Job::Nothing | Job::Session { .. }) if frame.kind == Kind::Session => {
+                    self.pass_on(number, &frame);
+                }
+                (Ok(Some(_)) | Err(_), _) => {
+                    client.refuse("this is no request");
+                    client.is_over = true;
+                }
+            }
+        }
+    }
+
+    pub(super) fn request(&mut self, number: u64, frame: &Frame, links: &mut [PodLink]) {
+        let words: Vec<&str> = frame.words().map(|word| str::from_utf8(word).unwrap_or("\u{fffd}")).collect();
+        let refusal = match words[..] {
+            ["pods"] => {
+                self.ask_all(number, None);
+                None
+            }
+            ["processes"] => {
+                self.ask_all(number, Some(links));
+                None
+            }
+            ["tickets", pod, amount] => self.change_tickets(number, pod, amount).err(),
+            ["memory", pod, range] => self.change_memory(number, pod, range).err(),
+            ["exec", ..] => self.begin_session(number, frame, links).err(),
+            ["stop", grace_ms, ref pods @ ..] => self.stop(number, grace_ms, pods, links).err(),
+            ["logs", follows, ref pods @ ..] => self.show_logs(number, follows == "follow", pods).err(),
+            _ => Some("this version of the tool does not know that".to_owned()),
+        };
+        if let (Some(text), Some(client)) = (refusal, self.clients.get_mut(&number)) {
+            client.refuse(&text);
+        }
+    }
+
+    pub(super) fn is_over(&self, pod: usize, links: &[PodLink]) -> bool {
+        self.has_gone(pod) || links[pod].phase().is_over()
+    }
+
+    pub(super) fn on_answer(&mut self, why: Option<Why>, answer: Answer, links: &mut [PodLink]) {
+        let pod = answer.pod as usize;
+        let currency = pod.checked_sub(CURRENCY_FIRST as usize);
+        if let Some(known) = self.pods.get_mut(pod)
+            && answer.outcome != Some(Outcome::NoSuchPod)
+            // What was said before it was started again is of the one before.
+            && (known.environment != Environment::AskedFor || matches!(why, Some(Why::Restart(_))))
+        {
+            let is_gone = answer.state.phase.is_over();
+            known.environment = if is_gone { Environment::Gone } else { Environment::Made };
+        }
+        match why {
+            Some(Why::Report(number)) => {
+                let Some(client) = self.clients.get_mut(&number) else { return };
+                let Job::Report(report) = &mut client.job else { return };
+                report.orders_left = report.orders_left.saturating_sub(1);
+                if let Some(state) = report.states.get_mut(pod) {
+                    *state = Some(answer.state);
+                } else if let Some(tickets) = currency.and_then(|number| report.currency_tickets.get_mut(number)) {
+                    *tickets = Some(answer.state.tickets);
+                }
+            }
+            Some(Why::Tickets(number)) => {
+                let name = self.ticket_holder_name(pod);
+                let Some(client) = self.clients.get_mut(&number) else { return };
+                match answer.outcome {
+                    Some(Outcome::Done) => client.end(0, ""),
+                    Some(Outcome::HasEnded) => client.refuse(&format!("{name}: has ended")),
+                    Some(Outcome::NoMemory) => client.refuse(&too_much(&name)),
+                    other => client.refuse(&format!("{name}: the machine's manager refused it ({other:?})")),
+                }
+            }
+            Some(Why::Restart(pod)) => self.on_started(pod, answer.outcome, &mut links[pod]),
+            Some(Why::Destroy) | None => {}
+        }
+    }
+
+    /// Lets a client's request go on as far as it can.
+    pub(super) fn go_on(&mut self, number: u64, links: &[PodLink], now: Instant) {
+        let Some(client) = self.clients.get(&number) else { return };
+        match &client.job {
+            Job::Nothing | Job::Session { .. } => {}
+            Job::Report(report) => {
+                if report.orders_left == 0 && report.silent.is_empty() || now >= report.deadline {
+                    self.finish_report(number, links);
+                }
+            }
+            Job::Tickets { deadline } => {
+                if now >= *deadline {
+                    self.refuse(number, "the machine's manager does not answer");
+                }
+            }
+            Job::Stop { pods } => {
+                let failed = pods
+                    .iter()
+                    .find(|pod| self.pods[**pod].stopping.is_some_and(|stopping| stopping.stage == Stage::Failed));
+                if let Some(pod) = failed {
+                    let text = format!("{}: cannot be stopped", self.pods[*pod].name);
+                    self.refuse(number, &text);
+                } else if pods.iter().all(|pod| self.is_over(*pod, links))
+                    && let Some(client) = self.clients.get_mut(&number)
+                {
+                    client.end(0, "");
+                }
+            }
+            Job::Logs { .. } => self.go_on_with_logs(number, links),
+        }
+    }
+}

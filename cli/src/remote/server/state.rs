@@ -1,0 +1,208 @@
+//! What the server of a running machine knows: pods, clients with what they wait for, and the lines to the manager and
+//! the pods.
+//!
+//! The types stand here, below the files that act on them, each of which has one of the server's jobs.
+
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use aegis_launch::errors::STATUS_TOOL;
+use aegis_link::frame::{Frame, FrameBuffer};
+use aegis_link::orders::PodState;
+
+use super::channel::Channel;
+use super::logs::{Logs, Position};
+use super::orders::Orders;
+use super::payers::Payers;
+use super::restart::Restart;
+use crate::relay::stream::Stream;
+use crate::remote::place::Place;
+use crate::remote::report::ProcessReport;
+
+/// Why the manager was asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Why {
+    /// For this client's report.
+    Report(u64),
+    /// For this client, to change a ticket or a pod's memory.
+    Tickets(u64),
+    /// To take a pod apart, or to let it go for good.
+    Destroy,
+    /// To start a pod again.
+    Restart(usize),
+}
+
+/// How far stopping a pod has come, and when it goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stopping {
+    pub(super) stage: Stage,
+    pub(super) next: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// SIGTERM is to be sent when the pod can hear it.
+    Waiting,
+    Terminated,
+    Killed,
+    Destroyed,
+    Failed,
+}
+
+/// What the manager says of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Environment {
+    /// It is there.
+    Made,
+    /// The manager was told to make it anew, and has not answered.
+    AskedFor,
+    /// It has been taken apart.
+    Gone,
+}
+
+/// What the server knows of a pod besides its link.
+#[derive(Debug)]
+pub(super) struct PodRecord {
+    pub(super) name: String,
+    pub(super) mark: String,
+    pub(super) environment: Environment,
+    pub(super) stopping: Option<Stopping>,
+    pub(super) restart: Restart,
+    /// Starts without a steady run in between.
+    pub(super) starts_in_a_row: u32,
+    pub(super) started: Instant,
+    /// It ended for good, or is to.
+    pub(super) is_final: bool,
+}
+
+/// What a client waits for.
+#[derive(Debug)]
+pub(super) enum Job {
+    Nothing,
+    Report(ReportJob),
+    Tickets { deadline: Instant },
+    Stop { pods: Vec<usize> },
+    Logs { pod: Option<usize>, follows: bool, position: Position },
+    Session { pod: usize, session: u32 },
+}
+
+/// An answer that is being put together.
+#[derive(Debug)]
+pub(super) struct ReportJob {
+    pub(super) states: Vec<Option<PodState>>,
+    /// What the currencies' tickets are.
+    pub(super) currency_tickets: Vec<Option<u64>>,
+    /// Each pod's processes, and the bytes of their commands.
+    pub(super) processes: Vec<Vec<ProcessReport>>,
+    pub(super) command_bytes: usize,
+    /// Answers of the manager that are missing.
+    pub(super) orders_left: usize,
+    /// Pods that have not said which processes they have.
+    pub(super) silent: Vec<usize>,
+    /// Number of the question to the pods.
+    pub(super) token: u64,
+    pub(super) deadline: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) stream: Stream,
+    pub(super) input: FrameBuffer,
+    pub(super) job: Job,
+    /// Nothing more is read; it goes when all has been written.
+    pub(super) is_over: bool,
+}
+
+impl Client {
+    pub(super) fn send(&mut self, frame: &Frame) {
+        self.stream.send(&frame.encode());
+        self.is_over |= self.stream.is_deaf();
+    }
+
+    /// The last frame of an answer.
+    pub(super) fn end(&mut self, status: u8, text: &str) {
+        self.job = Job::Nothing;
+        self.send(&Frame::end(status, text));
+    }
+
+    pub(super) fn refuse(&mut self, text: &str) {
+        self.end(STATUS_TOOL, text);
+    }
+}
+
+/// The end of a running machine that answers commands.
+#[derive(Debug)]
+pub(crate) struct ControlServer {
+    pub(super) place: Option<Place>,
+    pub(super) orders: Orders<Why>,
+    pub(super) logs: Logs,
+    pub(super) pods: Vec<PodRecord>,
+    pub(super) payers: Payers,
+    /// The pods' lines of sessions.
+    pub(super) channels: Vec<Channel>,
+    pub(super) clients: BTreeMap<u64, Client>,
+    pub(super) last_client: u64,
+    pub(super) last_token: u64,
+}
+
+impl ControlServer {
+    /// A server at a place, if there is one, for pods of these names, with the lines to their manager and to them.
+    pub(crate) fn new(
+        place: Option<Place>,
+        names: &[String],
+        restarts: Vec<Restart>,
+        payers: Payers,
+        orders: UnixStream,
+        channels: Vec<Channel>,
+    ) -> Self {
+        let pod = |((name, mark), restart): ((&String, String), Restart)| PodRecord {
+            name: name.clone(),
+            mark,
+            environment: Environment::Made,
+            stopping: None,
+            restart,
+            starts_in_a_row: 0,
+            started: Instant::now(),
+            is_final: false,
+        };
+        Self {
+            place,
+            orders: Orders::new(orders),
+            logs: Logs::new(names.len()),
+            pods: names.iter().zip(crate::relay::marks::marks(names)).zip(restarts).map(pod).collect(),
+            payers,
+            channels,
+            clients: BTreeMap::new(),
+            last_client: 0,
+            last_token: 0,
+        }
+    }
+
+    /// Keeps whole lines that a pod wrote, or that were written about it.
+    pub(crate) fn keep(&mut self, pod: usize, is_error: bool, text: &[u8]) {
+        self.logs.keep(pod, is_error, text);
+    }
+
+    pub(super) fn pod(&self, name: &str) -> Result<usize, String> {
+        let found = self.pods.iter().position(|pod| pod.name == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.pods.iter().map(|pod| pod.name.as_str()).collect();
+            format!("{name}: no such pod; there are {}", names.join(", "))
+        })
+    }
+
+    pub(super) fn refuse(&mut self, number: u64, text: &str) {
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.refuse(text);
+        }
+    }
+}
+
+impl Drop for ControlServer {
+    fn drop(&mut self) {
+        for client in self.clients.values_mut() {
+            client.stream.write();
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! How much memory a machine gets: what its programs may have, what describes it, and what the system takes.
+//!
+//! Pure.
+
+use aegis_link::memory::described_mib as described_mib_of;
+
+/// Memory of the machine that is neither the program's nor the bundle's: the kernel, its tables, exos.
+const OVERHEAD_MIB: u64 = 16;
+/// The part of it that is exos's.
+const POD_OVERHEAD_MIB: u64 = 14;
+/// What the kernel and the manager take besides, and what the manager takes for each pod.
+const SEVERAL_OVERHEAD_MIB: u64 = 8;
+const SEVERAL_OVERHEAD_EACH_MIB: u64 = 2;
+
+/// A program's memory with what describes it.
+fn described_mib(program_bytes: u64) -> u64 {
+    described_mib_of(program_bytes.div_ceil(1 << 20))
+}
+
+/// The memory of a machine with one program: what the user asked for, the bundle, and what the system itself needs.
+pub(crate) fn memory_mib(program_bytes: u64, bundle_bytes: u64) -> u64 {
+    described_mib(program_bytes) + bundle_bytes.div_ceil(1 << 20) + OVERHEAD_MIB
+}
+
+/// What a pod may own: its programs' memory, and what its exos needs.
+pub(crate) fn pod_quota_mib(program_bytes: u64) -> u64 {
+    described_mib(program_bytes) + POD_OVERHEAD_MIB
+}
+
+/// The memory of a machine with several pods that may own this.
+pub(crate) fn memory_of_pods_mib(quotas_mib: &[u64], bundle_bytes: u64) -> u64 {
+    let pods_mib: u64 = quotas_mib.iter().map(|quota| quota + SEVERAL_OVERHEAD_EACH_MIB).sum();
+    let used_mib = pods_mib + bundle_bytes.div_ceil(1 << 20) + SEVERAL_OVERHEAD_MIB;
+    // The kernel's table of frames is a part of all memory.
+    used_mib + used_mib.div_ceil(128)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{memory_mib, memory_of_pods_mib, pod_quota_mib};
+
+    #[test]
+    fn the_bundle_comes_on_top_of_the_programs_memory() {
+        assert_eq!(memory_mib(256 << 20, 0), 280);
+        assert_eq!(memory_mib(256 << 20, 1), 281);
+        assert_eq!(memory_mib((16 << 20) + 1, 40 << 20), 74);
+    }
+
+    #[test]
+    fn a_machine_holds_its_pods() {
+        let quotas = [pod_quota_mib(64 << 20), pod_quota_mib(256 << 20)];
+        assert_eq!(quotas, [80, 278]);
+        assert_eq!(memory_of_pods_mib(&quotas, 3 << 20), 80 + 278 + 4 + 3 + 8 + 3);
+    }
+}
