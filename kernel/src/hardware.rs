@@ -5,9 +5,8 @@
 
 use aegis_abi::FrameNumber;
 use aegis_abi::layout::PAGE_SIZE;
-use aegis_kernel_core::Pages;
 use aegis_kernel_core::id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
-use aegis_kernel_core::machine::{Holders, Machine, PortWidth, StopReport};
+use aegis_kernel_core::{Holders, Machine, Pages, PortWidth, StopReport};
 use aegis_machine as machine;
 use aegis_pci::{self as pci, Bar, ConfigAccess, Function, FunctionAddress, Reset};
 use machine::{ContextPlaces, DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, Flush, PROCESSOR_COUNT_MAX, PciPorts};
@@ -374,14 +373,9 @@ impl Machine for Hardware {
     }
 
     fn first_environment_stopped(&mut self, report: StopReport) {
-        machine::log!(
-            Error,
-            "the first environment was stopped: {:?}, vector {}, address {:#x}, at {:#x}",
-            report.reason,
-            report.vector,
-            report.address,
-            report.rip
-        );
+        let StopReport { reason, vector, address, rip } = report;
+        let place = format_args!("vector {vector}, address {address:#x}, at {rip:#x}");
+        machine::log!(Error, "the first environment was stopped: {reason:?}, {place}");
         machine::power_off(machine::ExitCode::FirstEnvironmentStopped)
     }
 }

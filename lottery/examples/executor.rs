@@ -68,12 +68,8 @@ impl Executor {
     fn run(&mut self, time: Duration) {
         let start = Instant::now();
         while start.elapsed() < time {
-            let Some(client) = self.lottery.choose(&mut self.random) else {
-                return;
-            };
-            let Some(task) = self.tasks.iter_mut().find(|task| task.client == client) else {
-                return;
-            };
+            let Some(client) = self.lottery.choose(&mut self.random) else { return };
+            let Some(task) = self.tasks.iter_mut().find(|task| task.client == client) else { return };
             let begin = Instant::now();
             task.poll();
             let used = begin.elapsed();

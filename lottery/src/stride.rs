@@ -95,9 +95,7 @@ impl<const CLIENTS: usize> Stride<CLIENTS> {
         }
         loop {
             let children = (2 * place + 1)..(2 * place + 3).min(self.count);
-            let Some(least) = children.min_by_key(|child| self.pass_at(*child)) else {
-                return;
-            };
+            let Some(least) = children.min_by_key(|child| self.pass_at(*child)) else { return };
             if self.pass_at(place) <= self.pass_at(least) {
                 return;
             }
@@ -111,9 +109,7 @@ impl<const CLIENTS: usize> Policy for Stride<CLIENTS> {
     type Client = usize;
 
     fn set_ready(&mut self, client: usize, is_ready: bool) {
-        let Some(entry) = self.clients.get_mut(client) else {
-            return;
-        };
+        let Some(entry) = self.clients.get_mut(client) else { return };
         if is_ready == (entry.place != 0) || entry.tickets == 0 {
             return;
         }
@@ -144,9 +140,7 @@ impl<const CLIENTS: usize> Policy for Stride<CLIENTS> {
     fn charge(&mut self, client: usize, used: Used) {
         let part = |way: u64| ((u128::from(way) * u128::from(used.part())) >> 32) as u64;
         self.pass += part(STRIDE_ONE.checked_div(self.tickets).unwrap_or(0));
-        let Some(entry) = self.clients.get_mut(client) else {
-            return;
-        };
+        let Some(entry) = self.clients.get_mut(client) else { return };
         if entry.place == 0 {
             entry.remain = entry.remain.saturating_add_unsigned(part(entry.stride));
             return;

@@ -54,9 +54,7 @@ impl Forest<'_> {
     pub(crate) fn remove(&mut self, currency: &mut Currency, id: TicketId) {
         self.set_weight(id, 0);
         let number = currency.issued_count;
-        let Some(last) = self.numbered(currency.root, number) else {
-            return;
-        };
+        let Some(last) = self.numbered(currency.root, number) else { return };
         let weight = self.at(last).weight;
         self.set_weight(last, 0);
         match self.at(last).parent {

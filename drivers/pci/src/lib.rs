@@ -159,9 +159,7 @@ impl Function {
     #[must_use]
     pub fn msi_x_table_address(&self) -> Option<u64> {
         let table = self.msi_x?;
-        let Bar::Memory { address, length_bytes } = *self.bars.get(usize::from(table.table_bar))? else {
-            return None;
-        };
+        let Bar::Memory { address, length_bytes } = *self.bars.get(usize::from(table.table_bar))? else { return None };
         let end = u64::from(table.table_offset) + u64::from(table.entry_count) * MSI_X_ENTRY_BYTES;
         (address != 0 && end <= length_bytes).then_some(address + u64::from(table.table_offset))
     }

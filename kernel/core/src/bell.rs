@@ -54,9 +54,7 @@ impl<M: Machine> State<'_, M> {
     /// A capability for a bell goes: a deadline that was set with it is none any more, and who waits for the bell in
     /// that environment waits for what it may not see.
     pub(crate) fn cancel_bell(&mut self, at: CapRef, named: Option<Named<BellId>>) {
-        let Some((named, bell)) = named.and_then(|named| Some((named, self.live_bell(named)?))) else {
-            return;
-        };
+        let Some((named, bell)) = named.and_then(|named| Some((named, self.live_bell(named)?))) else { return };
         if self.bells[bell].deadline_with == Some(at) {
             self.bells[bell].deadline_ns = 0;
         }

@@ -58,9 +58,7 @@ impl<M: Machine> State<'_, M> {
 
     /// Writes an entry; its table frame must be there.
     pub(crate) fn store_capability(&mut self, at: CapRef, capability: &Capability) {
-        let Some((frame, word)) = self.entry_place(at) else {
-            return;
-        };
+        let Some((frame, word)) = self.entry_place(at) else { return };
         let words = [
             capability.kind as u64
                 | u64::from(capability.flags) << 8
@@ -244,9 +242,7 @@ impl<M: Machine> State<'_, M> {
 
     /// Puts a sibling of `at` into `target` that takes over a part of its frames.
     pub(crate) fn split(&mut self, at: CapRef, target: CapRef, keep_count: u64) {
-        let Some(capability) = self.capability(at) else {
-            return;
-        };
+        let Some(capability) = self.capability(at) else { return };
         let rest = Capability {
             object: capability.object + keep_count,
             count: capability.count - keep_count,
@@ -264,9 +260,7 @@ impl<M: Machine> State<'_, M> {
 
     /// Takes a capability without children out of the tree and empties its slot.
     pub(crate) fn unlink(&mut self, at: CapRef) {
-        let Some(capability) = self.capability(at) else {
-            return;
-        };
+        let Some(capability) = self.capability(at) else { return };
         match capability.previous {
             Some(previous) => self.update(Some(previous), |c| c.next = capability.next),
             None => self.update(capability.parent, |c| c.child = capability.next),

@@ -213,9 +213,7 @@ impl<M: Machine> State<'_, M> {
     fn delete_device(&mut self, at: CapRef, mut capability: Capability) -> Progress {
         let environment = at.environment;
         let Environment { has_no_space, maps_devices, .. } = self.environments[environment];
-        let Some(Named { id: device, .. }) = named(capability.object).filter(|_| !has_no_space) else {
-            return Ok(());
-        };
+        let Some(Named { id: device, .. }) = named(capability.object).filter(|_| !has_no_space) else { return Ok(()) };
         if capability.flags & DYING == 0 {
             capability.cursor = 0;
         }

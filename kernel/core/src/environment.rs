@@ -196,9 +196,7 @@ impl<M: Machine> State<'_, M> {
     /// Deletes its capabilities and all that come from them.
     fn end_capabilities(&mut self, environment: EnvironmentId) -> Progress {
         for index in 0..TABLE_FRAME_COUNT_MAX {
-            let Some(frame) = self.environments[environment].table[index] else {
-                continue;
-            };
+            let Some(frame) = self.environments[environment].table[index] else { continue };
             for offset in 0..crate::object::SLOTS_PER_FRAME {
                 let at = CapRef { environment, slot: index as u32 * crate::object::SLOTS_PER_FRAME + offset };
                 self.check_budget()?;

@@ -183,9 +183,7 @@ impl<M: Machine> State<'_, M> {
 
     /// One who just woke is due a draw for what others paid in the draws that it missed; false: it missed none.
     pub(crate) fn note_missed(&mut self, processor: ProcessorId) -> bool {
-        let Some((_, _, present_ns)) = self.lone_part(processor) else {
-            return false;
-        };
+        let Some((_, _, present_ns)) = self.lone_part(processor) else { return false };
         let environment = self.processors[processor].environment_id();
         let object = &mut self.environments[environment];
         object.missed_ns = object.missed_ns.min(KEPT_SLICES_MAX * self.slice_ns) + (self.paid_ns - present_ns);
@@ -213,9 +211,7 @@ impl<M: Machine> State<'_, M> {
     /// by what it owes; what is left of one that was sure is for the next time.
     pub(crate) fn wins_missed(&mut self, processor: ProcessorId) -> bool {
         self.processors[processor].funding.is_woken = false;
-        let Some((own, all, _)) = self.lone_part(processor) else {
-            return false;
-        };
+        let Some((own, all, _)) = self.lone_part(processor) else { return false };
         let unpaid_ns = self.unpaid(self.processors[processor].funding.unpaid_ns).used_ns;
         let needed_ns = u128::from(all.saturating_sub(own)) * u128::from(unpaid_ns) / u128::from(own.max(1));
         let needed_ns = u64::try_from(needed_ns).unwrap_or(u64::MAX).max(1);

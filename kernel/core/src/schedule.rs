@@ -320,9 +320,7 @@ impl<M: Machine> State<'_, M> {
     /// Ends this physical processor's slice, if it is over.
     pub(crate) fn end_slice(&mut self, cpu: CpuId, frame: &UpcallFrame) {
         let now_ns = self.machine.now_ns();
-        let Some(processor) = self.cpus[cpu].current else {
-            return;
-        };
+        let Some(processor) = self.cpus[cpu].current else { return };
         if self.processors[processor].state != ProcessorState::Running || now_ns < self.cpus[cpu].slice_end_ns {
             return;
         }

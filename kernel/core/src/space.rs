@@ -62,9 +62,7 @@ impl UserSlice {
 
 /// Whether `[address, address + length)` lies in the program's half or in the library OS window.
 pub(crate) fn in_windows(address: u64, length_bytes: u64) -> bool {
-    let Some(end) = address.checked_add(length_bytes) else {
-        return false;
-    };
+    let Some(end) = address.checked_add(length_bytes) else { return false };
     (address >= PROGRAM_BASE && end <= PROGRAM_END) || (address >= LIBOS_BASE && end <= LIBOS_END)
 }
 

@@ -111,9 +111,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn end_spaces(&mut self, environment: EnvironmentId) -> Progress {
         self.spend(SPACE_COUNT_MAX);
         for space in self.spaces.ids() {
-            let Some(tables) = self.space_tables(space, environment) else {
-                continue;
-            };
+            let Some(tables) = self.space_tables(space, environment) else { continue };
             self.end_space(space, tables)?;
             self.check_budget()?;
         }

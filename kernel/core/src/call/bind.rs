@@ -311,17 +311,13 @@ fn check_cover<M: Machine>(
     cover: &mut Option<&mut Cover>,
     (leaf, count): (u64, u64),
 ) -> Result<(), Status> {
-    let Some(range) = range else {
-        return Ok(());
-    };
+    let Some(range) = range else { return Ok(()) };
     let pages = (frame_of(leaf).0, count);
     if !range.contains(pages.0, count) {
         return Err(Status::MissingRight);
     }
     let is_to_change = |(clear, set): (u64, u64)| leaf & !clear | set != leaf;
-    let Some(cover) = cover.as_mut().filter(|_| is_to_change(leaf_change(batch))) else {
-        return Ok(());
-    };
+    let Some(cover) = cover.as_mut().filter(|_| is_to_change(leaf_change(batch))) else { return Ok(()) };
     let rights = flag_rights(batch.flags);
     if state.work_left == 0 && !cover.knows(pages, rights) {
         return Err(Status::Again);

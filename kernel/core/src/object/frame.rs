@@ -217,9 +217,7 @@ impl<'a> FrameTable<'a> {
 
     /// Uncounts a small mapping of an owned frame, which was counted.
     pub(crate) fn uncount_mapping(&mut self, frame: FrameNumber) {
-        let Some(entry) = self.entry_mut(frame.0).filter(|entry| entry.kind == FrameKind::Owned) else {
-            return;
-        };
+        let Some(entry) = self.entry_mut(frame.0).filter(|entry| entry.kind == FrameKind::Owned) else { return };
         debug_assert_ne!(entry.map_count, 0, "every mapping was counted");
         entry.map_count -= 1;
         if entry.map_count == 0
@@ -268,9 +266,7 @@ impl<'a> FrameTable<'a> {
     }
 
     pub(crate) fn unpin(&mut self, frame: FrameNumber) {
-        let Some(entry) = self.entry_mut(frame.0) else {
-            return;
-        };
+        let Some(entry) = self.entry_mut(frame.0) else { return };
         debug_assert_ne!(entry.pin_count, 0, "every pin was counted");
         entry.pin_count -= 1;
         if entry.pin_count == 0

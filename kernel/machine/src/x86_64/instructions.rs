@@ -218,14 +218,13 @@ pub(crate) fn enable_features() -> Features {
     cr4 |= u64::from(features.smap) << 21;
     cr4 |= u64::from(features.protection_keys) << 22;
     // SAFETY: every bit is offered by CPUID; the boot tables map the kernel as supervisor pages, so WP, SMEP and SMAP
-    // change nothing for it; the entry point is the kernel's own.
+    // change nothing for it.
     unsafe {
         asm!("mov {t}, cr0", "or {t}, {set}", "and {t}, {keep}", "mov cr0, {t}",
              t = out(reg) _, set = in(reg) CR0_SET, keep = in(reg) !CR0_CLEAR, options(nostack));
         asm!("mov cr4, {}", in(reg) cr4, options(nostack));
         write_msr(PAT, PAT_VALUE);
         write_msr(EFER, read_msr(EFER) | 1 | 1 << 11); // SCE, NXE
-        super::trap::install_syscall_entry();
     }
     HAS_BASE_INSTRUCTIONS.store(features.fsgsbase, Ordering::Relaxed);
     features

@@ -5,7 +5,7 @@
 //! masked first and stays so until
 //! [`line_unmask`](super::line_unmask), an edge or message is merely counted by the kernel.
 
-use super::{io_apic, local_apic, processor, shootdown, start};
+use super::{io_apic, local_apic, processor, shootdown};
 
 /// First vector that a device may get.
 pub const DEVICE_VECTOR_FIRST: u8 = 0x30;
@@ -53,9 +53,9 @@ fn send(processors: u32, vector: u8) {
 
 /// Calls `act` with the interrupt identifier of every started processor of a set.
 fn for_each(processors: u32, act: impl Fn(u32)) {
-    let mut left = processors & start::started_mask();
+    let mut left = processors & local_apic::started_mask();
     while left != 0 {
-        act(start::apic_id(left.trailing_zeros() as usize));
+        act(local_apic::apic_id(left.trailing_zeros() as usize));
         left &= left - 1;
     }
 }

@@ -8,9 +8,9 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::instructions::{mmio_read, mmio_write, out8};
+use super::local_apic;
 use super::lock::KernelLock;
 use super::memory::direct_address;
-use super::start;
 use crate::acpi::{IO_APIC_COUNT_MAX, Topology};
 
 const REGISTER_VERSION: u32 = 1;
@@ -92,7 +92,7 @@ pub fn line_route(gsi: u32, vector: u8, level: bool, active_low: bool, cpu: usiz
         let trigger = if level { LEVEL } else { 0 };
         let polarity = if active_low { ACTIVE_LOW } else { 0 };
         io_apic.write(register, MASKED);
-        io_apic.write(register + 1, start::apic_id(cpu) << 24);
+        io_apic.write(register + 1, local_apic::apic_id(cpu) << 24);
         io_apic.write(register, MASKED | trigger | polarity | u32::from(vector));
     });
 }

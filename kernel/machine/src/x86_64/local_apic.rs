@@ -1,14 +1,16 @@
-//! The local APIC: identity, acknowledgement, interrupts to other processors, the one-shot timer.
+//! The local APIC: identity of this processor and of those that have started, acknowledgement, interrupts to other
+//! processors, the one-shot timer.
 //!
 //! Memory-mapped (xAPIC), or by registers if firmware left it in x2APIC mode (Intel SDM vol. 3, 11.4 and 11.12).
 //! Under QEMU and KVM the timer's clock is 1 GHz, so a count is a nanosecond; see [`super::time`].
 #![allow(unsafe_code, reason = "device registers")]
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::instructions::{mmio_read, mmio_write, read_msr, write_msr};
 use super::interrupt::{VECTOR_SPURIOUS, VECTOR_TIMER};
 use super::memory::direct_address;
+use crate::PROCESSOR_COUNT_MAX;
 
 const APIC_BASE: u32 = 0x1b;
 const BASE_X2APIC: u64 = 1 << 10;
@@ -41,6 +43,9 @@ const COMMAND_PENDING: u32 = 1 << 12;
 
 static X2APIC: AtomicBool = AtomicBool::new(false);
 static REGISTERS: AtomicU64 = AtomicU64::new(0);
+/// Bit n: processor n takes interrupts between processors.
+static STARTED_MASK: AtomicU32 = AtomicU32::new(1);
+static APIC_IDS: [AtomicU32; PROCESSOR_COUNT_MAX] = [const { AtomicU32::new(0) }; PROCESSOR_COUNT_MAX];
 
 /// Turns this processor's local APIC on, timer masked.
 pub(crate) fn initialize() {
@@ -66,6 +71,22 @@ pub(crate) fn initialize() {
 pub(crate) fn identifier() -> u32 {
     let value = read(REGISTER_ID);
     if X2APIC.load(Ordering::Relaxed) { value } else { value >> 24 }
+}
+
+/// This processor, which is number `index`, takes interrupts between processors from now on.
+pub(crate) fn note_started(index: usize) {
+    APIC_IDS[index].store(identifier(), Ordering::Relaxed);
+    STARTED_MASK.fetch_or(1 << index, Ordering::SeqCst);
+}
+
+/// Processors that have started, as bits.
+pub(crate) fn started_mask() -> u32 {
+    STARTED_MASK.load(Ordering::SeqCst)
+}
+
+/// The identifier of a started processor.
+pub(crate) fn apic_id(index: usize) -> u32 {
+    APIC_IDS[index].load(Ordering::Relaxed)
 }
 
 /// Says that the interrupt in service is over.

@@ -20,6 +20,8 @@ use crate::start_info::{MEMORY_TYPE_RAM, StartInfo};
 const WORD_COUNT: usize = PAGE_SIZE as usize / 8;
 /// Memory below this is left to firmware tables and the start of processors.
 const LOW_MEMORY_FRAMES: u64 = 256;
+/// Longest command line that is kept, in bytes; the rest is cut off.
+const COMMAND_LINE_BYTES_MAX: usize = 4096;
 /// What the boot tables map.
 const BOOT_MAP_BYTES: u64 = 1 << 30;
 /// What the final tables map whether it is memory or not.
@@ -139,10 +141,10 @@ fn read_below(limit: u64, address: u64, into: &mut [u8]) -> Option<()> {
 /// Copies the zero-terminated command line out of the monitor's memory. Bytes that are not UTF-8 end it.
 pub(crate) fn copy_command_line(address: u64) -> &'static str {
     use core::cell::UnsafeCell;
-    struct Buffer(UnsafeCell<[u8; super::COMMAND_LINE_BYTES_MAX]>);
+    struct Buffer(UnsafeCell<[u8; COMMAND_LINE_BYTES_MAX]>);
     // SAFETY: written once, by the boot processor before any other runs.
     unsafe impl Sync for Buffer {}
-    static BUFFER: Buffer = Buffer(UnsafeCell::new([0; super::COMMAND_LINE_BYTES_MAX]));
+    static BUFFER: Buffer = Buffer(UnsafeCell::new([0; COMMAND_LINE_BYTES_MAX]));
 
     if address == 0 {
         return "";

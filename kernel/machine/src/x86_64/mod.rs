@@ -84,9 +84,6 @@ macro_rules! kernel_main {
     };
 }
 
-/// Longest command line that is kept, in bytes; the rest is cut off.
-const COMMAND_LINE_BYTES_MAX: usize = 4096;
-
 /// The boot processor's way from `boot.s` to the kernel. `start_info` is physical, `entry_tsc` the counter at the
 /// first instruction.
 #[allow(unsafe_code, reason = "calls the kernel's main function by its symbol")]
@@ -95,6 +92,7 @@ extern "C" fn machine_start(start_info: u64, entry_tsc: u64) -> ! {
     serial::initialize();
     trap::initialize();
     let features = instructions::enable_features();
+    trap::install_syscall_entry();
     let reader = memory::BootReader;
     let info = match StartInfo::parse(&reader, start_info) {
         Ok(info) => info,

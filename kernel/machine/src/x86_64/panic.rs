@@ -7,35 +7,17 @@
 #![allow(unsafe_code, reason = "reads stacks and registers")]
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::power::{ExitCode, power_off};
+use super::power::{self, ExitCode, power_off};
 use super::processor::{INTERRUPT_STACK_BYTES, KERNEL_STACK_END, STACKS};
 use super::{instructions, interrupt, processor, serial};
 use crate::{IMAGE_BASE, PROCESSOR_COUNT_MAX, TrapFrame};
 
 /// Longest backtrace.
 const BACKTRACE_COUNT_MAX: usize = 32;
-/// No panic yet.
-const NOBODY: usize = usize::MAX;
-
-/// The processor that panics.
-static PANICKING: AtomicUsize = AtomicUsize::new(NOBODY);
 
 macro_rules! print {
     ($($argument:tt)*) => { serial::write(format_args!($($argument)*)) };
-}
-
-/// Whether some processor panics.
-pub(crate) fn in_progress() -> bool {
-    PANICKING.load(Ordering::SeqCst) != NOBODY
-}
-
-/// What an NMI does: nothing, or stop for good because another processor panics.
-pub(crate) fn stop_if_in_progress() {
-    if in_progress() {
-        instructions::halt_forever();
-    }
 }
 
 /// An exception in ring 0 that no place expects.
@@ -66,8 +48,8 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
 /// Makes this processor the one that reports.
 fn begin() {
     let own = processor::processor_index();
-    match PANICKING.compare_exchange(NOBODY, own, Ordering::SeqCst, Ordering::SeqCst) {
-        Ok(_) => interrupt::stop_others(),
+    match power::begin_panic(own) {
+        Ok(()) => interrupt::stop_others(),
         Err(first) if first == own => power_off(ExitCode::Panic),
         Err(_) => instructions::halt_forever(),
     }

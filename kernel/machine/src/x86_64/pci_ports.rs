@@ -7,7 +7,7 @@ use aegis_pci::{self as pci, ConfigAccess, Function, FunctionAddress, MSI_X_ENTR
 
 use super::instructions::{in32, mmio_read, mmio_write, out32};
 use super::lock::KernelLock;
-use super::{memory, start};
+use super::{local_apic, memory};
 
 const ADDRESS: u16 = 0xcf8;
 const DATA: u16 = 0xcfc;
@@ -79,7 +79,7 @@ pub fn msi_route(function: FunctionAddress, capability: u16, vector: u8, cpu: us
 }
 
 fn message_address(cpu: usize) -> u32 {
-    MESSAGE_ADDRESS | start::apic_id(cpu) << 12
+    MESSAGE_ADDRESS | local_apic::apic_id(cpu) << 12
 }
 
 fn entry_address(function: &Function, index: u16) -> Option<u64> {

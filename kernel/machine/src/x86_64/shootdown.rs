@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use aegis_abi::layout::PAGE_SIZE;
 
-use super::{instructions, interrupt, paging, panic, processor};
+use super::{instructions, interrupt, local_apic, paging, power, processor};
 
 /// Pages above which dropping everything is cheaper.
 const SINGLE_PAGE_COUNT_MAX: u64 = 32;
@@ -48,7 +48,7 @@ pub fn shootdown(processors: u32, flush: Flush) {
     if processors & own != 0 {
         flush_local(flush);
     }
-    let others = processors & !own & super::start::started_mask();
+    let others = processors & !own & local_apic::started_mask();
     if others == 0 {
         return;
     }
@@ -68,7 +68,7 @@ pub fn shootdown(processors: u32, flush: Flush) {
     interrupt::send_shootdown(others);
     // Acquire: the targets' drops happened before we go on.
     while PENDING.load(Ordering::Acquire) != 0 {
-        if panic::in_progress() {
+        if power::is_panicking() {
             break;
         }
         instructions::look_again(&mut looks);

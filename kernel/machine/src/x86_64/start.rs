@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use super::memory::direct_address;
-use super::{instructions, local_apic, paging, panic, processor, trap, vector_state};
+use super::{instructions, local_apic, paging, power, processor, trap, vector_state};
 use crate::PROCESSOR_COUNT_MAX;
 use crate::acpi::Topology;
 
@@ -17,16 +17,13 @@ pub(crate) const START_PAGE: u64 = 0x8000;
 
 /// Processors that have come through `boot.s`, the boot processor included.
 pub(crate) static STARTED_COUNT: AtomicU32 = AtomicU32::new(1);
-/// Bit n: processor n takes interrupts between processors.
-static STARTED_MASK: AtomicU32 = AtomicU32::new(1);
 static TOTAL_COUNT: AtomicUsize = AtomicUsize::new(1);
-static APIC_IDS: [AtomicU32; PROCESSOR_COUNT_MAX] = [const { AtomicU32::new(0) }; PROCESSOR_COUNT_MAX];
 static FIRMWARE_IDS: [AtomicU32; PROCESSOR_COUNT_MAX] = [const { AtomicU32::new(0) }; PROCESSOR_COUNT_MAX];
 static MAIN: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Remembers which processors there are.
 pub(crate) fn set_topology(topology: &Topology) {
-    APIC_IDS[0].store(local_apic::identifier(), Ordering::Relaxed);
+    local_apic::note_started(0);
     for (slot, identifier) in FIRMWARE_IDS.iter().zip(topology.apic_ids()) {
         slot.store(*identifier, Ordering::Relaxed);
     }
@@ -37,16 +34,6 @@ pub(crate) fn set_topology(topology: &Topology) {
 #[must_use]
 pub fn processor_count() -> usize {
     TOTAL_COUNT.load(Ordering::Relaxed)
-}
-
-/// Processors that have started, as bits.
-pub(crate) fn started_mask() -> u32 {
-    STARTED_MASK.load(Ordering::SeqCst)
-}
-
-/// The interrupt identifier of a started processor.
-pub(crate) fn apic_id(index: usize) -> u32 {
-    APIC_IDS[index].load(Ordering::Relaxed)
 }
 
 /// Starts all other processors at `main(index)`, with traps ready and interrupts off. Returns at once.
@@ -67,11 +54,11 @@ pub fn start_processors(main: fn(usize) -> !) {
         unsafe { page.add(offset).write_volatile(begin.add(offset).read()) };
     }
     let others = FIRMWARE_IDS[..processor_count()].iter().map(|slot| slot.load(Ordering::Relaxed));
-    for identifier in others.clone().filter(|identifier| *identifier != apic_id(0)) {
+    for identifier in others.clone().filter(|identifier| *identifier != local_apic::apic_id(0)) {
         local_apic::send_init(identifier);
     }
     // Real processors want 10 ms after INIT; a virtual machine's take both at once, in order.
-    for identifier in others.filter(|identifier| *identifier != apic_id(0)) {
+    for identifier in others.filter(|identifier| *identifier != local_apic::apic_id(0)) {
         local_apic::send_start(identifier, (START_PAGE >> 12) as u8);
     }
 }
@@ -82,12 +69,12 @@ pub(crate) extern "C" fn start_processor(index: usize) -> ! {
     processor::install(index);
     trap::load_table();
     let features = instructions::enable_features();
+    trap::install_syscall_entry();
     vector_state::apply(features);
     local_apic::initialize();
-    APIC_IDS[index].store(local_apic::identifier(), Ordering::Relaxed);
-    STARTED_MASK.fetch_or(1 << index, Ordering::SeqCst);
+    local_apic::note_started(index);
     // Whoever panicked before the bit was set did not stop us.
-    panic::stop_if_in_progress();
+    power::stop_if_panicking();
     let main = MAIN.load(Ordering::Acquire);
     // SAFETY: `start_processors` stored a function of this type before it started us.
     let main: fn(usize) -> ! = unsafe { core::mem::transmute(main) };

@@ -17,7 +17,7 @@ use aegis_abi::layout::{LIBOS_BASE, LIBOS_END};
 use aegis_abi::upcall::{ControlPage, UpcallKind};
 
 use super::processor::{self, STACK_DOUBLE_FAULT, STACK_MACHINE_CHECK, STACK_NMI};
-use super::{instructions, interrupt, panic, start};
+use super::{instructions, interrupt, panic, power, start};
 use crate::descriptor::{self, KERNEL_CODE, USER_CODE, USER_DATA};
 use crate::{PROCESSOR_COUNT_MAX, TrapFrame, VECTOR_KERNEL_CALL, VECTOR_PROGRAM_SYSCALL};
 
@@ -186,7 +186,7 @@ pub(crate) fn load_table() {
     unsafe { asm!("lidt [{}]", in(reg) &pointer, options(nostack, preserves_flags)) };
 }
 
-/// Points `syscall` at `trap.s` on this processor.
+/// Points `syscall` at `trap.s` on this processor, which has it.
 pub(crate) fn install_syscall_entry() {
     // SAFETY: it is the system-call entry.
     unsafe { instructions::set_syscall_entry(syscall_entry as *const () as u64) };
@@ -219,7 +219,7 @@ extern "C" fn dispatch_noncanonical(frame: &mut TrapFrame) {
 /// NMI, double fault, machine check. Only an NMI returns.
 extern "C" fn dispatch_own_stack(frame: &mut TrapFrame) {
     if frame.vector == VECTOR_NMI {
-        panic::stop_if_in_progress();
+        power::stop_if_panicking();
         return;
     }
     panic::exception(frame)
