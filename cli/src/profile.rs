@@ -13,7 +13,7 @@
 
 mod flame;
 mod gdb;
-mod place;
+mod lookup;
 mod unwind;
 
 use std::collections::HashMap;
@@ -32,8 +32,8 @@ use aegis_link::control::Mapping;
 
 use flame::{Caption, Flames};
 use gdb::{Gdb, READ_BYTES_MAX, Registers};
-pub(crate) use place::RootFiles;
-use place::{Frame, Places};
+pub(crate) use lookup::RootFiles;
+use lookup::{Frame, Places};
 use unwind::Memory;
 
 /// Samples of each processor in a second, unless asked otherwise: no multiple of what timers tend to use.

@@ -32,9 +32,9 @@ pub const PATH_BYTES_MAX: usize = LINK_TARGET_BYTES_MAX;
 /// Longest host name in bytes (Linux `HOST_NAME_MAX`).
 pub const HOSTNAME_BYTES_MAX: usize = 64;
 /// Most host directories that are served live.
-pub const SHARE_COUNT_MAX: usize = 16;
-/// Bytes of the tag by which a share finds its device: what the driver can read (`aegis_virtio::ninep`).
-pub const SHARE_TAG_BYTES: usize = 6;
+pub const MOUNT_COUNT_MAX: usize = 16;
+/// Bytes of the tag by which a mount finds its device: what the driver can read (`aegis_virtio::ninep`).
+pub const MOUNT_TAG_BYTES: usize = 6;
 
 const HEADER_BYTES: usize = 16;
 const RECORD_HEADER_BYTES: usize = 8;
@@ -50,11 +50,11 @@ const TAG_RANDOM_SEED: u32 = 8;
 const TAG_IDENTITY: u32 = 9;
 const TAG_HOSTNAME: u32 = 10;
 const TAG_TERMINAL: u32 = 11;
-const TAG_SHARE: u32 = 12;
+const TAG_MOUNT: u32 = 12;
 const TAG_TICKETS: u32 = 13;
 
-/// In a share's record: its flags and tag stand before its path.
-const SHARE_HEADER_BYTES: usize = 4 + SHARE_TAG_BYTES;
+/// In a mount's record: its flags and tag stand before its path.
+const MOUNT_HEADER_BYTES: usize = 4 + MOUNT_TAG_BYTES;
 
 bitflags! {
     /// Switches of a run.
@@ -92,9 +92,9 @@ bitflags! {
 }
 
 bitflags! {
-    /// How a share is mounted.
+    /// How a host directory is mounted.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct ShareFlags: u32 {
+    pub struct HostMountFlags: u32 {
         /// Nothing changes through it.
         const READ_ONLY = 1;
         /// It is the root: taken as unchanging, with a writable layer in memory over it.
@@ -106,13 +106,13 @@ bitflags! {
 
 /// A directory of the host that is served live, by 9P.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct HostMount {
     /// The mount tag of the device that serves it.
-    pub tag: [u8; SHARE_TAG_BYTES],
+    pub tag: [u8; MOUNT_TAG_BYTES],
     /// Where it is mounted: an absolute path.
     pub path: Vec<u8>,
     /// How.
-    pub flags: ShareFlags,
+    pub flags: HostMountFlags,
 }
 
 /// What the first program is funded with.
@@ -154,7 +154,7 @@ pub struct Config {
     /// Terminal width in characters; 0 if unknown.
     pub terminal_columns: u16,
     /// Host directories served live, mounted in this order.
-    pub shares: Vec<Share>,
+    pub mounts: Vec<HostMount>,
     /// What the program is funded with; `None`: as whatever it starts.
     pub tickets: Option<Tickets>,
 }
@@ -175,7 +175,7 @@ impl Default for Config {
             hostname: b"aegis".to_vec(),
             terminal_rows: 0,
             terminal_columns: 0,
-            shares: Vec::new(),
+            mounts: Vec::new(),
             tickets: None,
         }
     }
@@ -198,8 +198,8 @@ pub enum ConfigError {
     WorkingDirectory,
     /// The host name is too long or holds NUL.
     Hostname,
-    /// A share's path is not absolute, too long or holds NUL, or there are more than [`SHARE_COUNT_MAX`].
-    Share,
+    /// A mount's path is not absolute, too long or holds NUL, or there are more than [`MOUNT_COUNT_MAX`].
+    Mount,
     /// An argument or environment string holds NUL.
     ZeroByte,
     /// Arguments and environment exceed [`STRING_BYTES_MAX`].
@@ -218,7 +218,7 @@ impl core::fmt::Display for ConfigError {
             Self::Program => formatter.write_str("the program's path is empty or too long"),
             Self::WorkingDirectory => formatter.write_str("the working directory must be an absolute path"),
             Self::Hostname => write!(formatter, "a host name has 0 to {HOSTNAME_BYTES_MAX} bytes"),
-            Self::Share => write!(formatter, "at most {SHARE_COUNT_MAX} shared directories, at absolute paths"),
+            Self::Mount => write!(formatter, "at most {MOUNT_COUNT_MAX} shared directories, at absolute paths"),
             Self::ZeroByte => formatter.write_str("an argument or variable holds a zero byte"),
             Self::StringsTooLong => {
                 write!(formatter, "arguments and environment are longer than {STRING_BYTES_MAX} bytes")
@@ -234,7 +234,7 @@ impl Config {
     /// Encodes; fields with default values are written too.
     ///
     /// # Errors
-    /// `Program`, `WorkingDirectory`, `Hostname`, `Share`, `ZeroByte`, `StringsTooLong`, `TooLarge`.
+    /// `Program`, `WorkingDirectory`, `Hostname`, `Mount`, `ZeroByte`, `StringsTooLong`, `TooLarge`.
     pub fn encode(&self) -> Result<Vec<u8>, ConfigError> {
         self.validate()?;
         let mut bytes = Vec::new();
@@ -259,11 +259,11 @@ impl Config {
         record(TAG_HOSTNAME, &self.hostname);
         let size = [self.terminal_rows.to_le_bytes(), self.terminal_columns.to_le_bytes()];
         record(TAG_TERMINAL, size.as_flattened());
-        for share in &self.shares {
-            let mut value = share.flags.bits().to_le_bytes().to_vec();
-            value.extend_from_slice(&share.tag);
-            value.extend_from_slice(&share.path);
-            record(TAG_SHARE, &value);
+        for mount in &self.mounts {
+            let mut value = mount.flags.bits().to_le_bytes().to_vec();
+            value.extend_from_slice(&mount.tag);
+            value.extend_from_slice(&mount.path);
+            record(TAG_MOUNT, &value);
         }
         if let Some(tickets) = &self.tickets {
             record(TAG_TICKETS, &[&tickets.amount.to_le_bytes(), tickets.currency.as_slice()].concat());
@@ -345,12 +345,12 @@ impl Config {
                 self.terminal_rows = u16_at(value, 0)?;
                 self.terminal_columns = u16_at(value, 2)?;
             }
-            TAG_SHARE => {
-                let (header, path) = value.split_at_checked(SHARE_HEADER_BYTES)?;
-                self.shares.push(Share {
+            TAG_MOUNT => {
+                let (header, path) = value.split_at_checked(MOUNT_HEADER_BYTES)?;
+                self.mounts.push(HostMount {
                     tag: header[4..].try_into().ok()?,
                     path: path.to_vec(),
-                    flags: ShareFlags::from_bits_retain(u32_at(header, 0)?),
+                    flags: HostMountFlags::from_bits_retain(u32_at(header, 0)?),
                 });
             }
             TAG_TICKETS => {
@@ -373,9 +373,9 @@ impl Config {
         if self.hostname.len() > HOSTNAME_BYTES_MAX || self.hostname.contains(&0) {
             return Err(ConfigError::Hostname);
         }
-        let is_share = |share: &Share| is_path(&share.path) && share.path[0] == b'/';
-        if self.shares.len() > SHARE_COUNT_MAX || !self.shares.iter().all(is_share) {
-            return Err(ConfigError::Share);
+        let is_mount = |mount: &HostMount| is_path(&mount.path) && mount.path[0] == b'/';
+        if self.mounts.len() > MOUNT_COUNT_MAX || !self.mounts.iter().all(is_mount) {
+            return Err(ConfigError::Mount);
         }
         let mut string_bytes: usize = 0;
         for string in self.arguments.iter().chain(&self.environment) {

@@ -5,7 +5,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-use super::{Config, ConfigError, Flags, HEADER_BYTES, SHARE_COUNT_MAX, STRING_BYTES_MAX, Share, ShareFlags, Tickets};
+use super::{
+    Config, ConfigError, Flags, HEADER_BYTES, HostMount, HostMountFlags, MOUNT_COUNT_MAX, STRING_BYTES_MAX, Tickets,
+};
 
 fn minimal() -> Config {
     Config { program: b"/bin/true".to_vec(), ..Config::default() }
@@ -90,7 +92,7 @@ prop_compose! {
             working_directory: [b"/".to_vec(), directory].concat(),
             flags: Flags::from_bits_retain(flags),
             memory_limit_bytes, realtime_start_ns, random_seed, uid, gid, hostname,
-            terminal_rows, terminal_columns, shares: Vec::new(),
+            terminal_rows, terminal_columns, mounts: Vec::new(),
             tickets: tickets.map(|(amount, currency)| Tickets { amount, currency }),
         }
     }
@@ -123,17 +125,18 @@ proptest! {
 
 #[test]
 fn shares_come_back_in_order_and_are_checked() {
-    let share = |path: &[u8], flags| Share { tag: *b"aegis7", path: path.to_vec(), flags };
-    let shares = vec![share(b"/", ShareFlags::ROOT | ShareFlags::READ_ONLY), share(b"/a/b", ShareFlags::empty())];
-    let config = Config { shares, ..minimal() };
+    let mount = |path: &[u8], flags| HostMount { tag: *b"aegis7", path: path.to_vec(), flags };
+    let mounts =
+        vec![mount(b"/", HostMountFlags::ROOT | HostMountFlags::READ_ONLY), mount(b"/a/b", HostMountFlags::empty())];
+    let config = Config { mounts, ..minimal() };
     assert_eq!(Config::decode(&config.encode().unwrap()), Ok(config));
-    for bad in [vec![share(b"a", ShareFlags::ROOT)], vec![share(b"", ShareFlags::ROOT)]] {
-        assert_eq!(Config { shares: bad, ..minimal() }.encode(), Err(ConfigError::Share));
+    for bad in [vec![mount(b"a", HostMountFlags::ROOT)], vec![mount(b"", HostMountFlags::ROOT)]] {
+        assert_eq!(Config { mounts: bad, ..minimal() }.encode(), Err(ConfigError::Mount));
     }
-    let many = vec![share(b"/x", ShareFlags::empty()); SHARE_COUNT_MAX + 1];
-    assert_eq!(Config { shares: many, ..minimal() }.encode(), Err(ConfigError::Share));
+    let many = vec![mount(b"/x", HostMountFlags::empty()); MOUNT_COUNT_MAX + 1];
+    assert_eq!(Config { mounts: many, ..minimal() }.encode(), Err(ConfigError::Mount));
     for length in 0..10 {
         assert_eq!(Config::decode(&with_record(12, &vec![1; length])), Err(ConfigError::Record(12)));
     }
-    assert_eq!(Config::decode(&with_record(12, &[1; 10])), Err(ConfigError::Share), "no path");
+    assert_eq!(Config::decode(&with_record(12, &[1; 10])), Err(ConfigError::Mount), "no path");
 }

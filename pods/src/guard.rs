@@ -20,7 +20,7 @@ use aegis_abi::layout::{LIBOS_BASE, PAGE_SIZE};
 use aegis_abi::memory::BindFlags;
 use aegis_abi::types::{SLOT_NONE, SLOT_SELF};
 use aegis_hal::{DeviceAddress, DmaRegion, MmioRegion, PAGE_BYTES};
-use aegis_link::config::SHARE_COUNT_MAX;
+use aegis_link::config::MOUNT_COUNT_MAX;
 use aegis_link::pods::{
     GUARDED_SLOT_BELL, GUARDED_SLOT_COUNT, GUARDED_SLOT_USED, POD_COUNT_MAX, SLOT_GUARDED_FIRST, SLOT_POD_GUARD,
 };
@@ -33,7 +33,7 @@ use crate::device::{DEVICE_COUNT_MAX, Device, DeviceError};
 use crate::memory::{drop_slot, map, repeat, take_clear, unmap};
 
 /// Most functions of a pod: a console, and its directories.
-const FUNCTION_COUNT_MAX: usize = 1 + SHARE_COUNT_MAX;
+const FUNCTION_COUNT_MAX: usize = 1 + MOUNT_COUNT_MAX;
 /// Slots of ours that guards use, from here on, and each of them.
 const SLOT_FIRST: u32 = 512;
 const SLOT_STRIDE: u32 = 3;

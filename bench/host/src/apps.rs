@@ -18,12 +18,12 @@ use serde_json::Value;
 
 use super::failure::{Failure, last_line};
 use super::filter::RowFilter;
-use super::forms::RootFiles;
 use super::guest::{Event, Guest, Limits, Line};
 use super::options::BenchOptions;
 use super::progress;
 use super::result::{Cell, Column, Measured, Mode, Row, Table};
 use super::system::{LinuxLine, MEMORY_MIB, Machines, Shape, System, aegis_line, shown};
+use super::tree_images::RootFiles;
 use root::{LAUNCHER, Workshop};
 use rows::{AppRow, ROOTS, ROWS};
 
@@ -166,7 +166,7 @@ impl Apps<'_> {
     fn run_once(&mut self, row: &AppRow, files: &RootFiles, system: System) -> Result<Outcome, Failure> {
         let limits = if self.mode == Mode::Icount { LIMITS_ICOUNT } else { LIMITS_WALL };
         let mut guest = Guest::start(&self.line(row.name, files, system), LIMITS_START)?;
-        let mut heard = Heard::default();
+        let mut heard = Transcript::default();
         let mut limit = None;
         while heard.end.is_none() {
             match guest.next() {
@@ -263,7 +263,7 @@ fn clocks_agree(guest: Duration, host: Duration) -> bool {
 
 /// What has been read of one machine.
 #[derive(Debug, Default)]
-struct Heard {
+struct Transcript {
     /// The launcher's clock, and when its line came.
     begin: Option<(u64, Instant)>,
     /// Linux: the clock at the end, and the status of wait.
@@ -272,7 +272,7 @@ struct Heard {
     output: Vec<String>,
 }
 
-impl Heard {
+impl Transcript {
     fn push(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         match (words.as_slice(), self.begin) {
@@ -355,11 +355,11 @@ fn run_ns(line: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Heard, Outcome, clocks_agree};
+    use super::{Outcome, Transcript, clocks_agree};
     use std::time::Duration;
 
-    fn heard(text: &str) -> Heard {
-        let mut heard = Heard::default();
+    fn heard(text: &str) -> Transcript {
+        let mut heard = Transcript::default();
         text.lines().for_each(|line| heard.push(line));
         heard
     }

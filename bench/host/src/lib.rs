@@ -5,22 +5,22 @@
 //! run. They start machines through `system`, which knows the command lines; `linux` gets Debian's kernel, `compile`
 //! makes the programs of `bench/`, `cpio` packs them, `guest` runs a process within limits and `output` reads what the
 //! program says. What was measured is a `result::Report`, which `report` prints, `html` shows as a page, and `json`
-//! writes and reads back for `--baseline`, `--history` and `--from`; `about` adds what took part, `files` writes.
-//! `trace` is `--trace-row`: where one row's instructions go. `compare` is `aegis test` and starts the same machines.
+//! writes and reads back for `--baseline`, `--history` and `--from`; `circumstances` adds what took part, `files`
+//! writes. `trace` is `--trace-row`: where one row's instructions go. `compare` is `aegis test` and starts the same
+//! machines.
 //!
 //! Aegis is measured by starting the tool again as `aegis run`, because that is what a user starts. Nothing is printed
 //! or written before every machine has said everything, so a table is never partial.
 
-mod about;
 mod apps;
 mod boot;
+mod circumstances;
 pub mod compare;
 mod compile;
 mod cpio;
 mod failure;
 mod files;
 mod filter;
-mod forms;
 mod guest;
 mod html;
 mod json;
@@ -36,6 +36,7 @@ mod result;
 mod scale;
 mod system;
 mod trace;
+mod tree_images;
 
 use std::io::Write;
 use std::path::Path;
@@ -90,7 +91,7 @@ fn run(options: &BenchOptions) -> Result<bool, Failure> {
 }
 
 fn measure(options: &BenchOptions) -> Result<Report, Failure> {
-    let load = about::load();
+    let load = circumstances::load();
     let filter = RowFilter::new(&options.rows)?;
     let machines = Machines::prepare(options)?;
     let mut tables = Vec::new();
@@ -114,7 +115,7 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
     if tables.is_empty() {
         return Err(filter.nothing_found());
     }
-    let versions = about::versions(&machines, options, load);
+    let versions = circumstances::versions(&machines, options, load);
     Ok(Report { mode: options.mode(), date_unix_s: unix_time_s(), versions, tables, figures, doubts })
 }
 

@@ -7,25 +7,25 @@
 //! the speed of the paper's, so that its slices and durations mean what they meant, a run repeats to the digit, and
 //! three minutes of the guest pass in twenty seconds. Chance differs between runs by `--seed`.
 //!
-//! `contest` runs a machine of pods, `within` one of a single pod. `fairness` has figures 4 and 5, `inflation` figure
-//! 6, `clients` 7, `decoders` 8, `insulation` 9, `locks` 11, `gain` what contestants try in order to get more,
-//! `overhead` section 5.6, `draws` what a draw costs, and `interrupt` how long one waits who is woken. Whether a
+//! `contest` runs a machine of pods, `one_machine` one of a single pod. `fairness` has figures 4 and 5, `inflation`
+//! figure 6, `clients` 7, `decoders` 8, `insulation` 9, `locks` 11, `advantage` what contestants try in order to get
+//! more, `overhead` section 5.6, `draws` what a draw costs, and `interrupt` how long one waits who is woken. Whether a
 //! lottery is fair is a matter of statistics, so a result is doubted only where chance alone would not make it once in
 //! a thousand such suites.
 
+mod advantage;
 mod clients;
 mod contest;
 mod decoders;
 mod draws;
 mod fairness;
-mod gain;
 mod inflation;
 mod insulation;
 mod interrupt;
 mod locks;
+mod one_machine;
 mod outcome;
 mod overhead;
-mod within;
 
 use super::compile;
 use super::failure::Failure;
@@ -52,7 +52,7 @@ pub(super) fn run(
     ratios.add(decoders::run(&arena, filter)?);
     ratios.add(insulation::run(&arena, filter)?);
     ratios.add(locks::run(&arena, filter)?);
-    ratios.add(gain::run(&arena, filter)?);
+    ratios.add(advantage::run(&arena, filter)?);
     let losses = overhead::run(&arena, filter)?;
     let draws = draws::run(&arena, filter)?;
     let interrupts = interrupt::run(&arena, filter)?;

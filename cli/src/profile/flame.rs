@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use aegis_launch::domain::{DOMAINS, Domain};
 
-use super::place::Frame;
+use super::lookup::Frame;
 
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 10.0;

@@ -201,7 +201,7 @@ pub(super) fn stack<'a>(start: Registers, memory: &mut dyn Memory, code: &mut dy
             // The entries of kernel and exos, behind their call of Rust.
             None if here.is_system && is_return => interrupted(&registers, memory).map(|context| (context, false)),
             None => {
-                let entered = here.is_system.then(|| entering(&registers, memory)).flatten();
+                let entered = here.is_system.then(|| registers_before_entry(&registers, memory)).flatten();
                 let caller = || by_frame_pointer(&registers, memory).map(|caller| (caller, true));
                 entered.map(|context| (context, false)).or_else(caller)
             }
@@ -233,7 +233,7 @@ fn interrupted(registers: &Registers, memory: &mut dyn Memory) -> Option<Registe
 }
 
 /// The context that an entry is about to save, or a resume to restore: assembly, in which nothing was called yet.
-fn entering(registers: &Registers, memory: &mut dyn Memory) -> Option<Registers> {
+fn registers_before_entry(registers: &Registers, memory: &mut dyn Memory) -> Option<Registers> {
     let stack = registers.general[RSP];
     let mut context = *registers;
     if stack < PROGRAM_END {

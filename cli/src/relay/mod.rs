@@ -10,7 +10,7 @@
 //! - The loop ends only when QEMU has ended.
 
 pub(crate) mod ending;
-pub(crate) mod marks;
+pub(crate) mod line_marks;
 pub(crate) mod pod_link;
 pub(crate) mod pump;
 pub(crate) mod signals;
@@ -33,8 +33,9 @@ use aegis_link::control::{FromGuest, Level, Mapping, Report, ToGuest, VERSION, p
 use aegis_link::phase::PodPhase;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::options::groups::MachineOptions;
 use crate::relay::ending::{Cause, Ending, outcome};
-use crate::relay::marks::{Marker, marks};
+use crate::relay::line_marks::{Marker, marks};
 use crate::relay::pod_link::{Life, PodLink};
 use crate::relay::pump::{InputPump, Outcome, OutputPump, Sink, Source, input_is_empty, read_some};
 use crate::relay::signals::{Event, Signals};
@@ -42,7 +43,7 @@ use crate::relay::stats::Stats;
 use crate::remote::server::{ControlServer, ServerSlot};
 
 /// The longest time from the machine's start to `hello`.
-pub(crate) const BOOT_LIMIT: Duration = Duration::from_secs(60);
+const BOOT_LIMIT: Duration = Duration::from_secs(60);
 /// The longest time from the ending line to QEMU's end.
 const POWER_OFF_LIMIT: Duration = Duration::from_secs(2);
 /// The longest time for writing what is left after the tool ended the machine.
@@ -56,26 +57,17 @@ const QEMU_ERROR_BYTES_MAX: usize = 16 * 1024;
 /// Above this much unread standard error, the control port is not read.
 const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 
-/// What a relay does with what it hears.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Habits {
-    /// `--timeout`.
-    pub(crate) timeout: Option<Duration>,
-    /// [`BOOT_LIMIT`], shorter when KVM is tried.
-    pub(crate) boot_limit: Duration,
-    /// `-q`.
-    pub(crate) quiet: bool,
-    /// `--verbose`.
-    pub(crate) verbose: bool,
-    /// When the tool started; all times count from here.
-    pub(crate) start: Instant,
-}
-
-/// Who else takes part in a run.
-#[derive(Debug, Default)]
-pub(crate) struct Parts {
+/// How a machine is watched while it runs.
+#[derive(Debug)]
+pub(crate) struct Session<'a> {
+    /// The pods' names, where there are several.
+    pub(crate) names: &'a [String],
     /// Where commands for the machine come in.
     pub(crate) server: Option<ControlServer>,
+    /// It has a terminal of its own.
+    pub(crate) has_terminal: bool,
+    /// When the tool started; all times count from here.
+    pub(crate) start: Instant,
     /// Where a profile wants to hear of mappings.
     pub(crate) mappings: Option<Sender<Mapping>>,
 }
@@ -98,14 +90,12 @@ pub(crate) struct Finished {
 pub(crate) fn relay(
     machine: Machine,
     ends: HostEnds,
-    names: &[String],
+    options: &MachineOptions,
+    session: Session<'_>,
     signals: &mut Signals,
     stats: &mut Stats,
-    habits: Habits,
-    parts: Parts,
 ) -> Result<Finished, Error> {
-    let Parts { server, mappings } = parts;
-    let mut relay = Relay { server, mappings, ..Relay::new(machine, ends, names, signals, stats, habits)? };
+    let mut relay = Relay::new(machine, ends, options, session, signals, stats)?;
     loop {
         if let Some(finished) = relay.step()? {
             return Ok(finished);
@@ -140,9 +130,10 @@ struct Relay<'a> {
     machine: Machine,
     signals: &'a mut Signals,
     stats: &'a mut Stats,
-    habits: Habits,
+    options: &'a MachineOptions,
     server: Option<ControlServer>,
     mappings: Option<Sender<Mapping>>,
+    start: Instant,
     /// Where there are several pods, they are told apart.
     is_marked: bool,
     links: Vec<PodLink>,
@@ -164,13 +155,13 @@ impl<'a> Relay<'a> {
     fn new(
         mut machine: Machine,
         ends: HostEnds,
-        names: &[String],
+        options: &'a MachineOptions,
+        session: Session<'_>,
         signals: &'a mut Signals,
         stats: &'a mut Stats,
-        habits: Habits,
     ) -> Result<Self, Error> {
         let what = "taking over the standard streams";
-        let marks = marks(names);
+        let marks = marks(session.names);
         let (mut links, mut outs, mut errs) = (Vec::new(), Vec::new(), Vec::new());
         for (number, pod) in ends.pods.into_iter().enumerate() {
             let mark = marks.get(number);
@@ -194,10 +185,11 @@ impl<'a> Relay<'a> {
             machine,
             signals,
             stats,
-            habits,
-            server: None,
-            mappings: None,
-            is_marked: !names.is_empty(),
+            options,
+            server: session.server,
+            mappings: session.mappings,
+            start: session.start,
+            is_marked: !session.names.is_empty(),
             links,
             outputs: [OutputPump::new(outs, stdout), OutputPump::new(errs, stderr)],
             log: Some(ends.log),
@@ -209,7 +201,7 @@ impl<'a> Relay<'a> {
             cause: None,
             output_error: None,
             qemu_end: None,
-            limit: Some(Instant::now() + habits.boot_limit),
+            limit: Some(Instant::now() + BOOT_LIMIT),
         })
     }
 
@@ -387,7 +379,7 @@ impl<'a> Relay<'a> {
     fn flush_output(&mut self, index: usize) {
         let outcome = self.outputs[index].flush();
         if self.outputs[index].has_carried() {
-            self.stats.times.first_output.get_or_insert_with(|| self.habits.start.elapsed());
+            self.stats.times.first_output.get_or_insert_with(|| self.start.elapsed());
         }
         // What that means is the program's affair: its next write fails as it would on the host.
         let port = OUTPUT_PORTS[index];
@@ -407,7 +399,7 @@ impl<'a> Relay<'a> {
         for message in self.links[number].read()? {
             match message {
                 Ok(message) => self.on_message(number, message),
-                Err((fault, text)) if self.habits.verbose => {
+                Err((fault, text)) if self.options.verbose => {
                     let mark = self.links[number].mark.clone();
                     self.say(&format!("{mark}unknown line on the control port ({fault:?}): {text}"));
                 }
@@ -424,7 +416,7 @@ impl<'a> Relay<'a> {
                 if self.links.iter().all(|link| link.has_greeted) {
                     self.limit = None;
                 }
-                self.stats.times.hello.get_or_insert_with(|| self.habits.start.elapsed());
+                self.stats.times.hello.get_or_insert_with(|| self.start.elapsed());
                 self.send_window_size();
                 if self.links[number].restart_count > 0 {
                     self.send(number, ToGuest::Eof { bytes: 0 });
@@ -449,8 +441,8 @@ impl<'a> Relay<'a> {
             FromGuest::Log(level, text) => {
                 let shown = match level {
                     Level::Error | Level::Trace => true,
-                    Level::Warn => !self.habits.quiet,
-                    Level::Info | Level::Debug => self.habits.verbose,
+                    Level::Warn => !self.options.quiet,
+                    Level::Info | Level::Debug => self.options.verbose,
                 };
                 if shown {
                     self.tell(number, &format!("exos: {text}"));
@@ -485,7 +477,7 @@ impl<'a> Relay<'a> {
     fn note_end(&mut self) {
         if self.have_all_ended() {
             self.limit = Some(Instant::now() + POWER_OFF_LIMIT);
-            self.stats.times.ended = Some(self.habits.start.elapsed());
+            self.stats.times.ended = Some(self.start.elapsed());
         }
     }
 
@@ -556,7 +548,7 @@ impl<'a> Relay<'a> {
                 if self.log_tail.len() > 2 * LOG_BYTES_MAX {
                     self.log_tail.drain(..self.log_tail.len() - LOG_BYTES_MAX);
                 }
-                if self.habits.verbose {
+                if self.options.verbose {
                     self.outputs[STDERR].push(bytes);
                 }
             }
@@ -578,7 +570,7 @@ impl<'a> Relay<'a> {
                     // QEMU would wait for a debugger.
                     self.end(Cause::KvmFailed);
                 }
-                if self.habits.verbose {
+                if self.options.verbose {
                     self.outputs[STDERR].push(&buffer[..length]);
                 }
             }
@@ -594,8 +586,8 @@ impl<'a> Relay<'a> {
     }
 
     fn next_time(&self) -> Option<Instant> {
-        let timeout = self.habits.timeout.filter(|_| self.cause.is_none() && !self.have_all_ended());
-        let timeout = timeout.and_then(|limit| self.habits.start.checked_add(limit));
+        let timeout = self.options.timeout.filter(|_| self.cause.is_none() && !self.have_all_ended());
+        let timeout = timeout.and_then(|limit| self.start.checked_add(limit));
         [timeout, self.limit].into_iter().flatten().min()
     }
 
@@ -607,12 +599,12 @@ impl<'a> Relay<'a> {
             self.machine.kill();
             self.limit = None;
         } else if let Some(limit) =
-            self.habits.timeout.filter(|limit| self.habits.start.elapsed() >= *limit && self.cause.is_none())
+            self.options.timeout.filter(|limit| self.start.elapsed() >= *limit && self.cause.is_none())
         {
             self.end(Cause::Timeout(limit));
             self.limit = None;
         } else if self.limit.is_some_and(|limit| Instant::now() >= limit) {
-            self.end(Cause::BootLimit(self.habits.boot_limit));
+            self.end(Cause::BootLimit(BOOT_LIMIT));
             self.limit = None;
         }
     }

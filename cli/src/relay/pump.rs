@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use rustix::fs::FileType;
 use rustix::net::SendFlags;
 
-use crate::relay::marks::Marker;
+use crate::relay::line_marks::Marker;
 
 /// Bytes that a pump moves at a time.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -348,7 +348,7 @@ pub(crate) fn read_some(source: &mut impl Read, buffer: &mut [u8]) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::{OutputPump, Sink, Source, read_some, whole_lines};
-    use crate::relay::marks::Marker;
+    use crate::relay::line_marks::Marker;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 

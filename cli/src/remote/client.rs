@@ -9,7 +9,7 @@ use std::time::Duration;
 use aegis_launch::errors::{Doing, Error};
 use aegis_link::frame::{Frame, FrameBuffer, Kind};
 
-use super::place;
+use super::address;
 use super::report::MachineReport;
 use crate::relay::pump::read_some;
 
@@ -26,7 +26,7 @@ pub(crate) struct Machine {
 
 /// All that run.
 pub(crate) fn running() -> Result<Vec<Machine>, Error> {
-    let found = place::running().map_err(|why| Error::Usage(format!("looking for running machines: {why}")))?;
+    let found = address::running().map_err(|why| Error::Usage(format!("looking for running machines: {why}")))?;
     Ok(found.into_iter().map(|(name, path)| Machine { name, path }).collect())
 }
 

@@ -18,7 +18,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::server::sessions::wish;
+use super::server::sessions::session_word;
 use super::verbs::MachineChoice;
 use crate::options::values::parse_variable;
 use crate::relay::pump::{Sink, read_some};
@@ -125,26 +125,26 @@ pub(crate) fn exec(options: &ExecOptions) -> Result<u8, Error> {
 /// The request, as the server reads it.
 fn words(options: &ExecOptions, (rows, columns): (u16, u16)) -> Vec<Vec<u8>> {
     let mut words = vec![b"exec".to_vec(), options.pod.as_bytes().to_vec()];
-    let mut add = |wish: &str, value: &[u8]| words.push([wish.as_bytes(), value].concat());
+    let mut add = |prefix: &str, value: &[u8]| words.push([prefix.as_bytes(), value].concat());
     if options.input {
-        add(wish::INPUT, b"");
+        add(session_word::INPUT, b"");
     }
     if options.terminal {
-        add(wish::TERMINAL, format!("{rows} {columns}").as_bytes());
+        add(session_word::TERMINAL, format!("{rows} {columns}").as_bytes());
         let is_term = |variable: &OsString| variable.as_bytes().starts_with(b"TERM=");
         let term = std::env::var_os("TERM").filter(|_| !options.environment.iter().any(is_term));
         if let Some(term) = term {
-            add(wish::VARIABLE, &[b"TERM=", term.as_bytes()].concat());
+            add(session_word::VARIABLE, &[b"TERM=", term.as_bytes()].concat());
         }
     }
     if let Some((user, group)) = options.user {
-        add(wish::USER, format!("{user} {group}").as_bytes());
+        add(session_word::USER, format!("{user} {group}").as_bytes());
     }
     if let Some(path) = &options.working_directory {
-        add(wish::DIRECTORY, path.as_os_str().as_bytes());
+        add(session_word::DIRECTORY, path.as_os_str().as_bytes());
     }
-    options.environment.iter().for_each(|variable| add(wish::VARIABLE, variable.as_bytes()));
-    add(wish::PROGRAM, b"");
+    options.environment.iter().for_each(|variable| add(session_word::VARIABLE, variable.as_bytes()));
+    add(session_word::PROGRAM, b"");
     options.words.iter().for_each(|word| add("", word.as_bytes()));
     words
 }

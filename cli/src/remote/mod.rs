@@ -1,7 +1,7 @@
 //! Commands for a machine that runs: `ps`, `top`, `logs`, `exec`, `stop`, `tickets`, `memory`.
 //!
-//! The tool process that runs a machine with pods listens on a socket (`place` says where); the commands are other tool
-//! processes that ask there (`client`) in the frames of `aegis_link::frame`. On the side of the machine `server`
+//! The tool process that runs a machine with pods listens on a socket (`address` says where); the commands are other
+//! tool processes that ask there (`client`) in the frames of `aegis_link::frame`. On the side of the machine `server`
 //! answers: what only the kernel knows it asks the manager in the machine for, and what only a pod's library OS knows,
 //! the pod. `report` is what it tells of machine, pods and processes. `verbs` and `exec` are the commands, `table` is
 //! what they print, `shares` what tickets are worth.
@@ -10,9 +10,9 @@
 //! that is kept for a client, a pod or the manager has a limit; what comes over a socket or from the machine is data
 //! that may be wrong.
 
+pub(crate) mod address;
 pub(crate) mod client;
 pub(crate) mod exec;
-pub(crate) mod place;
 pub(crate) mod report;
 pub(crate) mod server;
 pub(crate) mod shares;

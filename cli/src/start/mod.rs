@@ -8,8 +8,6 @@ pub(crate) mod program;
 use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Sender;
-use std::time::Instant;
 
 use aegis_launch::cache::Cache;
 use aegis_launch::errors::{Doing, Error};
@@ -20,19 +18,17 @@ use aegis_launch::machine::mounts::Served;
 use aegis_launch::machine::process::{GuestEnds, HostEnds, Machine};
 use aegis_launch::machine::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use aegis_launch::symbols::{Line, Symbols};
-use aegis_link::control::Mapping;
 
 use crate::options::groups::MachineOptions;
 use crate::relay::ending::Verdict;
 use crate::relay::signals::Signals;
 use crate::relay::stats::Stats;
 use crate::relay::terminal::RawTerminal;
-use crate::relay::{BOOT_LIMIT, Finished, Habits, Parts, printable_lines, relay};
-use crate::remote::server::ControlServer;
+use crate::relay::{Finished, Session, printable_lines, relay};
 use crate::start::pod::chance;
 
-/// What a machine is started from.
-pub(crate) struct Kit<'a> {
+/// What machines are started from.
+pub(crate) struct Starter<'a> {
     options: &'a MachineOptions,
     kind: MachineKind,
     /// The kernel and what runs on it.
@@ -42,8 +38,8 @@ pub(crate) struct Kit<'a> {
     qemu: PathBuf,
 }
 
-/// What differs from machine to machine.
-pub(crate) struct Wish<'a> {
+/// A machine.
+pub(crate) struct MachineSpec<'a> {
     /// Processors.
     pub(crate) cpu_count: u8,
     /// Memory.
@@ -55,7 +51,7 @@ pub(crate) struct Wish<'a> {
     /// Who drives the devices of several pods.
     pub(crate) driver: Driver,
     /// Each pod's directories.
-    pub(crate) shares: Vec<&'a [Served]>,
+    pub(crate) mounts: Vec<&'a [Served]>,
     /// The line to the manager.
     pub(crate) orders: Option<RawFd>,
     /// Each pod's line of sessions; none where there are none.
@@ -65,28 +61,14 @@ pub(crate) struct Wish<'a> {
 }
 
 /// A machine that is about to run.
-pub(crate) struct Launch<'a> {
-    /// QEMU's command line.
-    pub(crate) words: Vec<OsString>,
-    /// The tool's ends of its ports.
-    pub(crate) host: HostEnds,
-    /// Its own ends.
-    pub(crate) guest: GuestEnds,
-    /// What executes its instructions.
-    pub(crate) accelerator: Accelerator,
-    /// The pods' names, where there are several.
-    pub(crate) names: &'a [String],
-    /// Where commands for the machine come in.
-    pub(crate) server: Option<ControlServer>,
-    /// It has a terminal of its own.
-    pub(crate) has_terminal: bool,
-    /// When the tool started.
-    pub(crate) start: Instant,
-    /// Where a profile wants to hear of mappings.
-    pub(crate) mappings: Option<Sender<Mapping>>,
+pub(crate) struct Prepared {
+    words: Vec<OsString>,
+    host: HostEnds,
+    guest: GuestEnds,
+    accelerator: Accelerator,
 }
 
-impl<'a> Kit<'a> {
+impl<'a> Starter<'a> {
     /// Finds everything, or says what is missing.
     pub(crate) fn find(options: &'a MachineOptions) -> Result<Self, Error> {
         let kind = options.kind.unwrap_or(MachineKind::Microvm);
@@ -138,33 +120,34 @@ impl<'a> Kit<'a> {
     }
 
     /// Makes QEMU's command line and shows it where that is wanted; `None` if that is all that is wanted.
-    pub(crate) fn words(
+    pub(crate) fn prepare(
         &self,
-        wish: &Wish<'_>,
+        spec: &MachineSpec<'_>,
         accelerator: Accelerator,
-        guest: &mut GuestEnds,
-    ) -> Result<Option<Vec<OsString>>, Error> {
-        let bundle_path = format!("/proc/self/fd/{}", guest.add(&wish.bundle.file)?);
-        let sessions = wish.sessions.iter().copied().map(Some).chain(std::iter::repeat(None));
-        let devices = |((ports, shares), sessions)| PodDevices { ports, sessions, shares };
+        host: HostEnds,
+        mut guest: GuestEnds,
+    ) -> Result<Option<Prepared>, Error> {
+        let bundle_path = format!("/proc/self/fd/{}", guest.add(&spec.bundle.file)?);
+        let sessions = spec.sessions.iter().copied().map(Some).chain(std::iter::repeat(None));
+        let devices = |((ports, mounts), sessions)| PodDevices { ports, sessions, mounts };
         let ports = guest.port_fds().into_iter();
-        let pods: Vec<PodDevices<'_>> = ports.zip(wish.shares.iter().copied()).zip(sessions).map(devices).collect();
+        let pods: Vec<PodDevices<'_>> = ports.zip(spec.mounts.iter().copied()).zip(sessions).map(devices).collect();
         let line = MachineLine {
             qemu: &self.qemu,
             machine: self.kind,
             accelerator,
             icount_shift: self.options.icount,
-            cpu_count: wish.cpu_count,
-            memory_mib: wish.memory_mib,
+            cpu_count: spec.cpu_count,
+            memory_mib: spec.memory_mib,
             kernel: &self.artifacts.kernel(),
-            kernel_words: &kernel_words(self.options, wish.slice_ms)?,
+            kernel_words: &kernel_words(self.options, spec.slice_ms)?,
             bundle: Path::new(&bundle_path),
             firmware: firmware_for(self.kind),
             log: guest.log_fd(),
             pods: &pods,
-            driver: wish.driver,
-            orders: wish.orders,
-            debugger: wish.debugger,
+            driver: spec.driver,
+            orders: spec.orders,
+            debugger: spec.debugger,
             more: &self.options.qemu_words,
         };
         if self.options.dry_run {
@@ -174,27 +157,19 @@ impl<'a> Kit<'a> {
         if self.options.verbose {
             eprintln!("aegis: {}", line.shell_line());
         }
-        Ok(Some(line.arguments()))
+        let words = line.arguments();
+        Ok(Some(Prepared { words, host, guest, accelerator }))
     }
 
     /// Runs the machine; the answer comes when it has ended.
-    pub(crate) fn run(&self, launch: Launch<'_>) -> Result<(Finished, Stats), Error> {
+    pub(crate) fn run(&self, machine: Prepared, session: Session<'_>) -> Result<(Finished, Stats), Error> {
+        let Prepared { words, host, guest, accelerator } = machine;
         let mut signals = Signals::block().doing("preparing for signals")?;
-        let machine = Machine::start(&self.qemu, &launch.words, launch.guest)?;
-        let mut stats = Stats::new(launch.accelerator.name());
-        stats.times.machine_started = Some(launch.start.elapsed());
-        let habits = Habits {
-            timeout: self.options.timeout,
-            boot_limit: BOOT_LIMIT,
-            quiet: self.options.quiet,
-            verbose: self.options.verbose,
-            start: launch.start,
-        };
-        let raw = launch.has_terminal.then(|| RawTerminal::enter().doing("preparing the terminal")).transpose()?;
-        let finished = {
-            let parts = Parts { server: launch.server, mappings: launch.mappings };
-            relay(machine, launch.host, launch.names, &mut signals, &mut stats, habits, parts)
-        };
+        let machine = Machine::start(&self.qemu, &words, guest)?;
+        let mut stats = Stats::new(accelerator.name());
+        stats.times.machine_started = Some(session.start.elapsed());
+        let raw = session.has_terminal.then(|| RawTerminal::enter().doing("preparing the terminal")).transpose()?;
+        let finished = relay(machine, host, self.options, session, &mut signals, &mut stats);
         // Before anything is said.
         drop(raw);
         Ok((finished?, stats))

@@ -30,7 +30,7 @@ const ICOUNT_SEED: [u8; 32] = [1; 32];
 pub(crate) struct Pod<'a> {
     options: &'a PodOptions,
     words: &'a [OsString],
-    place: Place,
+    program: ProgramPath,
     working_directory: PathBuf,
     /// What its program is funded with.
     pub(crate) tickets: Option<Tickets>,
@@ -42,33 +42,33 @@ pub(crate) struct PodFiles {
     /// Its root image, unless the root is served live.
     pub(crate) root: Option<Prepared>,
     /// Directories that are served live.
-    pub(crate) shares: Vec<Served>,
+    pub(crate) mounts: Vec<Served>,
 }
 
 impl<'a> Pod<'a> {
     /// Finds the program `words[0]`; relative names are relative to `base`.
     pub(crate) fn find(options: &'a PodOptions, words: &'a [OsString], base: &Path) -> Result<Self, Error> {
         let working_directory = working_directory(&options.working_directory)?;
-        let place = place_of_program(options, words.first().map_or(OsStr::new(""), |name| name), base)?;
-        Ok(Self { options, words, place, working_directory, tickets: None })
+        let program = find_program(options, words.first().map_or(OsStr::new(""), |name| name), base)?;
+        Ok(Self { options, words, program, working_directory, tickets: None })
     }
 
     /// Packs its root, or finds it in the cache.
     pub(crate) fn files(&self, cache: Option<&Cache>) -> Result<PodFiles, Error> {
         let live_root = live_root(self.options)?;
-        let shares = serve(live_root, &self.options.volumes)?;
+        let mounts = serve(live_root, &self.options.volumes)?;
         let root = match live_root {
             Some(_) => None,
             None => Some(prepare(self.source(), &self.options.with, cache)?),
         };
-        Ok(PodFiles { root, shares })
+        Ok(PodFiles { root, mounts })
     }
 
     fn source(&self) -> Source<'_> {
-        match (&self.options.root, &self.place.host) {
+        match (&self.options.root, &self.program.host) {
             (Some(path), _) => Source::Given(path),
             (None, Some(path)) => Source::Program(path),
-            (None, None) => Source::Program(&self.place.guest),
+            (None, None) => Source::Program(&self.program.guest),
         }
     }
 
@@ -96,7 +96,7 @@ impl<'a> Pod<'a> {
             .or_else(|_| rustix::termios::tcgetwinsize(std::io::stdin()));
         let (terminal_rows, terminal_columns) = size.map_or((0, 0), |size| (size.ws_row, size.ws_col));
         let config = Config {
-            program: bytes(self.place.guest.as_os_str()),
+            program: bytes(self.program.guest.as_os_str()),
             arguments: self.words.iter().map(|word| bytes(word)).collect(),
             environment: self.environment(),
             working_directory: bytes(self.working_directory.as_os_str()),
@@ -107,7 +107,7 @@ impl<'a> Pod<'a> {
             terminal_rows,
             terminal_columns,
             hostname: hostname.to_vec(),
-            shares: files.shares.iter().map(|served| served.share.clone()).collect(),
+            mounts: files.mounts.iter().map(|served| served.mount.clone()).collect(),
             tickets: self.tickets.clone(),
             ..Config::default()
         };
@@ -119,7 +119,7 @@ impl PodFiles {
     /// Tells the user what is in the root, as far as he wants to know.
     pub(crate) fn report(&self, machine: &MachineOptions) {
         if machine.verbose {
-            for served in &self.shares {
+            for served in &self.mounts {
                 eprintln!("aegis: {} is served live", served.host.display());
             }
         }
@@ -147,7 +147,7 @@ pub(crate) fn terminal_flags() -> Flags {
 
 /// Where PROGRAM is.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct ProgramPath {
     /// On the host; `None` with `--root`.
     host: Option<PathBuf>,
     /// In the machine. A bare name is looked up there by exos.
@@ -156,12 +156,12 @@ struct Place {
 
 /// With `--root`, exos looks for PROGRAM in the root. Else it is a program of the host, by the path that it
 /// has there or by the one that a `--with` or `-v` gives it.
-fn place_of_program(options: &PodOptions, name: &OsStr, base: &Path) -> Result<Place, Error> {
+fn find_program(options: &PodOptions, name: &OsStr, base: &Path) -> Result<ProgramPath, Error> {
     if name.is_empty() {
         return Err(Error::Usage("PROGRAM is empty".into()));
     }
     if options.root.is_some() {
-        return Ok(Place { host: None, guest: name.into() });
+        return Ok(ProgramPath { host: None, guest: name.into() });
     }
     let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let with = options.with.iter().filter_map(|with| Some((&with.host, with.guest.as_ref()?)));
@@ -171,11 +171,11 @@ fn place_of_program(options: &PodOptions, name: &OsStr, base: &Path) -> Result<P
             // Joining an empty path would add a slash.
             let host = if rest == Path::new("") { from.clone() } else { from.join(rest) };
             let host = locate(absolute(&host, base).as_os_str(), &search, base)?;
-            return Ok(Place { host: Some(host), guest: name.into() });
+            return Ok(ProgramPath { host: Some(host), guest: name.into() });
         }
     }
     let host = locate(name, &search, base)?;
-    Ok(Place { guest: host.clone(), host: Some(host) })
+    Ok(ProgramPath { guest: host.clone(), host: Some(host) })
 }
 
 /// The directory that is the root live. With `--pack` or `--with` it is packed into an image like every other root.

@@ -19,26 +19,27 @@ use aegis_link::control::Mapping;
 
 use crate::options::{RunOptions, StatsFormat};
 use crate::profile::{self, Profile, RootFiles, Sources};
+use crate::relay::Session;
 use crate::relay::pump::input_is_empty;
 use crate::start::memory::memory_mib;
 use crate::start::pod::{Pod, PodFiles, terminal_flags};
-use crate::start::{Kit, Launch, Wish};
+use crate::start::{MachineSpec, Prepared, Starter};
 
 /// Runs a program; the answer is the tool's exit status.
 pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let mut pod = Pod::find(&options.pod, options.program_words(), &cwd)?;
     pod.tickets.clone_from(&options.tickets);
-    let kit = Kit::find(&options.machine)?;
-    let files = pod.files(kit.cache.as_ref())?;
+    let starter = Starter::find(&options.machine)?;
+    let files = pod.files(starter.cache.as_ref())?;
     files.report(&options.machine);
-    let library_os = kit.artifacts.flat_library_os()?;
+    let library_os = starter.artifacts.flat_library_os()?;
     let config = pod.config(&options.machine, switches(options), HOSTNAME, &files)?;
-    let accelerator = kit.accelerator(&library_os)?;
+    let accelerator = starter.accelerator(&library_os)?;
     let bundle = boot::build(&library_os, &config, files.root.as_ref().map(|root| &root.image))?;
     let (host, mut guest) = sockets(1)?;
     let profiled = options.profile.as_deref().map(|path| Profiled::prepare(path, &mut guest)).transpose()?;
-    let wish = Wish {
+    let spec = MachineSpec {
         cpu_count: options.cpus,
         memory_mib: match options.machine_memory {
             Some(bytes) => bytes.div_ceil(1 << 20),
@@ -47,20 +48,18 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
         slice_ms: None,
         bundle: &bundle,
         driver: Driver::Pod,
-        shares: vec![&files.shares],
+        mounts: vec![&files.mounts],
         orders: None,
         sessions: Vec::new(),
         debugger: profiled.as_ref().map(|profiled| profiled.debugger),
     };
-    let Some(words) = kit.words(&wish, accelerator, &mut guest)? else { return Ok(0) };
+    let Some(machine) = starter.prepare(&spec, accelerator, host, guest)? else { return Ok(0) };
     drop(bundle);
-    let has_terminal = options.terminal;
-    let mut launch =
-        Launch { words, host, guest, accelerator, names: &[], server: None, has_terminal, start, mappings: None };
-    let Some(profiled) = profiled else { return run_machine(options, &kit, launch) };
-    let Profiling { profile, mappings, path } = profiled.start(options, &kit, &files)?;
-    launch.mappings = Some(mappings);
-    let status = run_machine(options, &kit, launch);
+    let mut session = Session { names: &[], server: None, has_terminal: options.terminal, start, mappings: None };
+    let Some(profiled) = profiled else { return run_machine(options, &starter, machine, session) };
+    let Profiling { profile, mappings, path } = profiled.start(options, &starter, &files)?;
+    session.mappings = Some(mappings);
+    let status = run_machine(options, &starter, machine, session);
     let line = profile.finish(&path, &shown_program(options));
     if !options.machine.quiet {
         eprintln!("aegis: {line}");
@@ -68,11 +67,16 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     status
 }
 
-fn run_machine(options: &RunOptions, kit: &Kit<'_>, launch: Launch<'_>) -> Result<u8, Error> {
-    let start = launch.start;
-    let (finished, mut stats) = kit.run(launch)?;
+fn run_machine(
+    options: &RunOptions,
+    starter: &Starter<'_>,
+    machine: Prepared,
+    session: Session<'_>,
+) -> Result<u8, Error> {
+    let start = session.start;
+    let (finished, mut stats) = starter.run(machine, session)?;
     let verdict = finished.ending.verdict();
-    kit.report(&verdict, &finished.log);
+    starter.report(&verdict, &finished.log);
     stats.times.wall = start.elapsed();
     stats.status = verdict.status;
     match options.stats {
@@ -110,17 +114,17 @@ impl Profiled {
     }
 
     /// Begins to sample.
-    fn start(self, options: &RunOptions, kit: &Kit<'_>, files: &PodFiles) -> Result<Profiling, Error> {
+    fn start(self, options: &RunOptions, starter: &Starter<'_>, files: &PodFiles) -> Result<Profiling, Error> {
         let sources = Sources {
-            kernel: &kit.artifacts.kernel(),
-            library_os: &kit.artifacts.library_os(),
+            kernel: &starter.artifacts.kernel(),
+            library_os: &starter.artifacts.library_os(),
             root: match &files.root {
                 Some(root) => {
                     let file = root.image.file.try_clone().doing("opening the root image")?;
                     RootFiles::image(file, root.image.size_bytes)
                 }
                 None => {
-                    RootFiles::Directory(files.shares.first().map(|served| served.host.clone()).unwrap_or_default())
+                    RootFiles::Directory(files.mounts.first().map(|served| served.host.clone()).unwrap_or_default())
                 }
             },
             cpu_count: options.cpus,

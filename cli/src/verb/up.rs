@@ -17,14 +17,15 @@ use aegis_link::config::{Config, Flags};
 use aegis_link::pods::{CurrencyPlan, PodPlan, encode};
 
 use crate::options::UpOptions;
+use crate::relay::Session;
 use crate::relay::ending::verdict_of_pods;
-use crate::remote::place::{Place, Wanted};
+use crate::remote::address::{Address, NameChoice};
 use crate::remote::server::ControlServer;
 use crate::remote::server::channel::Channel;
 use crate::remote::server::payers::Payers;
 use crate::start::memory::{memory_of_pods_mib, pod_quota_mib};
 use crate::start::pod::{Pod, PodFiles};
-use crate::start::{Kit, Launch, Wish};
+use crate::start::{MachineSpec, Starter};
 use crate::verb::up_currencies::CurrencyEntry;
 use crate::verb::up_file::{PodEntry, UpFile, parse};
 
@@ -41,54 +42,53 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let mut file = read(&path, folder).map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
     file.trusts_devices |= options.trust_devices;
     let pods = found(&file, folder)?;
-    let mut kit = Kit::find(&options.machine)?;
+    let mut starter = Starter::find(&options.machine)?;
     let mut files = Vec::new();
     for (entry, pod) in file.pods.iter().zip(&pods) {
-        let ready = pod.files(kit.cache.as_ref()).map_err(|error| of_pod(entry, error))?;
+        let ready = pod.files(starter.cache.as_ref()).map_err(|error| of_pod(entry, error))?;
         ready.report(&options.machine);
         files.push(ready);
     }
     let driver = if file.trusts_devices { Driver::Pod } else { Driver::Guard };
-    kit.fit(&files.iter().map(|files| 1 + files.shares.len()).collect::<Vec<_>>(), driver)?;
+    starter.fit(&files.iter().map(|files| 1 + files.mounts.len()).collect::<Vec<_>>(), driver)?;
     if options.machine.verbose {
         eprintln!("aegis: {}", confinement(driver));
     }
-    let library_os = kit.artifacts.flat_library_os()?;
-    let manager = kit.artifacts.flat_manager()?;
+    let library_os = starter.artifacts.flat_library_os()?;
+    let manager = starter.artifacts.flat_manager()?;
     let mut configs = Vec::new();
     for ((entry, pod), files) in file.pods.iter().zip(&pods).zip(&files) {
         let config = pod.config(&options.machine, Flags::empty(), entry.name.as_bytes(), files);
         configs.push(config.map_err(|error| of_pod(entry, error))?);
     }
-    let accelerator = kit.accelerator(&library_os)?;
+    let accelerator = starter.accelerator(&library_os)?;
     let bundle = bundle_of(&file, &library_os, &manager, &configs, &files)?;
     let (host, mut guest) = sockets(pods.len())?;
     let (orders, orders_guest) = UnixStream::pair().doing("making the machine's sockets")?;
     orders.set_nonblocking(true).doing("making the machine's sockets")?;
     let sessions = configs.iter().map(|_| session_sockets()).collect::<Result<Vec<_>, _>>()?;
-    let wish = Wish {
+    let spec = MachineSpec {
         cpu_count: file.cpus,
         memory_mib: memory_mib(&file, &bundle)?,
         slice_ms: file.slice_ms,
         bundle: &bundle,
         driver,
-        shares: files.iter().map(|files| files.shares.as_slice()).collect(),
+        mounts: files.iter().map(|files| files.mounts.as_slice()).collect(),
         orders: Some(guest.add(&orders_guest.into())?),
         sessions: sessions.iter().map(|(_, theirs)| guest.add(theirs)).collect::<Result<_, _>>()?,
         debugger: None,
     };
-    let Some(words) = kit.words(&wish, accelerator, &mut guest)? else { return Ok(0) };
+    let Some(machine) = starter.prepare(&spec, accelerator, host, guest)? else { return Ok(0) };
     drop(bundle);
     let names: Vec<String> = file.pods.iter().map(|entry| entry.name.clone()).collect();
     // Their machine's ends are QEMU's now.
     let channels = sessions.into_iter().zip(&configs).map(|((ours, _), config)| channel(ours, config));
     let channels = channels.collect::<Result<Vec<_>, _>>()?;
     let server = Some(server(options, &file, &names, orders, channels)?);
-    let (has_terminal, mappings) = (false, None);
-    let launch = Launch { words, host, guest, accelerator, names: &names, server, has_terminal, start, mappings };
-    let (finished, _) = kit.run(launch)?;
+    let session = Session { names: &names, server, has_terminal: false, start, mappings: None };
+    let (finished, _) = starter.run(machine, session)?;
     let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
-    kit.report(&verdict, &finished.log);
+    starter.report(&verdict, &finished.log);
     Ok(verdict.status)
 }
 
@@ -109,8 +109,8 @@ fn server(
     orders: UnixStream,
     channels: Vec<Channel>,
 ) -> Result<ControlServer, Error> {
-    let place = match Place::take(&Wanted::new(options.name.as_deref(), &options.file)) {
-        Ok(place) => Some(place),
+    let address = match Address::take(&NameChoice::new(options.name.as_deref(), &options.file)) {
+        Ok(address) => Some(address),
         Err(why) if options.name.is_some() => return Err(Error::Usage(why.to_string())),
         Err(why) => {
             if !options.machine.quiet {
@@ -121,7 +121,7 @@ fn server(
     };
     let restarts = file.pods.iter().map(|entry| entry.restart).collect();
     let pod_payers = file.pods.iter().map(|entry| entry.payer).collect();
-    Ok(ControlServer::new(place, names, restarts, Payers::new(&file.currencies, pod_payers), orders, channels))
+    Ok(ControlServer::new(address, names, restarts, Payers::new(&file.currencies, pod_payers), orders, channels))
 }
 
 /// Both ends of a pod's line of sessions.
@@ -168,7 +168,7 @@ fn bundle_of(
 ) -> Result<BootBundle, Error> {
     let plan = file.pods.iter().zip(files).map(|(entry, files)| {
         let frame_quota = pod_quota_mib(entry.options.memory) * FRAMES_PER_MIB;
-        let device_count = 1 + files.shares.len() as u32;
+        let device_count = 1 + files.mounts.len() as u32;
         PodPlan::new(&entry.name, frame_quota, entry.tickets, device_count).map(|plan| {
             plan.limited(pod_quota_mib(entry.memory_limit) * FRAMES_PER_MIB)
                 .held(entry.restart.is_ever())

@@ -13,8 +13,8 @@ use aegis_launch::root::pack_host::HostRoot;
 
 use super::super::compile;
 use super::super::failure::{Failure, last_line};
-use super::super::forms::RootFiles;
 use super::super::system::Machines;
+use super::super::tree_images::RootFiles;
 use super::rows::{AppRoot, ROWS, SCRIPTS, host_path};
 
 /// The launcher's place in every root.

@@ -1,13 +1,13 @@
 //! `aegis test`: programs of a list, one after the other, on Aegis and on the Linux that `aegis bench` compares with;
 //! what they print and how they end has to be the same.
 //!
-//! `list` reads the list, `heard` what the machines say, `report` shows the difference. Both machines have the same
-//! files: the programs with the libraries they need, and `bench/compare/each.c`, which runs them. A program that takes
-//! its machine with it is told as that, and the machine is started again with the next one.
+//! `list` reads the list, `transcript` what the machines say, `report` shows the difference. Both machines have the
+//! same files: the programs with the libraries they need, and `bench/compare/each.c`, which runs them. A program that
+//! takes its machine with it is told as that, and the machine is started again with the next one.
 
-mod heard;
 mod list;
 mod report;
+mod transcript;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -27,8 +27,8 @@ use crate::failure::{Failure, last_line};
 use crate::guest::{Event, Guest, Limits, Line};
 use crate::linux::Kernel;
 use crate::system::{LinuxLine, Shape, System, aegis_line};
-use heard::{Heard, Outcome};
 use list::Program;
+use transcript::{Outcome, Transcript};
 
 /// Exit status: a program did not do the same on both.
 const STATUS_DIFFERENT: u8 = 1;
@@ -181,7 +181,7 @@ impl Machines {
         let silence = START + Duration::from_secs(self.timeout_s.into());
         let total = silence * u32::try_from(count - first + 1).unwrap_or(u32::MAX);
         let mut guest = Guest::start(&self.line(system, first), Limits { silence, total })?;
-        let mut heard = Heard::new(first);
+        let mut heard = Transcript::new(first);
         let mut why = "the machine ended";
         loop {
             match guest.next() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::heard::{End, Outcome};
+use super::transcript::{End, Outcome};
 
 /// Most lines that are shown of either side of a difference.
 const LINE_COUNT_MAX: usize = 12;
@@ -62,7 +62,7 @@ fn side(text: &mut String, mark: char, name: &str, lines: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::difference;
-    use crate::compare::heard::{End, Outcome};
+    use crate::compare::transcript::{End, Outcome};
 
     fn outcome(output: &str, end: End) -> Outcome {
         Outcome { output: output.into(), errors: Vec::new(), end }

@@ -11,8 +11,8 @@ use super::super::failure::{Failure, last_line};
 use super::super::filter::RowFilter;
 use super::super::result::{Cell, Figure};
 use super::contest::{Arena, Loops};
+use super::one_machine::Play;
 use super::outcome::{Found, Outcome, is_off, series};
-use super::within::Play;
 
 const FFMPEG: &str = "/usr/bin/ffmpeg";
 const STREAM: &str = "/bench/stream.mpg";

@@ -8,8 +8,8 @@ use super::super::failure::Failure;
 use super::super::filter::RowFilter;
 use super::super::result::{Cell, Figure};
 use super::contest::{Arena, Loops};
+use super::one_machine::Play;
 use super::outcome::{Found, Outcome, is_off, series};
-use super::within::Play;
 
 const NAMES: [&str; 2] = ["a", "b"];
 const DURATION_S: u32 = 120;

@@ -9,8 +9,8 @@ use super::super::failure::Failure;
 use super::super::filter::RowFilter;
 use super::super::result::Cell;
 use super::contest::{Arena, Contest, Contestant, totals};
+use super::one_machine::Play;
 use super::outcome::{Found, Outcome};
-use super::within::Play;
 
 /// Tasks, and the per cent that the paper lost.
 const COUNTS: [(u32, f64); 2] = [(3, 2.7), (8, 0.8)];

@@ -171,7 +171,7 @@ impl Trial<'_> {
         let (host, mut guest) = sockets(1)?;
         let bundle_path = format!("/proc/self/fd/{}", guest.add(&bundle.file)?);
         let pods: Vec<_> =
-            guest.port_fds().into_iter().map(|ports| PodDevices { ports, sessions: None, shares: &[] }).collect();
+            guest.port_fds().into_iter().map(|ports| PodDevices { ports, sessions: None, mounts: &[] }).collect();
         let line = MachineLine {
             qemu: self.qemu,
             machine: self.machine,

@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use aegis_link::config::{SHARE_COUNT_MAX, SHARE_TAG_BYTES, Share, ShareFlags};
+use aegis_link::config::{HostMount, HostMountFlags, MOUNT_COUNT_MAX, MOUNT_TAG_BYTES};
 
 use crate::errors::Error;
 
@@ -54,20 +54,20 @@ pub struct Served {
     /// On the host: absolute, without links.
     pub host: PathBuf,
     /// How the machine mounts it.
-    pub share: Share,
+    pub mount: HostMount,
 }
 
 impl Served {
     /// The device's name.
     pub fn tag(&self) -> &str {
         // Made below, of ASCII.
-        std::str::from_utf8(&self.share.tag).unwrap_or_default()
+        std::str::from_utf8(&self.mount.tag).unwrap_or_default()
     }
 
     /// The value of `-fsdev`, for a server of this name. In QEMU's options a comma in a value is written twice.
     pub fn server(&self, name: &str) -> OsString {
         let mut words = format!("local,id={name},security_model=none,multidevs=remap").into_bytes();
-        if self.share.flags.contains(ShareFlags::READ_ONLY) {
+        if self.mount.flags.contains(HostMountFlags::READ_ONLY) {
             words.extend_from_slice(b",readonly=on");
         }
         words.extend_from_slice(b",path=");
@@ -83,9 +83,9 @@ impl Served {
 /// # Errors
 /// A directory that is none, and too many of them.
 pub fn serve(root: Option<&Path>, volumes: &[Volume]) -> Result<Vec<Served>, Error> {
-    let root = root.map(|host| (host, Path::new("/"), ShareFlags::ROOT | ShareFlags::READ_ONLY));
+    let root = root.map(|host| (host, Path::new("/"), HostMountFlags::ROOT | HostMountFlags::READ_ONLY));
     let volumes = volumes.iter().map(|volume| {
-        let flags = if volume.is_read_only { ShareFlags::READ_ONLY } else { ShareFlags::empty() };
+        let flags = if volume.is_read_only { HostMountFlags::READ_ONLY } else { HostMountFlags::empty() };
         (volume.host.as_path(), volume.guest.as_path(), flags)
     });
     let mut served = Vec::new();
@@ -95,15 +95,15 @@ pub fn serve(root: Option<&Path>, volumes: &[Volume]) -> Result<Vec<Served>, Err
         if !whole.is_dir() {
             return Err(wrong(&"not a directory; only directories can be served"));
         }
-        let share = Share { tag: tag(number)?, path: guest.as_os_str().as_bytes().to_vec(), flags };
-        served.push(Served { host: whole, share });
+        let mount = HostMount { tag: tag(number)?, path: guest.as_os_str().as_bytes().to_vec(), flags };
+        served.push(Served { host: whole, mount });
     }
     Ok(served)
 }
 
-fn tag(number: usize) -> Result<[u8; SHARE_TAG_BYTES], Error> {
-    let too_many = || Error::Usage(format!("at most {SHARE_COUNT_MAX} directories can be served"));
-    if number >= SHARE_COUNT_MAX {
+fn tag(number: usize) -> Result<[u8; MOUNT_TAG_BYTES], Error> {
+    let too_many = || Error::Usage(format!("at most {MOUNT_COUNT_MAX} directories can be served"));
+    if number >= MOUNT_COUNT_MAX {
         return Err(too_many());
     }
     format!("aegis{number:x}").into_bytes().try_into().map_err(|_| too_many())
@@ -112,7 +112,7 @@ fn tag(number: usize) -> Result<[u8; SHARE_TAG_BYTES], Error> {
 #[cfg(test)]
 mod tests {
     use super::{Volume, parse_volume, serve};
-    use aegis_link::config::ShareFlags;
+    use aegis_link::config::HostMountFlags;
     use std::path::Path;
 
     fn volume(host: &str, guest: &str, is_read_only: bool) -> Volume {
@@ -135,12 +135,12 @@ mod tests {
 
     #[test]
     fn the_root_comes_first_and_tags_count_up() {
-        let folder = std::env::temp_dir().join(format!("aegis-shares,{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("aegis-mounts,{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
         let host = folder.display().to_string();
         let served = serve(Some(Path::new("/")), &[volume(&host, "/data", false)]).expect("directories");
         assert_eq!((served[0].tag(), served[1].tag()), ("aegis0", "aegis1"));
-        assert_eq!(served[0].share.flags, ShareFlags::ROOT | ShareFlags::READ_ONLY);
+        assert_eq!(served[0].mount.flags, HostMountFlags::ROOT | HostMountFlags::READ_ONLY);
         assert_eq!(
             served[0].server("aegis0"),
             "local,id=aegis0,security_model=none,multidevs=remap,readonly=on,path=/"

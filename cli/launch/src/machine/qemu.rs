@@ -78,13 +78,13 @@ pub struct PodDevices<'a> {
     /// Its line of sessions, a port more.
     pub sessions: Option<RawFd>,
     /// Directories of the host that QEMU serves to it.
-    pub shares: &'a [Served],
+    pub mounts: &'a [Served],
 }
 
 impl PodDevices<'_> {
     /// Device functions that it takes.
     pub(crate) fn function_count(&self) -> usize {
-        1 + self.shares.len()
+        1 + self.mounts.len()
     }
 }
 
@@ -215,9 +215,9 @@ impl MachineLine<'_> {
         let firsts = if counts.len() > 1 { self.machine.places(&counts, self.driver) } else { None };
         for (number, pod) in self.pods.iter().enumerate() {
             let first = firsts.as_ref().and_then(|firsts| firsts.get(number)).copied();
-            let place = first.map(|first| Place { number, first });
+            let place = first.map(|first| BusPosition { number, first });
             self.push_ports(&mut line, pod, place);
-            self.push_shares(&mut line, pod, place);
+            self.push_mounts(&mut line, pod, place);
         }
         line.0.extend_from_slice(self.more);
         line.0
@@ -282,14 +282,14 @@ impl MachineLine<'_> {
 
     /// A pod's console. Names of ports, like those of all else, have to differ in QEMU; exos looks at what is in front
     /// of the `@`.
-    fn push_ports(&self, line: &mut Arguments, pod: &PodDevices<'_>, place: Option<Place>) {
+    fn push_ports(&self, line: &mut Arguments, pod: &PodDevices<'_>, place: Option<BusPosition>) {
         let console = format!("{},max_ports={}", self.virtio("serial"), 5 + u8::from(pod.sessions.is_some()));
         let (mark, suffix, bus) = match place {
             None => {
                 line.pair("-device", &console);
                 (String::new(), String::new(), String::new())
             }
-            Some(Place { number, first }) => {
+            Some(BusPosition { number, first }) => {
                 let place = self.place(first);
                 line.pair("-device", &format!("{console},id=console-{number}{place}"));
                 (format!("-{number}"), format!("@{number}"), format!(",bus=console-{number}.0"))
@@ -311,12 +311,12 @@ impl MachineLine<'_> {
         }
     }
 
-    fn push_shares(&self, line: &mut Arguments, pod: &PodDevices<'_>, place: Option<Place>) {
-        for (served, offset) in pod.shares.iter().zip(1..) {
+    fn push_mounts(&self, line: &mut Arguments, pod: &PodDevices<'_>, place: Option<BusPosition>) {
+        for (served, offset) in pod.mounts.iter().zip(1..) {
             let tag = served.tag();
             let (name, place) = match place {
                 None => (tag.to_owned(), String::new()),
-                Some(Place { number, first }) => (format!("{tag}-{number}"), self.place(first + offset)),
+                Some(BusPosition { number, first }) => (format!("{tag}-{number}"), self.place(first + offset)),
             };
             line.0.push("-fsdev".into());
             line.0.push(served.server(&name));
@@ -334,7 +334,7 @@ impl MachineLine<'_> {
 
 /// Which pod of several, and where its functions begin.
 #[derive(Clone, Copy)]
-struct Place {
+struct BusPosition {
     number: usize,
     first: usize,
 }
@@ -392,7 +392,7 @@ mod tests {
             debugger: None,
             more: &[],
             log: 105,
-            pods: &[PodDevices { ports: PORTS, sessions: None, shares: &[] }],
+            pods: &[PodDevices { ports: PORTS, sessions: None, mounts: &[] }],
             driver: Driver::Guard,
         }
     }
@@ -441,7 +441,7 @@ mod tests {
     fn directories_are_served_by_a_device_each() {
         let root = serve(Some(Path::new("/")), &[]).expect("a directory");
         let mut it = line();
-        let pods = [PodDevices { ports: PORTS, sessions: None, shares: &root }];
+        let pods = [PodDevices { ports: PORTS, sessions: None, mounts: &root }];
         it.pods = &pods;
         let server = "-fsdev local,id=aegis0,security_model=none,multidevs=remap,readonly=on,path=/";
         let mmio = format!(" {server} -device virtio-9p-device,fsdev=aegis0,mount_tag=aegis0");
@@ -479,8 +479,8 @@ mod tests {
         let root = serve(Some(Path::new("/")), &[]).expect("a directory");
         let other = PortFds { stdin: 111, stdout: 112, stderr: 113, control: 114 };
         let pods = [
-            PodDevices { ports: PORTS, sessions: None, shares: &root },
-            PodDevices { ports: other, sessions: Some(116), shares: &[] },
+            PodDevices { ports: PORTS, sessions: None, mounts: &root },
+            PodDevices { ports: other, sessions: Some(116), mounts: &[] },
         ];
         let mut it = line();
         it.pods = &pods;

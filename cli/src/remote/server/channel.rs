@@ -30,7 +30,7 @@ const END_READ_COUNT_MAX: usize = 64;
 
 /// Something for a caller.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum SessionEvent {
     /// This message.
     Message(u64, Vec<u8>),
     /// Its session is over: status and line.
@@ -142,7 +142,7 @@ impl Channel {
     }
 
     /// Takes in what has come.
-    pub(crate) fn read(&mut self, pod: &str) -> Vec<News> {
+    pub(crate) fn read(&mut self, pod: &str) -> Vec<SessionEvent> {
         let mut news = Vec::new();
         let mut buffer = [0; 64 * 1024];
         let length = self.stream.read(&mut buffer).ok().flatten().unwrap_or(0);
@@ -170,7 +170,7 @@ impl Channel {
         news
     }
 
-    fn hear(&mut self, session: u32, message: &[u8]) -> Result<Option<News>, Malformed> {
+    fn hear(&mut self, session: u32, message: &[u8]) -> Result<Option<SessionEvent>, Malformed> {
         let heard = FromPod::parse(message)?;
         // It is still said about a session whose caller has gone.
         let Some(caller) = self.sessions.get_mut(&session) else { return Ok(None) };
@@ -180,35 +180,35 @@ impl Channel {
             FromPod::Accepted if caller.is_accepted => return Err(Malformed),
             FromPod::Accepted => {
                 caller.is_accepted = true;
-                return Ok(Some(News::Message(caller.client, message.to_vec())));
+                return Ok(Some(SessionEvent::Message(caller.client, message.to_vec())));
             }
             _ if !caller.is_accepted => return Err(Malformed),
             FromPod::Output(stream, data) => {
                 caller.outputs[stream as usize].take(data.len())?;
-                return Ok(Some(News::Message(caller.client, message.to_vec())));
+                return Ok(Some(SessionEvent::Message(caller.client, message.to_vec())));
             }
             FromPod::Taken(count) => {
                 caller.input.give(count)?;
-                return Ok(Some(News::Message(caller.client, message.to_vec())));
+                return Ok(Some(SessionEvent::Message(caller.client, message.to_vec())));
             }
             FromPod::Exited(status) => (status, &b""[..]),
             FromPod::Killed(signal, text) => (STATUS_SIGNAL_BASE + signal, text),
         };
         let client = caller.client;
         self.sessions.remove(&session);
-        Ok(Some(News::End(client, status, printable(text))))
+        Ok(Some(SessionEvent::End(client, status, printable(text))))
     }
 
     /// Ends all sessions, with this status and line, and the line with them.
-    pub(crate) fn close(&mut self, status: u8, text: &str) -> Vec<News> {
+    pub(crate) fn close(&mut self, status: u8, text: &str) -> Vec<SessionEvent> {
         self.receiver = None;
         self.stream.clear();
         let sessions = std::mem::take(&mut self.sessions).into_values();
-        sessions.map(|caller| News::End(caller.client, status, text.to_owned())).collect()
+        sessions.map(|caller| SessionEvent::End(caller.client, status, text.to_owned())).collect()
     }
 
     /// The pod has ended: reads what it has said, and ends all sessions.
-    pub(crate) fn end(&mut self, pod: &str) -> Vec<News> {
+    pub(crate) fn end(&mut self, pod: &str) -> Vec<SessionEvent> {
         let mut news = Vec::new();
         // More than all windows hold does not come from one that has ended.
         for _ in 0..END_READ_COUNT_MAX {
@@ -225,14 +225,14 @@ impl Channel {
     }
 
     /// Ends the sessions that the pod should have answered by now.
-    pub(crate) fn give_up(&mut self, pod: &str, now: Instant) -> Vec<News> {
+    pub(crate) fn give_up(&mut self, pod: &str, now: Instant) -> Vec<SessionEvent> {
         let is_late = |caller: &Caller| !caller.is_accepted && now >= caller.deadline;
         let late: Vec<u32> = self.sessions.iter().filter(|(_, it)| is_late(it)).map(|(number, _)| *number).collect();
         let mut news = Vec::new();
         for session in late {
             let client = self.sessions.get(&session).map(|caller| caller.client);
             self.hang_up(session);
-            news.extend(client.map(|client| News::End(client, STATUS_TOOL, format!("{pod}: does not answer"))));
+            news.extend(client.map(|client| SessionEvent::End(client, STATUS_TOOL, format!("{pod}: does not answer"))));
         }
         news
     }

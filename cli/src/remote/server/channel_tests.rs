@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use aegis_link::config::Config;
 use aegis_link::sessions::{FromPod, Receiver, Stream, ToPod, WINDOW_BYTES, preamble};
 
-use super::{Channel, News};
+use super::{Channel, SessionEvent};
 
 /// A line, and the pod at its other end.
 struct Pod {
@@ -35,7 +35,7 @@ impl Pod {
         session
     }
 
-    fn say(&mut self, session: u32, messages: &[FromPod<'_>]) -> Vec<News> {
+    fn say(&mut self, session: u32, messages: &[FromPod<'_>]) -> Vec<SessionEvent> {
         let mut bytes = Vec::new();
         messages.iter().for_each(|message| message.append_frame(session, &mut bytes));
         self.stream.write_all(&bytes).expect("room");
@@ -65,8 +65,8 @@ fn bytes(message: &ToPod<'_>) -> Vec<u8> {
     bytes
 }
 
-fn end(client: u64, status: u8, text: &str) -> News {
-    News::End(client, status, text.to_owned())
+fn end(client: u64, status: u8, text: &str) -> SessionEvent {
+    SessionEvent::End(client, status, text.to_owned())
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn sessions_share_a_line_and_end_apart() {
     let (first, second) = (pod.begin(10), pod.begin(11));
     assert_eq!(pod.heard(), ["1 Start", "2 Start"]);
     let news = pod.say(first, &[FromPod::Accepted, FromPod::Output(Stream::Errors, b"x")]);
-    assert_eq!(news, [News::Message(10, vec![33]), News::Message(10, vec![34, 1, b'x'])]);
+    assert_eq!(news, [SessionEvent::Message(10, vec![33]), SessionEvent::Message(10, vec![34, 1, b'x'])]);
     assert_eq!(pod.channel.pass_on(first, &bytes(&ToPod::Input(b"ab"))), Ok(()));
     assert_eq!(pod.channel.pass_on(second, &bytes(&ToPod::Signal(15))), Ok(()));
     assert_eq!(pod.heard(), ["1 Input([97, 98])", "2 Signal(15)"]);

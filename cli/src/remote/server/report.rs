@@ -7,7 +7,7 @@ use aegis_link::frame::{CONTENTS_BYTES_MAX, Frame, Kind};
 use aegis_link::orders::{Action, CURRENCY_FIRST};
 use aegis_link::phase::PodPhase;
 
-use super::state::{ControlServer, Environment, Job, ReportJob, Why};
+use super::state::{ControlServer, Environment, Job, OrderReason, ReportJob};
 use crate::relay::ending::outcome;
 use crate::relay::pod_link::PodLink;
 use crate::remote::report::{CurrencyReport, MachineReport, PodReport, ProcessReport, Usage, json};
@@ -27,7 +27,8 @@ impl ControlServer {
         let mut deadline = Instant::now() + ANSWER_LIMIT;
         let currencies = (0..self.payers.count()).map(|number| CURRENCY_FIRST as usize + number);
         let asked = (0..self.pods.len()).chain(currencies);
-        let orders_left = asked.filter(|it| self.orders.give(Action::Read, *it, 0, Why::Report(number))).count();
+        let orders_left =
+            asked.filter(|it| self.orders.give(Action::Read, *it, 0, OrderReason::Report(number))).count();
         let (states, currency_tickets) = (vec![None; self.pods.len()], vec![None; self.payers.count()]);
         let mut silent = Vec::new();
         self.last_token += 1;
@@ -109,7 +110,7 @@ impl ControlServer {
                 processes: std::mem::take(&mut processes[number]),
             });
         }
-        let machine = self.place.as_ref().map_or_else(String::new, |place| place.name.clone());
+        let machine = self.address.as_ref().map_or_else(String::new, |address| address.name.clone());
         let currencies = currency_tickets.iter().enumerate().map(currency).collect();
         for contents in json(&MachineReport { machine, pods, currencies }).as_bytes().chunks(CONTENTS_BYTES_MAX) {
             client.send(&Frame { kind: Kind::Output, contents: contents.to_vec() });

@@ -6,7 +6,7 @@ use aegis_link::control::Report;
 use aegis_link::orders::{Action, Outcome};
 
 use super::restart::{Restart, STEADY};
-use super::state::{ControlServer, Environment, Stage, Stopping, Why};
+use super::state::{ControlServer, Environment, OrderReason, Stage, Stopping};
 use crate::relay::ending::outcome;
 use crate::relay::pod_link::{Life, PodLink};
 
@@ -36,7 +36,7 @@ impl ControlServer {
     pub(super) fn let_go(&mut self, pod: usize) {
         self.pods[pod].is_final = true;
         if self.pods[pod].restart.is_ever() {
-            self.orders.give(Action::Release, pod, 0, Why::Destroy);
+            self.orders.give(Action::Release, pod, 0, OrderReason::Destroy);
         }
     }
 
@@ -48,7 +48,7 @@ impl ControlServer {
         if !is_due || known.environment != Environment::Gone || !link.is_flushed {
             return;
         }
-        if self.orders.give(Action::Restart, pod, 0, Why::Restart(pod)) {
+        if self.orders.give(Action::Restart, pod, 0, OrderReason::Restart(pod)) {
             (known.environment, known.started) = (Environment::AskedFor, now);
             link.begin_again();
         }

@@ -8,7 +8,7 @@ use aegis_link::orders::{Answer, CURRENCY_FIRST, Outcome};
 use rustix::event::PollFlags;
 
 use super::channel::Channel;
-use super::state::{Client, ControlServer, Environment, Job, ReportJob, Stage, Why};
+use super::state::{Client, ControlServer, Environment, Job, OrderReason, ReportJob, Stage};
 use super::tickets::too_much;
 use crate::relay::pod_link::{Life, PodLink};
 use crate::relay::stream::Stream;
@@ -45,7 +45,7 @@ impl ControlServer {
             list.extend(client.stream.wants_to_write().map(|fd| (ServerSlot::Write(*number), fd, write)));
         }
         // Behind those that hang up: they make room.
-        list.extend(self.place.as_ref().map(|place| (ServerSlot::Listener, place.listener.as_fd(), read)));
+        list.extend(self.address.as_ref().map(|address| (ServerSlot::Listener, address.listener.as_fd(), read)));
         list
     }
 
@@ -112,7 +112,7 @@ impl ControlServer {
     }
 
     pub(super) fn accept(&mut self) {
-        let Some(Ok((stream, _))) = self.place.as_ref().map(|place| place.listener.accept()) else { return };
+        let Some(Ok((stream, _))) = self.address.as_ref().map(|address| address.listener.accept()) else { return };
         if stream.set_nonblocking(true).is_err() {
             return;
         }
@@ -180,19 +180,19 @@ impl ControlServer {
         self.has_gone(pod) || links[pod].phase().is_over()
     }
 
-    pub(super) fn on_answer(&mut self, why: Option<Why>, answer: Answer, links: &mut [PodLink]) {
+    pub(super) fn on_answer(&mut self, why: Option<OrderReason>, answer: Answer, links: &mut [PodLink]) {
         let pod = answer.pod as usize;
         let currency = pod.checked_sub(CURRENCY_FIRST as usize);
         if let Some(known) = self.pods.get_mut(pod)
             && answer.outcome != Some(Outcome::NoSuchPod)
             // What was said before it was started again is of the one before.
-            && (known.environment != Environment::AskedFor || matches!(why, Some(Why::Restart(_))))
+            && (known.environment != Environment::AskedFor || matches!(why, Some(OrderReason::Restart(_))))
         {
             let is_gone = answer.state.phase.is_over();
             known.environment = if is_gone { Environment::Gone } else { Environment::Made };
         }
         match why {
-            Some(Why::Report(number)) => {
+            Some(OrderReason::Report(number)) => {
                 let Some(client) = self.clients.get_mut(&number) else { return };
                 let Job::Report(report) = &mut client.job else { return };
                 report.orders_left = report.orders_left.saturating_sub(1);
@@ -202,7 +202,7 @@ impl ControlServer {
                     *tickets = Some(answer.state.tickets);
                 }
             }
-            Some(Why::Tickets(number)) => {
+            Some(OrderReason::Tickets(number)) => {
                 let name = self.ticket_holder_name(pod);
                 let Some(client) = self.clients.get_mut(&number) else { return };
                 match answer.outcome {
@@ -212,8 +212,8 @@ impl ControlServer {
                     other => client.refuse(&format!("{name}: the machine's manager refused it ({other:?})")),
                 }
             }
-            Some(Why::Restart(pod)) => self.on_started(pod, answer.outcome, &mut links[pod]),
-            Some(Why::Destroy) | None => {}
+            Some(OrderReason::Restart(pod)) => self.on_started(pod, answer.outcome, &mut links[pod]),
+            Some(OrderReason::Destroy) | None => {}
         }
     }
 

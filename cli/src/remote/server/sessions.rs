@@ -8,12 +8,13 @@ use aegis_link::control::ToGuest;
 use aegis_link::frame::{Frame, Kind};
 use aegis_link::phase::PodPhase;
 
-use super::channel::News;
+use super::channel::SessionEvent;
 use super::state::{Client, ControlServer, Job};
 use crate::relay::pod_link::PodLink;
 
-/// A session as its caller describes it: words, one for each wish, then `--` and the program with its arguments.
-pub(crate) mod wish {
+/// A session as its caller describes it: words, one for each that is not the pod's own, then `--` and the program with
+/// its arguments.
+pub(crate) mod session_word {
     /// Standard input is the caller's.
     pub(crate) const INPUT: &str = "input";
     /// With `ROWS COLUMNS` behind it: a terminal.
@@ -29,7 +30,7 @@ pub(crate) mod wish {
 }
 
 impl ControlServer {
-    /// `exec POD WISHES… -- PROGRAM ARGUMENTS…`.
+    /// `exec POD WORDS… -- PROGRAM ARGUMENTS…`.
     pub(super) fn begin_session(&mut self, number: u64, frame: &Frame, links: &mut [PodLink]) -> Result<(), String> {
         let mut words = frame.words().skip(1);
         let name = str::from_utf8(words.next().unwrap_or_default()).unwrap_or("\u{fffd}");
@@ -74,15 +75,15 @@ impl ControlServer {
         self.tell_callers(news);
     }
 
-    fn tell_callers(&mut self, news: Vec<News>) {
+    fn tell_callers(&mut self, news: Vec<SessionEvent>) {
         for news in news {
             match news {
-                News::Message(number, contents) => {
+                SessionEvent::Message(number, contents) => {
                     if let Some(client) = self.clients.get_mut(&number) {
                         client.send(&Frame { kind: Kind::Session, contents });
                     }
                 }
-                News::End(number, status, text) => {
+                SessionEvent::End(number, status, text) => {
                     if let Some(client) = self.clients.get_mut(&number) {
                         client.end(status, &text);
                     }
@@ -110,25 +111,25 @@ impl ControlServer {
 
 /// What the pod's program was started with, changed as the words say.
 fn description<'a>(pod: &Config, mut words: impl Iterator<Item = &'a [u8]>) -> Result<Config, String> {
-    let mut config = Config { flags: Flags::empty(), shares: Vec::new(), random_seed: [0; 32], ..pod.clone() };
+    let mut config = Config { flags: Flags::empty(), mounts: Vec::new(), random_seed: [0; 32], ..pod.clone() };
     for word in words.by_ref() {
-        let after = |wish: &str| word.strip_prefix(wish.as_bytes());
+        let after = |prefix: &str| word.strip_prefix(prefix.as_bytes());
         let pair = |text: &[u8]| {
             let mut numbers = str::from_utf8(text).unwrap_or_default().split(' ').map(|word| word.parse::<u32>().ok());
             Some((numbers.next()??, numbers.next()??))
         };
-        if word == wish::PROGRAM.as_bytes() {
+        if word == session_word::PROGRAM.as_bytes() {
             break;
-        } else if word == wish::INPUT.as_bytes() {
+        } else if word == session_word::INPUT.as_bytes() {
             config.flags |= Flags::INPUT;
-        } else if let Some((rows, columns)) = after(wish::TERMINAL).and_then(pair) {
+        } else if let Some((rows, columns)) = after(session_word::TERMINAL).and_then(pair) {
             config.flags |= Flags::TERMINAL;
             (config.terminal_rows, config.terminal_columns) = (rows as u16, columns as u16);
-        } else if let Some((uid, gid)) = after(wish::USER).and_then(pair) {
+        } else if let Some((uid, gid)) = after(session_word::USER).and_then(pair) {
             (config.uid, config.gid) = (uid, gid);
-        } else if let Some(path) = after(wish::DIRECTORY) {
+        } else if let Some(path) = after(session_word::DIRECTORY) {
             config.working_directory = path.to_vec();
-        } else if let Some(variable) = after(wish::VARIABLE) {
+        } else if let Some(variable) = after(session_word::VARIABLE) {
             let name = |text: &[u8]| text.split(|byte| *byte == b'=').next().map(<[u8]>::to_vec);
             config.environment.retain(|old| name(old) != name(variable));
             config.environment.push(variable.to_vec());

@@ -17,12 +17,12 @@ use super::orders::Orders;
 use super::payers::Payers;
 use super::restart::Restart;
 use crate::relay::stream::Stream;
-use crate::remote::place::Place;
+use crate::remote::address::Address;
 use crate::remote::report::ProcessReport;
 
 /// Why the manager was asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Why {
+pub(super) enum OrderReason {
     /// For this client's report.
     Report(u64),
     /// For this client, to change a ticket or a pod's memory.
@@ -134,8 +134,8 @@ impl Client {
 /// The end of a running machine that answers commands.
 #[derive(Debug)]
 pub(crate) struct ControlServer {
-    pub(super) place: Option<Place>,
-    pub(super) orders: Orders<Why>,
+    pub(super) address: Option<Address>,
+    pub(super) orders: Orders<OrderReason>,
     pub(super) logs: Logs,
     pub(super) pods: Vec<PodRecord>,
     pub(super) payers: Payers,
@@ -147,9 +147,9 @@ pub(crate) struct ControlServer {
 }
 
 impl ControlServer {
-    /// A server at a place, if there is one, for pods of these names, with the lines to their manager and to them.
+    /// A server at an address, if there is one, for pods of these names, with the lines to their manager and to them.
     pub(crate) fn new(
-        place: Option<Place>,
+        address: Option<Address>,
         names: &[String],
         restarts: Vec<Restart>,
         payers: Payers,
@@ -167,10 +167,10 @@ impl ControlServer {
             is_final: false,
         };
         Self {
-            place,
+            address,
             orders: Orders::new(orders),
             logs: Logs::new(names.len()),
-            pods: names.iter().zip(crate::relay::marks::marks(names)).zip(restarts).map(pod).collect(),
+            pods: names.iter().zip(crate::relay::line_marks::marks(names)).zip(restarts).map(pod).collect(),
             payers,
             channels,
             clients: BTreeMap::new(),

@@ -6,7 +6,7 @@ use aegis_link::control::ToGuest;
 use aegis_link::orders::Action;
 use aegis_link::phase::PodPhase;
 
-use super::state::{ControlServer, Job, Stage, Stopping, Why};
+use super::state::{ControlServer, Job, OrderReason, Stage, Stopping};
 use crate::relay::pod_link::PodLink;
 
 /// The longest grace that can be asked for.
@@ -68,7 +68,7 @@ impl ControlServer {
                     (Stage::Killed, now + KILL_LIMIT)
                 }
                 Stage::Killed => {
-                    self.orders.give(Action::Destroy, pod, 0, Why::Destroy);
+                    self.orders.give(Action::Destroy, pod, 0, OrderReason::Destroy);
                     (Stage::Destroyed, now + DESTROY_LIMIT)
                 }
                 Stage::Destroyed | Stage::Failed => (Stage::Failed, now + GRACE_MAX),

@@ -6,7 +6,7 @@ use aegis_abi::call::TICKET_AMOUNT_MAX;
 use aegis_link::orders::{Action, CURRENCY_FIRST, amount_of_memory};
 
 use super::report::ANSWER_LIMIT;
-use super::state::{ControlServer, Job, Why};
+use super::state::{ControlServer, Job, OrderReason};
 use crate::options::values::parse_memory_range;
 use crate::start::memory::pod_quota_mib;
 
@@ -45,7 +45,7 @@ impl ControlServer {
         if !(1..=TICKET_AMOUNT_MAX).contains(&amount) {
             return Err(wanted());
         }
-        if !self.orders.give(Action::Tickets, pod, amount, Why::Tickets(number)) {
+        if !self.orders.give(Action::Tickets, pod, amount, OrderReason::Tickets(number)) {
             return Err("the machine's manager does not listen".into());
         }
         if let Some(client) = self.clients.get_mut(&number) {
@@ -61,7 +61,7 @@ impl ControlServer {
         let frames =
             |bytes| u32::try_from(pod_quota_mib(bytes) * FRAMES_PER_MIB).map_err(|_| format!("{range}: too much"));
         let amount = amount_of_memory(frames(guaranteed)?, frames(limit)?);
-        if !self.orders.give(Action::Memory, pod, amount, Why::Tickets(number)) {
+        if !self.orders.give(Action::Memory, pod, amount, OrderReason::Tickets(number)) {
             return Err("the machine's manager does not listen".into());
         }
         if let Some(client) = self.clients.get_mut(&number) {

@@ -186,7 +186,7 @@ fn draw_key(config: &Config) -> [u64; 2] {
 
 /// The host directories that the run asks for. A machine without any has no such device, and none is looked for.
 fn served(info: &BootInfo, config: &Config) -> Result<Vec<Served>, Failure> {
-    if config.shares.is_empty() {
+    if config.mounts.is_empty() {
         return Ok(Vec::new());
     }
     let shares = Share::find_all(info)

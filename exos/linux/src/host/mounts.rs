@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use aegis_link::config::{Config, SHARE_TAG_BYTES, Share, ShareFlags};
+use aegis_link::config::{Config, HostMount, HostMountFlags, MOUNT_TAG_BYTES};
 use exos::error::{Errno, Result};
 use exos::fs::location::{Location, MountDescription, MountFlags};
 use exos::fs::namespace::Namespace;
@@ -14,14 +14,14 @@ use exos::fs::vnode::{DeviceNumber, InodeRef, NewNode, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::mem::FramePool;
 
-/// A way to a server, and the tag by which a share names it.
-pub type Served = ([u8; SHARE_TAG_BYTES], Arc<dyn Requester>);
-/// Minor device number of the first share that is not the root.
+/// A way to a server, and the tag by which a mount names it.
+pub type Served = ([u8; MOUNT_TAG_BYTES], Arc<dyn Requester>);
+/// Minor device number of the first mount that is not the root.
 const MINOR_FIRST: u32 = 32;
 /// Device number of a live root, as that of an image is.
 const MINOR_ROOT: u32 = 1;
 
-/// The shares of a run.
+/// The mounts of a run.
 pub struct Shares<'a> {
     config: &'a Config,
     served: &'a [Served],
@@ -29,7 +29,7 @@ pub struct Shares<'a> {
     cache: Arc<PageCache>,
 }
 
-/// A share that cannot be used, and why.
+/// A mount that cannot be used, and why.
 pub type Refused = (Vec<u8>, Errno);
 
 impl<'a> Shares<'a> {
@@ -44,8 +44,8 @@ impl<'a> Shares<'a> {
     /// # Errors
     /// Its path on the host is not known here, so the answer names `/`.
     pub fn root(&self) -> core::result::Result<Option<InodeRef>, Refused> {
-        let root = self.config.shares.iter().find(|share| share.flags.contains(ShareFlags::ROOT));
-        root.map(|share| self.attach(share, MINOR_ROOT, Consistency::Fixed)).transpose()
+        let root = self.config.mounts.iter().find(|mount| mount.flags.contains(HostMountFlags::ROOT));
+        root.map(|mount| self.attach(mount, MINOR_ROOT, Consistency::Fixed)).transpose()
     }
 
     /// Mounts the others, in order. Directories on the way that are not there are made.
@@ -53,26 +53,34 @@ impl<'a> Shares<'a> {
     /// # Errors
     /// The first that cannot be mounted.
     pub fn mount(&self, namespace: &Arc<Namespace>, now: Timestamp) -> core::result::Result<(), Refused> {
-        let others = self.config.shares.iter().filter(|share| !share.flags.contains(ShareFlags::ROOT));
-        for (minor, share) in (MINOR_FIRST..).zip(others) {
-            let directory = self.attach(share, minor, Consistency::Checked)?;
-            let place = ensure_path(namespace, &share.path, now).map_err(|error| (share.path.clone(), error))?;
-            let read_only =
-                if share.flags.contains(ShareFlags::READ_ONLY) { MountFlags::READ_ONLY } else { MountFlags::empty() };
+        let others = self.config.mounts.iter().filter(|mount| !mount.flags.contains(HostMountFlags::ROOT));
+        for (minor, mount) in (MINOR_FIRST..).zip(others) {
+            let directory = self.attach(mount, minor, Consistency::Checked)?;
+            let place = ensure_path(namespace, &mount.path, now).map_err(|error| (mount.path.clone(), error))?;
+            let read_only = if mount.flags.contains(HostMountFlags::READ_ONLY) {
+                MountFlags::READ_ONLY
+            } else {
+                MountFlags::empty()
+            };
             let flags = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | read_only;
             namespace.mount(&place, directory, MountDescription { kind: "9p", source: "host", flags });
         }
         Ok(())
     }
 
-    fn attach(&self, share: &Share, minor: u32, consistency: Consistency) -> core::result::Result<InodeRef, Refused> {
+    fn attach(
+        &self,
+        mount: &HostMount,
+        minor: u32,
+        consistency: Consistency,
+    ) -> core::result::Result<InodeRef, Refused> {
         let options = Options { device: DeviceNumber { major: 0, minor }, consistency, uid: self.config.uid };
-        let served = self.served.iter().find(|(tag, _)| *tag == share.tag).ok_or(Errno::ENODEV);
+        let served = self.served.iter().find(|(tag, _)| *tag == mount.tag).ok_or(Errno::ENODEV);
         let attached = served.and_then(|(_, way)| ninep::attach(way.clone(), self.pool, &self.cache, options));
-        attached.map_err(|error| (share.path.clone(), error))
+        attached.map_err(|error| (mount.path.clone(), error))
     }
 
-    /// What keeps the pages of all shares; it lives as long as the pod.
+    /// What keeps the pages of all mounts; it lives as long as the pod.
     #[must_use]
     pub fn into_cache(self) -> Arc<PageCache> {
         self.cache

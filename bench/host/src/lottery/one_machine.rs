@@ -9,11 +9,11 @@ use aegis_launch::root::pack_host::HostRoot;
 
 use super::super::compile;
 use super::super::failure::Failure;
-use super::super::forms::RootFiles;
 use super::super::guest::Line;
 use super::super::linux::TUNED;
 use super::super::progress;
 use super::super::system::{LinuxLine, MEMORY_MIB, Shape, aegis_line};
+use super::super::tree_images::RootFiles;
 use super::contest::{Arena, ICOUNT_SHIFT, Loops, play};
 
 /// Where the program is in the guest.

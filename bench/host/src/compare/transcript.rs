@@ -38,7 +38,7 @@ impl Outcome {
 
 /// What has been read of one machine.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct Transcript {
     first: usize,
     /// The programs that have ended, from the first on.
     pub(super) outcomes: Vec<Outcome>,
@@ -47,7 +47,7 @@ pub(super) struct Heard {
     pub(super) is_done: bool,
 }
 
-impl Heard {
+impl Transcript {
     pub(super) fn new(first: usize) -> Self {
         Self { first, outcomes: Vec::new(), running: None, is_done: false }
     }
@@ -117,10 +117,10 @@ fn unescape(text: &str, into: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{End, Heard, Outcome};
+    use super::{End, Outcome, Transcript};
 
-    fn heard(first: usize, text: &str) -> Heard {
-        let mut heard = Heard::new(first);
+    fn heard(first: usize, text: &str) -> Transcript {
+        let mut heard = Transcript::new(first);
         text.lines().for_each(|line| heard.push(line));
         heard
     }
@@ -147,7 +147,7 @@ mod tests {
         assert!(heard.has_begun() && !heard.is_done);
         heard.lose("it ended");
         assert_eq!(heard.outcomes[1], outcome(b"x", b"", End::Lost("it ended".into())));
-        assert!(!Heard::new(0).has_begun());
+        assert!(!Transcript::new(0).has_begun());
     }
 
     #[test]

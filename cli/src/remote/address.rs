@@ -23,7 +23,7 @@ const STEM_BYTES_MAX: usize = 28;
 
 /// Why a machine has no place.
 #[derive(Debug)]
-pub(crate) enum PlaceError {
+pub(crate) enum AddressError {
     /// The directory cannot be used.
     Directory(PathBuf, io::Error),
     /// It is there, but is not this user's alone.
@@ -34,7 +34,7 @@ pub(crate) enum PlaceError {
     Socket(PathBuf, io::Error),
 }
 
-impl fmt::Display for PlaceError {
+impl fmt::Display for AddressError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(path, error) | Self::Socket(path, error) => write!(out, "{}: {error}", path.display()),
@@ -46,14 +46,14 @@ impl fmt::Display for PlaceError {
 
 /// How a machine wants to be called.
 #[derive(Clone, Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum NameChoice {
     /// So and not otherwise.
     Exactly(String),
     /// So, or with a number.
     About(String),
 }
 
-impl Wanted {
+impl NameChoice {
     /// What `--name` says, or what the file is called.
     pub(crate) fn new(name: Option<&str>, file: &Path) -> Self {
         if let Some(name) = name {
@@ -78,7 +78,7 @@ impl Wanted {
 }
 
 /// The directory, made if it is not there.
-fn directory() -> Result<PathBuf, PlaceError> {
+fn directory() -> Result<PathBuf, AddressError> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     let user = rustix::process::geteuid().as_raw();
     let path = match runtime {
@@ -86,21 +86,21 @@ fn directory() -> Result<PathBuf, PlaceError> {
         None => PathBuf::from(format!("/tmp/aegis-{user}")),
     };
     match DirBuilder::new().mode(0o700).create(&path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(PlaceError::Directory(path, error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(AddressError::Directory(path, error)),
         _ => {}
     }
     match std::fs::symlink_metadata(&path) {
         Ok(found) if found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0 => Ok(path),
-        Ok(_) => Err(PlaceError::NotPrivate(path)),
-        Err(error) => Err(PlaceError::Directory(path, error)),
+        Ok(_) => Err(AddressError::NotPrivate(path)),
+        Err(error) => Err(AddressError::Directory(path, error)),
     }
 }
 
-fn locked(directory: &Path) -> Result<File, PlaceError> {
+fn locked(directory: &Path) -> Result<File, AddressError> {
     let path = directory.join(LOCK);
     let lock = File::options().create(true).truncate(false).write(true).open(&path);
     let lock = lock.and_then(|file| Ok(flock(&file, FlockOperation::LockExclusive).map(|()| file)?));
-    lock.map_err(|error| PlaceError::Directory(path, error))
+    lock.map_err(|error| AddressError::Directory(path, error))
 }
 
 /// Whether somebody listens there; a socket where nobody does is taken away.
@@ -118,7 +118,7 @@ fn is_alive(path: &Path) -> bool {
 
 /// A machine's place, for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Address {
     /// Non-blocking.
     pub(crate) listener: UnixListener,
     /// The machine's name.
@@ -126,15 +126,15 @@ pub(crate) struct Place {
     path: PathBuf,
 }
 
-impl Place {
+impl Address {
     /// Takes a place.
-    pub(crate) fn take(wanted: &Wanted) -> Result<Self, PlaceError> {
+    pub(crate) fn take(wanted: &NameChoice) -> Result<Self, AddressError> {
         let directory = directory()?;
         let _lock = locked(&directory)?;
         let candidates = wanted.candidates();
         let free = candidates.iter().map(|name| (name, socket_of(&directory, name))).find(|(_, path)| !is_alive(path));
         let Some((name, path)) = free else {
-            return Err(PlaceError::Taken(candidates.first().cloned().unwrap_or_default()));
+            return Err(AddressError::Taken(candidates.first().cloned().unwrap_or_default()));
         };
         let listener = UnixListener::bind(&path).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -142,12 +142,12 @@ impl Place {
         });
         match listener {
             Ok(listener) => Ok(Self { listener, name: name.clone(), path }),
-            Err(error) => Err(PlaceError::Socket(path, error)),
+            Err(error) => Err(AddressError::Socket(path, error)),
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Address {
     fn drop(&mut self) {
         // Gone already is as good.
         let _ = std::fs::remove_file(&self.path);
@@ -159,10 +159,10 @@ fn socket_of(directory: &Path, name: &str) -> PathBuf {
 }
 
 /// The machines that run, by name.
-pub(crate) fn running() -> Result<Vec<(String, PathBuf)>, PlaceError> {
+pub(crate) fn running() -> Result<Vec<(String, PathBuf)>, AddressError> {
     let directory = directory()?;
     let _lock = locked(&directory)?;
-    let entries = std::fs::read_dir(&directory).map_err(|error| PlaceError::Directory(directory, error))?;
+    let entries = std::fs::read_dir(&directory).map_err(|error| AddressError::Directory(directory, error))?;
     let mut found: Vec<(String, PathBuf)> = entries
         .filter_map(|entry| {
             let path = entry.ok()?.path();
@@ -176,18 +176,18 @@ pub(crate) fn running() -> Result<Vec<(String, PathBuf)>, PlaceError> {
 
 #[cfg(test)]
 mod tests {
-    use super::Wanted;
+    use super::NameChoice;
     use std::path::Path;
 
     #[test]
     fn names_come_of_files_and_are_plain() {
-        let first = |file: &str| Wanted::new(None, Path::new(file)).candidates()[0].clone();
+        let first = |file: &str| NameChoice::new(None, Path::new(file)).candidates()[0].clone();
         assert_eq!(first("/x/shop.toml"), "shop");
         assert_eq!(first("my shop.v2.toml"), "my-shop-v2");
         assert_eq!(first("-.toml"), "machine");
         assert_eq!(first(&format!("{}.toml", "x".repeat(50))), "x".repeat(28));
-        let all = Wanted::new(None, Path::new("a.toml")).candidates();
+        let all = NameChoice::new(None, Path::new("a.toml")).candidates();
         assert_eq!((all.len(), all[1].as_str()), (99, "a-2"));
-        assert_eq!(Wanted::new(Some("b"), Path::new("a.toml")).candidates(), ["b"]);
+        assert_eq!(NameChoice::new(Some("b"), Path::new("a.toml")).candidates(), ["b"]);
     }
 }
