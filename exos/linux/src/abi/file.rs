@@ -13,73 +13,51 @@ use exos::fs::stream::{TerminalModes, WindowSize};
 use exos::fs::vnode::{FileKind, FileSystemStatistics, Metadata, NAME_BYTES_MAX, Timestamp};
 
 use super::bytes::{Encoder, get};
-
-/// `O_ACCMODE`.
-pub const O_ACCESS_MODE: u64 = 3;
-/// `O_CREAT`.
-pub const O_CREATE: u64 = 0o100;
-/// `O_EXCL`.
-pub const O_EXCLUSIVE: u64 = 0o200;
-/// `O_NOCTTY`.
-pub const O_NO_CONTROLLING_TERMINAL: u64 = 0o400;
-/// `O_TRUNC`.
-pub const O_TRUNCATE: u64 = 0o1000;
-/// `O_NONBLOCK`.
-pub const O_NON_BLOCKING: u64 = 0o4000;
-/// `O_DIRECT`.
-pub const O_DIRECT: u64 = 0o40000;
-/// `O_LARGEFILE`: without effect on 64-bit machines, but `F_GETFL` shows it.
-pub const O_LARGE_FILE: u64 = 0o100_000;
-/// `O_DIRECTORY`.
-pub const O_DIRECTORY: u64 = 0o200_000;
-/// `O_NOFOLLOW`.
-pub const O_NO_FOLLOW: u64 = 0o400_000;
-/// `O_CLOEXEC`.
-pub const O_CLOSE_ON_EXEC: u64 = 0o2_000_000;
-/// `O_PATH`.
-pub const O_PATH_ONLY: u64 = 0o10_000_000;
-/// `__O_TMPFILE`, which comes with `O_DIRECTORY`.
-pub const O_UNNAMED: u64 = 0o20_000_000;
-/// Half of `O_SYNC`; the other half is `O_DSYNC`.
-const O_SYNC_ONLY: u64 = 0o4_000_000;
-const O_DATA_SYNC: u64 = 0o10_000;
+use crate::abi::linux::{
+    __O_SYNC, __O_TMPFILE, FASYNC, O_APPEND, O_DSYNC, O_NOATIME, STATX_ATTR_MOUNT_ROOT, STATX_BASIC_STATS, STATX_BTIME,
+    STATX_MNT_ID,
+};
+use crate::abi::linux::{
+    O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK,
+    O_PATH, O_TRUNC,
+};
 
 /// The flags that a description keeps, in both languages.
 const STATUS: &[(u64, StatusFlags)] = &[
-    (0o2000, StatusFlags::APPEND),
-    (O_NON_BLOCKING, StatusFlags::NON_BLOCKING),
-    (O_DATA_SYNC, StatusFlags::DATA_SYNC),
-    (0o20_000, StatusFlags::ASYNC),
+    (O_APPEND, StatusFlags::APPEND),
+    (O_NONBLOCK, StatusFlags::NON_BLOCKING),
+    (O_DSYNC, StatusFlags::DATA_SYNC),
+    (FASYNC, StatusFlags::ASYNC),
     (O_DIRECT, StatusFlags::DIRECT),
     (O_DIRECTORY, StatusFlags::DIRECTORY),
-    (O_NO_FOLLOW, StatusFlags::NO_FOLLOW),
-    (0o1_000_000, StatusFlags::NO_ACCESS_TIME),
-    (O_SYNC_ONLY, StatusFlags::SYNC),
-    (O_PATH_ONLY, StatusFlags::PATH_ONLY),
-    (O_UNNAMED, StatusFlags::UNNAMED),
+    (O_NOFOLLOW, StatusFlags::NO_FOLLOW),
+    (O_NOATIME, StatusFlags::NO_ACCESS_TIME),
+    (__O_SYNC, StatusFlags::SYNC),
+    (O_PATH, StatusFlags::PATH_ONLY),
+    (__O_TMPFILE, StatusFlags::UNNAMED),
 ];
 
 /// Every flag that `open` knows (`VALID_OPEN_FLAGS`).
-pub const O_KNOWN: u64 = O_ACCESS_MODE
-    | O_CREATE
-    | O_EXCLUSIVE
-    | O_NO_CONTROLLING_TERMINAL
-    | O_TRUNCATE
-    | 0o2000
-    | O_NON_BLOCKING
-    | O_DATA_SYNC
-    | 0o20_000
+pub const O_KNOWN: u64 = O_ACCMODE
+    | O_CREAT
+    | O_EXCL
+    | O_NOCTTY
+    | O_TRUNC
+    | O_APPEND
+    | O_NONBLOCK
+    | O_DSYNC
+    | FASYNC
     | O_DIRECT
-    | O_LARGE_FILE
+    | O_LARGEFILE
     | O_DIRECTORY
-    | O_NO_FOLLOW
-    | 0o1_000_000
-    | O_CLOSE_ON_EXEC
-    | O_SYNC_ONLY
-    | O_PATH_ONLY
-    | O_UNNAMED;
+    | O_NOFOLLOW
+    | O_NOATIME
+    | O_CLOEXEC
+    | __O_SYNC
+    | O_PATH
+    | __O_TMPFILE;
 /// What goes together with `O_PATH`.
-pub const O_WITH_PATH_ONLY: u64 = O_DIRECTORY | O_NO_FOLLOW | O_PATH_ONLY | O_CLOSE_ON_EXEC;
+pub const O_WITH_PATH_ONLY: u64 = O_DIRECTORY | O_NOFOLLOW | O_PATH | O_CLOEXEC;
 
 /// The flags of a description among `open`'s flags.
 #[must_use]
@@ -89,7 +67,7 @@ pub fn status_flags(flags: u64) -> StatusFlags {
         status.set(*flag, flags & number != 0);
     }
     // O_SYNC includes O_DSYNC.
-    status.set(StatusFlags::DATA_SYNC, flags & (O_DATA_SYNC | O_SYNC_ONLY) != 0);
+    status.set(StatusFlags::DATA_SYNC, flags & (O_DSYNC | __O_SYNC) != 0);
     status
 }
 
@@ -99,170 +77,21 @@ pub fn status_number(status: StatusFlags) -> u64 {
     STATUS.iter().filter(|(_, flag)| status.contains(*flag)).map(|(number, _)| number).sum()
 }
 
-/// `AT_SYMLINK_NOFOLLOW` and its kin are in [`crate::file::files`]; this is `AT_STATX_SYNC_TYPE`, two bits that must
-/// not both be set.
-pub const AT_STATX_SYNC_TYPE: u64 = 0x6000;
-/// `AT_EACCESS`.
-pub const AT_EFFECTIVE_ACCESS: u64 = 0x200;
-
-/// Commands of `fcntl`.
-pub mod control {
-    /// `F_DUPFD`.
-    pub const DUPLICATE: u64 = 0;
-    /// `F_GETFD`.
-    pub const GET_DESCRIPTOR_FLAGS: u64 = 1;
-    /// `F_SETFD`.
-    pub const SET_DESCRIPTOR_FLAGS: u64 = 2;
-    /// `F_GETFL`.
-    pub const GET_STATUS: u64 = 3;
-    /// `F_SETFL`.
-    pub const SET_STATUS: u64 = 4;
-    /// `F_GETLK`.
-    pub const GET_LOCK: u64 = 5;
-    /// `F_SETLK`.
-    pub const SET_LOCK: u64 = 6;
-    /// `F_SETLKW`.
-    pub const SET_LOCK_WAIT: u64 = 7;
-    /// `F_SETOWN`.
-    pub const SET_OWNER: u64 = 8;
-    /// `F_GETOWN`.
-    pub const GET_OWNER: u64 = 9;
-    /// `F_SETSIG`.
-    pub const SET_SIGNAL: u64 = 10;
-    /// `F_GETSIG`.
-    pub const GET_SIGNAL: u64 = 11;
-    /// `F_SETOWN_EX`.
-    pub const SET_OWNER_KIND: u64 = 15;
-    /// `F_GETOWN_EX`.
-    pub const GET_OWNER_KIND: u64 = 16;
-    /// `F_SETLEASE`.
-    pub const SET_LEASE: u64 = 1024;
-    /// `F_GETLEASE`.
-    pub const GET_LEASE: u64 = 1025;
-    /// `F_NOTIFY`.
-    pub const NOTIFY: u64 = 1026;
-    /// `F_OFD_GETLK`.
-    pub const GET_DESCRIPTION_LOCK: u64 = 36;
-    /// `F_OFD_SETLK`.
-    pub const SET_DESCRIPTION_LOCK: u64 = 37;
-    /// `F_OFD_SETLKW`.
-    pub const SET_DESCRIPTION_LOCK_WAIT: u64 = 38;
-    /// `F_DUPFD_CLOEXEC`.
-    pub const DUPLICATE_CLOSE_ON_EXEC: u64 = 1030;
-    /// `F_SETPIPE_SZ`.
-    pub const SET_PIPE_SIZE: u64 = 1031;
-    /// `F_GETPIPE_SZ`.
-    pub const GET_PIPE_SIZE: u64 = 1032;
-    /// `F_ADD_SEALS`.
-    pub const ADD_SEALS: u64 = 1033;
-    /// `F_GET_SEALS`.
-    pub const GET_SEALS: u64 = 1034;
-    /// `F_DUPFD_QUERY`.
-    pub const IS_DUPLICATE_OF: u64 = 1027;
-}
-
-/// Requests of `ioctl`.
+/// Requests of `ioctl` that are handled together.
 pub mod request {
-    /// `FIGETBSZ`.
-    pub const GET_BLOCK_SIZE: u32 = 2;
-    /// `FIOQSIZE`.
-    pub const GET_SIZE: u32 = 0x5460;
-    /// `FICLONE`.
-    pub const CLONE_FILE: u32 = 0x4004_9409;
-    /// `FICLONERANGE`.
-    pub const CLONE_RANGE: u32 = 0x4020_940d;
-    /// `TCGETS`.
-    pub const GET_MODES: u32 = 0x5401;
+    use crate::abi::linux::{
+        TCFLSH, TCSBRK, TCSBRKP, TCSETA, TCSETAF, TCSETAW, TCSETS, TCSETS2, TCSETSF, TCSETSF2, TCSETSW, TCSETSW2,
+        TCXONC, TIOCCBRK, TIOCSBRK,
+    };
+
     /// `TCSETS`, `TCSETSW`, `TCSETSF`.
-    pub const SET_MODES: [u32; 3] = [0x5402, 0x5403, 0x5404];
-    /// `TCGETA`.
-    pub const GET_SHORT_MODES: u32 = 0x5405;
+    pub const SET_MODES: [u32; 3] = [TCSETS, TCSETSW, TCSETSF];
     /// `TCSETA`, `TCSETAW`, `TCSETAF`.
-    pub const SET_SHORT_MODES: [u32; 3] = [0x5406, 0x5407, 0x5408];
-    /// `TCSETAF`.
-    pub const SET_SHORT_MODES_FLUSHING: u32 = 0x5408;
-    /// `TIOCGLCKTRMIOS`.
-    pub const GET_LOCKED_MODES: u32 = 0x5456;
-    /// `TCGETS2`.
-    pub const GET_MODES_2: u32 = 0x802c_542a;
+    pub const SET_SHORT_MODES: [u32; 3] = [TCSETA, TCSETAW, TCSETAF];
     /// `TCSETS2`, `TCSETSW2`, `TCSETSF2`.
-    pub const SET_MODES_2: [u32; 3] = [0x402c_542b, 0x402c_542c, 0x402c_542d];
+    pub const SET_MODES_2: [u32; 3] = [TCSETS2, TCSETSW2, TCSETSF2];
     /// `TCSBRK`, `TCXONC`, `TCFLSH`, and the breaks that no terminal here can send: `TCSBRKP`, `TIOCSBRK`, `TIOCCBRK`.
-    pub const LINE_CONTROL: [u32; 6] = [0x5409, 0x540a, 0x540b, 0x5425, 0x5427, 0x5428];
-    /// `TIOCVHANGUP`.
-    pub const HANG_UP: u32 = 0x5437;
-    /// `TIOCSCTTY`.
-    pub const SET_CONTROLLING_TERMINAL: u32 = 0x540e;
-    /// `TIOCGPGRP`.
-    pub const GET_FOREGROUND_GROUP: u32 = 0x540f;
-    /// `TIOCSPGRP`.
-    pub const SET_FOREGROUND_GROUP: u32 = 0x5410;
-    /// `TIOCGWINSZ`.
-    pub const GET_WINDOW_SIZE: u32 = 0x5413;
-    /// `TIOCSWINSZ`.
-    pub const SET_WINDOW_SIZE: u32 = 0x5414;
-    /// `FIONREAD`.
-    pub const GET_READABLE_COUNT: u32 = 0x541b;
-    /// `FIONBIO`.
-    pub const SET_NON_BLOCKING: u32 = 0x5421;
-    /// `TIOCGSID`.
-    pub const GET_SESSION: u32 = 0x5429;
-    /// `TCSETSF`.
-    pub const SET_MODES_FLUSHING: u32 = 0x5404;
-    /// `TCSETSF2`.
-    pub const SET_MODES_2_FLUSHING: u32 = 0x402c_542d;
-    /// `TCXONC`.
-    pub const FLOW: u32 = 0x540a;
-    /// `TCFLSH`.
-    pub const FLUSH: u32 = 0x540b;
-    /// `TIOCOUTQ`, `SIOCOUTQ`.
-    pub const GET_UNSENT_COUNT: u32 = 0x5411;
-    /// `TIOCSTI`.
-    pub const TYPE_IN: u32 = 0x5412;
-    /// `TIOCEXCL`.
-    pub const MAKE_EXCLUSIVE: u32 = 0x540c;
-    /// `TIOCNXCL`.
-    pub const END_EXCLUSIVE: u32 = 0x540d;
-    /// `TIOCGEXCL`.
-    pub const GET_EXCLUSIVE: u32 = 0x8004_5440;
-    /// `TIOCGSOFTCAR`.
-    pub const GET_SOFT_CARRIER: u32 = 0x5419;
-    /// `TIOCSSOFTCAR`.
-    pub const SET_SOFT_CARRIER: u32 = 0x541a;
-    /// `TIOCSETD`.
-    pub const SET_DISCIPLINE: u32 = 0x5423;
-    /// `TIOCGETD`.
-    pub const GET_DISCIPLINE: u32 = 0x5424;
-    /// `TIOCSIG`.
-    pub const SEND_SIGNAL: u32 = 0x4004_5436;
-    /// `TIOCPKT`.
-    pub const SET_PACKETS: u32 = 0x5420;
-    /// `TIOCNOTTY`.
-    pub const GIVE_UP_CONTROL: u32 = 0x5422;
-    /// `TIOCGPTN`.
-    pub const GET_NUMBER: u32 = 0x8004_5430;
-    /// `TIOCSPTLCK`.
-    pub const SET_LOCK: u32 = 0x4004_5431;
-    /// `TIOCGPKT`.
-    pub const GET_PACKETS: u32 = 0x8004_5438;
-    /// `TIOCGPTLCK`.
-    pub const GET_LOCK: u32 = 0x8004_5439;
-    /// `TIOCGPTPEER`.
-    pub const OPEN_PEER: u32 = 0x5441;
-    /// `FIONCLEX`.
-    pub const KEEP_ON_EXEC: u32 = 0x5450;
-    /// `FIOCLEX`.
-    pub const CLOSE_ON_EXEC: u32 = 0x5451;
-    /// `FIOASYNC`.
-    pub const SET_ASYNC: u32 = 0x5452;
-    /// `FIOSETOWN`.
-    pub const SET_OWNER: u32 = 0x8901;
-    /// `SIOCSPGRP`.
-    pub const SET_SOCKET_GROUP: u32 = 0x8902;
-    /// `FIOGETOWN`.
-    pub const GET_OWNER: u32 = 0x8903;
-    /// `SIOCGPGRP`.
-    pub const GET_SOCKET_GROUP: u32 = 0x8904;
+    pub const LINE_CONTROL: [u32; 6] = [TCSBRK, TCXONC, TCFLSH, TCSBRKP, TIOCSBRK, TIOCCBRK];
 }
 
 /// Bytes of `struct stat`.
@@ -329,14 +158,10 @@ fn words<const WORD_COUNT: usize, const BYTE_COUNT: usize>(words: [u64; WORD_COU
 /// `struct statx` with all that is known, whatever was asked for, as Linux fills it.
 #[must_use]
 pub fn statx(location: &Location) -> Vec<u8> {
-    const BASIC: u32 = 0x7ff;
-    const CREATED: u32 = 0x800;
-    const MOUNT_ID: u32 = 0x1000;
-    const ATTRIBUTE_MOUNT_ROOT: u64 = 0x2000;
     let metadata = location.inode().metadata();
     let time = |encoder: Encoder, time: Timestamp| encoder.i64(time.seconds).u32(time.nanoseconds).u32(0);
-    let mask = BASIC | MOUNT_ID | if metadata.created.is_some() { CREATED } else { 0 };
-    let attributes = if location.is_mount_root() { ATTRIBUTE_MOUNT_ROOT } else { 0 };
+    let mask = STATX_BASIC_STATS | STATX_MNT_ID | if metadata.created.is_some() { STATX_BTIME } else { 0 };
+    let attributes = if location.is_mount_root() { STATX_ATTR_MOUNT_ROOT } else { 0 };
     let encoder = Encoder::new()
         .u32(mask)
         .u32(BLOCK_BYTES)
@@ -349,7 +174,7 @@ pub fn statx(location: &Location) -> Vec<u8> {
         .u64(metadata.inode_number)
         .u64(metadata.size_bytes)
         .u64(metadata.block_count)
-        .u64(ATTRIBUTE_MOUNT_ROOT);
+        .u64(STATX_ATTR_MOUNT_ROOT);
     let encoder = time(encoder, metadata.accessed);
     let encoder = time(encoder, metadata.created.unwrap_or_default());
     let encoder = time(encoder, metadata.changed);
@@ -366,10 +191,10 @@ pub fn statx(location: &Location) -> Vec<u8> {
 /// `struct statfs`.
 #[must_use]
 pub fn statfs(statistics: &FileSystemStatistics, flags: MountFlags) -> Vec<u8> {
-    const VALID: u64 = 0x20;
-    const NO_ACCESS_TIME: u64 = 0x400;
-    const RELATIVE_ACCESS_TIME: u64 = 0x1000;
-    let mut flag_bits = VALID;
+    const ST_VALID: u64 = 0x20;
+    const ST_NOATIME: u64 = 0x400;
+    const ST_RELATIME: u64 = 0x1000;
+    let mut flag_bits = ST_VALID;
     for (flag, bit) in [
         (MountFlags::READ_ONLY, 1),
         (MountFlags::NO_SET_ID, 2),
@@ -378,7 +203,7 @@ pub fn statfs(statistics: &FileSystemStatistics, flags: MountFlags) -> Vec<u8> {
     ] {
         flag_bits |= if flags.contains(flag) { bit } else { 0 };
     }
-    flag_bits |= if flags.contains(MountFlags::NO_ACCESS_TIME) { NO_ACCESS_TIME } else { RELATIVE_ACCESS_TIME };
+    flag_bits |= if flags.contains(MountFlags::NO_ACCESS_TIME) { ST_NOATIME } else { ST_RELATIME };
     Encoder::new()
         .u64(statistics.magic)
         .u64(statistics.block_bytes)

@@ -7,6 +7,7 @@
 pub mod bytes;
 pub mod errno;
 pub mod file;
+pub mod linux;
 pub mod listing;
 pub mod poll;
 pub mod socket;

@@ -1,34 +1,16 @@
 //! The events of `poll` and epoll, and the readiness that they mean.
 
+use crate::abi::linux::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM};
 use exos::fs::readiness::Readiness;
-
-/// `POLLIN`.
-pub const IN: u32 = 1;
-/// `POLLPRI`.
-pub const PRIORITY: u32 = 2;
-/// `POLLOUT`.
-pub const OUT: u32 = 4;
-/// `POLLERR`.
-pub const ERROR: u32 = 8;
-/// `POLLHUP`.
-pub const HANG_UP: u32 = 0x10;
-/// `POLLNVAL`.
-pub const INVALID: u32 = 0x20;
-/// `POLLRDNORM`.
-pub const IN_NORMAL: u32 = 0x40;
-/// `POLLWRNORM`.
-pub const OUT_NORMAL: u32 = 0x100;
-/// `POLLRDHUP`.
-pub const READ_HANG_UP: u32 = 0x2000;
 
 /// Each kind of readiness as `poll` tells it.
 const EVENTS: [(Readiness, u32); 6] = [
-    (Readiness::READ, IN | IN_NORMAL),
-    (Readiness::WRITE, OUT | OUT_NORMAL),
-    (Readiness::PRIORITY, PRIORITY),
-    (Readiness::ERROR, ERROR),
-    (Readiness::HANG_UP, HANG_UP),
-    (Readiness::READ_HANG_UP, READ_HANG_UP),
+    (Readiness::READ, POLLIN | POLLRDNORM),
+    (Readiness::WRITE, POLLOUT | POLLWRNORM),
+    (Readiness::PRIORITY, POLLPRI),
+    (Readiness::ERROR, POLLERR),
+    (Readiness::HANG_UP, POLLHUP),
+    (Readiness::READ_HANG_UP, POLLRDHUP),
 ];
 
 /// Readiness as `poll`'s events.

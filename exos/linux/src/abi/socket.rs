@@ -7,17 +7,12 @@ use exos::error::{Errno, Result};
 use exos::net::unix::address::{Address, NAME_BYTES_MAX};
 
 use super::bytes::{Encoder, get};
+use crate::abi::linux::{AF_UNIX, AF_UNSPEC};
 
-/// `AF_UNSPEC`.
-pub const FAMILY_NONE: u16 = 0;
-/// `AF_UNIX`.
-pub const FAMILY_UNIX: u16 = 1;
-/// `AF_MAX`.
-pub const FAMILY_COUNT: u64 = 46;
 /// `SOCK_NONBLOCK`.
-pub const NON_BLOCKING: u64 = 0o4000;
+pub const SOCK_NONBLOCK: u64 = 0o4000;
 /// `SOCK_CLOEXEC`.
-pub const CLOSE_ON_EXEC: u64 = 0o2_000_000;
+pub const SOCK_CLOEXEC: u64 = 0o2_000_000;
 /// Longest address that a call takes (`sizeof(struct sockaddr_storage)`).
 pub const ADDRESS_BYTES_MAX: usize = 128;
 /// Bytes of `sun_family`.
@@ -25,32 +20,10 @@ const FAMILY_BYTES: usize = 2;
 
 /// `MSG_*`.
 pub mod flag {
-    /// `MSG_OOB`.
-    pub const URGENT: u64 = 1;
-    /// `MSG_PEEK`.
-    pub const PEEK: u64 = 2;
-    /// `MSG_CTRUNC`.
-    pub const CONTROL_TRUNCATED: u64 = 8;
-    /// `MSG_TRUNC`.
-    pub const TRUNCATED: u64 = 0x20;
-    /// `MSG_DONTWAIT`.
-    pub const DO_NOT_WAIT: u64 = 0x40;
-    /// `MSG_WAITALL`.
-    pub const WAIT_FOR_ALL: u64 = 0x100;
-    /// `MSG_NOSIGNAL`.
-    pub const NO_SIGNAL: u64 = 0x4000;
     /// `MSG_WAITFORONE`.
-    pub const WAIT_FOR_ONE: u64 = 0x1_0000;
-    /// `MSG_CMSG_CLOEXEC`.
-    pub const CLOSE_ON_EXEC: u64 = 0x4000_0000;
+    pub const MSG_WAITFORONE: u64 = 0x1_0000;
 }
 
-/// `SOL_SOCKET`.
-pub const LEVEL_SOCKET: u64 = 1;
-/// `SCM_RIGHTS`.
-pub const RIGHTS: u32 = 1;
-/// `SCM_CREDENTIALS`.
-pub const CREDENTIALS: u32 = 2;
 /// Bytes of a `struct cmsghdr`.
 pub const CONTROL_HEADER_BYTES: usize = 16;
 /// Most bytes of control messages in a send (`net.core.optmem_max`).
@@ -79,8 +52,8 @@ pub fn read_name(bytes: &[u8]) -> Result<Name> {
         return Err(Errno::EINVAL);
     }
     match get::u16(bytes, 0) {
-        FAMILY_NONE => return Ok(Name::None),
-        FAMILY_UNIX => {}
+        AF_UNSPEC => return Ok(Name::None),
+        AF_UNIX => {}
         _ => return Err(Errno::EINVAL),
     }
     let name = &bytes[FAMILY_BYTES..];
@@ -100,7 +73,7 @@ pub fn read_name(bytes: &[u8]) -> Result<Name> {
 /// A `sockaddr_un`, as long as it has to be.
 #[must_use]
 pub fn name_bytes(address: Option<&Address>) -> Vec<u8> {
-    let family = Encoder::new().u16(FAMILY_UNIX);
+    let family = Encoder::new().u16(AF_UNIX);
     match address {
         None => family.finish(),
         Some(Address::Path(path)) => family.raw(path).u8(0).finish(),
@@ -182,58 +155,14 @@ pub fn read_controls(bytes: &[u8]) -> Result<Vec<Control<'_>>> {
     Ok(controls)
 }
 
-/// `SO_*` of [`LEVEL_SOCKET`].
+/// `SO_*` of [`SOL_SOCKET`].
 pub mod option {
-    /// `SO_REUSEADDR`.
-    pub const REUSE_ADDRESS: u64 = 2;
-    /// `SO_TYPE`.
-    pub const TYPE: u64 = 3;
-    /// `SO_ERROR`.
-    pub const ERROR: u64 = 4;
-    /// `SO_LINGER`.
-    pub const LINGER: u64 = 13;
-    /// `SO_BROADCAST`.
-    pub const BROADCAST: u64 = 6;
-    /// `SO_SNDBUF`.
-    pub const SEND_BUFFER: u64 = 7;
-    /// `SO_RCVBUF`.
-    pub const RECEIVE_BUFFER: u64 = 8;
-    /// `SO_KEEPALIVE`.
-    pub const KEEP_ALIVE: u64 = 9;
-    /// `SO_OOBINLINE`.
-    pub const URGENT_INLINE: u64 = 10;
-    /// `SO_PRIORITY`.
-    pub const PRIORITY: u64 = 12;
     /// `SO_TIMESTAMP`, `SO_TIMESTAMPNS`, of old and of new.
     pub const TIMES: [u64; 4] = [29, 35, 63, 64];
-    /// `SO_BUSY_POLL`.
-    pub const BUSY_POLL: u64 = 46;
-    /// `SO_MEMINFO`.
-    pub const MEMORY: u64 = 55;
-    /// `SO_REUSEPORT`.
-    pub const REUSE_PORT: u64 = 15;
-    /// `SO_PASSCRED`.
-    pub const PASS_CREDENTIALS: u64 = 16;
-    /// `SO_PEERCRED`.
-    pub const PEER_CREDENTIALS: u64 = 17;
-    /// `SO_RCVLOWAT`.
-    pub const RECEIVE_LOW_WATER: u64 = 18;
-    /// `SO_SNDLOWAT`.
-    pub const SEND_LOW_WATER: u64 = 19;
     /// `SO_RCVTIMEO`, of old and of new.
     pub const RECEIVE_TIMEOUT: [u64; 2] = [20, 66];
     /// `SO_SNDTIMEO`, of old and of new.
     pub const SEND_TIMEOUT: [u64; 2] = [21, 67];
-    /// `SO_ACCEPTCONN`.
-    pub const ACCEPTS_CONNECTIONS: u64 = 30;
-    /// `SO_SNDBUFFORCE`.
-    pub const SEND_BUFFER_FORCE: u64 = 32;
-    /// `SO_RCVBUFFORCE`.
-    pub const RECEIVE_BUFFER_FORCE: u64 = 33;
-    /// `SO_PROTOCOL`.
-    pub const PROTOCOL: u64 = 38;
-    /// `SO_DOMAIN`.
-    pub const DOMAIN: u64 = 39;
 }
 
 #[cfg(test)]

@@ -5,19 +5,6 @@ use exos::error::{Errno, Result};
 use crate::abi::bytes::get;
 use crate::abi::user_memory::{UserMemory, read_array, write_all};
 
-/// `CLOCK_REALTIME`.
-pub const CLOCK_REALTIME: u64 = 0;
-/// `CLOCK_MONOTONIC`.
-pub const CLOCK_MONOTONIC: u64 = 1;
-/// `CLOCK_PROCESS_CPUTIME_ID`.
-pub const CLOCK_PROCESS_CPU: u64 = 2;
-/// `CLOCK_THREAD_CPUTIME_ID`.
-pub const CLOCK_THREAD_CPU: u64 = 3;
-/// `CLOCK_TAI`.
-pub const CLOCK_TAI: u64 = 11;
-/// `TIMER_ABSTIME`.
-pub const TIMER_ABSOLUTE: u64 = 1;
-
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Reads a `timespec` as nanoseconds. `EINVAL`: negative, or nanoseconds out of range.

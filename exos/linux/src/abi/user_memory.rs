@@ -286,15 +286,15 @@ pub struct Extent {
 /// Most entries of an iovec array (`UIO_MAXIOV`).
 pub const EXTENT_COUNT_MAX: u64 = 1024;
 /// Most bytes that one read or write moves (Linux's `MAX_RW_COUNT`).
-pub const TRANSFER_BYTES_MAX: u64 = 0x7fff_f000;
+pub const MAX_RW_COUNT: u64 = 0x7fff_f000;
 
-/// Reads an iovec array; the total is cut at [`TRANSFER_BYTES_MAX`]. `EINVAL`: too many entries or a negative length.
+/// Reads an iovec array; the total is cut at [`MAX_RW_COUNT`]. `EINVAL`: too many entries or a negative length.
 pub fn read_extents(memory: &dyn UserMemory, address: u64, count: u64) -> Result<Vec<Extent>> {
     if count > EXTENT_COUNT_MAX {
         return Err(Errno::EINVAL);
     }
     let bytes = read_vec(memory, address, count * 16, EXTENT_COUNT_MAX as usize * 16)?;
-    let mut room = TRANSFER_BYTES_MAX;
+    let mut room = MAX_RW_COUNT;
     let mut bad = false;
     let mut extents = Vec::with_capacity(count as usize);
     for entry in bytes.chunks_exact(16) {

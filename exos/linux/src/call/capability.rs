@@ -6,6 +6,10 @@ use exos::task::capability::{AmbientChange, Capabilities, Capability, Capability
 use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
+use crate::abi::linux::{
+    PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, PR_CAP_AMBIENT_IS_SET, PR_CAP_AMBIENT_LOWER, PR_CAP_AMBIENT_RAISE,
+    PR_CAPBSET_DROP, PR_CAPBSET_READ, PR_GET_KEEPCAPS, PR_GET_SECUREBITS, PR_SET_KEEPCAPS, PR_SET_SECUREBITS,
+};
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
@@ -76,22 +80,15 @@ pub fn capset(context: &mut Context<'_>, [header, data, ..]: Arguments) -> Resul
 
 /// The options of `prctl(2)` that concern capabilities; every other is `EINVAL`.
 pub(super) fn option(context: &Context<'_>, option: u64, arguments: [u64; 4]) -> Result<u64> {
-    const GET_KEEPS: u64 = 7;
-    const SET_KEEPS: u64 = 8;
-    const BOUND_READ: u64 = 23;
-    const BOUND_DROP: u64 = 24;
-    const GET_SECURE_BITS: u64 = 27;
-    const SET_SECURE_BITS: u64 = 28;
-    const AMBIENT: u64 = 47;
     let [argument, ..] = arguments;
     match option {
-        GET_KEEPS => Ok(u64::from(context.thread.identities.lock().capabilities.keeps())),
-        SET_KEEPS => set_keeps(context, argument),
-        BOUND_READ => read_bound(context, argument),
-        BOUND_DROP => drop_bound(context, argument),
-        GET_SECURE_BITS => Ok(u64::from(context.thread.identities.lock().capabilities.secure_bits())),
-        SET_SECURE_BITS => set_secure_bits(context, argument),
-        AMBIENT => ambient(context, arguments),
+        PR_GET_KEEPCAPS => Ok(u64::from(context.thread.identities.lock().capabilities.keeps())),
+        PR_SET_KEEPCAPS => set_keeps(context, argument),
+        PR_CAPBSET_READ => read_bound(context, argument),
+        PR_CAPBSET_DROP => drop_bound(context, argument),
+        PR_GET_SECUREBITS => Ok(u64::from(context.thread.identities.lock().capabilities.secure_bits())),
+        PR_SET_SECUREBITS => set_secure_bits(context, argument),
+        PR_CAP_AMBIENT => ambient(context, arguments),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -126,11 +123,7 @@ fn set_secure_bits(context: &Context<'_>, bits: u64) -> Result<u64> {
 
 /// `PR_CAP_AMBIENT`.
 fn ambient(context: &Context<'_>, [operation, number, fourth, fifth]: [u64; 4]) -> Result<u64> {
-    const IS_SET: u64 = 1;
-    const RAISE: u64 = 2;
-    const LOWER: u64 = 3;
-    const CLEAR_ALL: u64 = 4;
-    if operation == CLEAR_ALL {
+    if operation == PR_CAP_AMBIENT_CLEAR_ALL {
         return match [number, fourth, fifth] {
             [0, 0, 0] => change_ambient(context, AmbientChange::Clear),
             _ => Err(Errno::EINVAL),
@@ -139,9 +132,11 @@ fn ambient(context: &Context<'_>, [operation, number, fourth, fifth]: [u64; 4]) 
     let capability = Capability::new(number)?;
     match operation {
         _ if fourth != 0 || fifth != 0 => Err(Errno::EINVAL),
-        IS_SET => Ok(u64::from(context.thread.identities.lock().capabilities.ambient.contains(capability))),
-        RAISE => change_ambient(context, AmbientChange::Raise(capability)),
-        LOWER => change_ambient(context, AmbientChange::Lower(capability)),
+        PR_CAP_AMBIENT_IS_SET => {
+            Ok(u64::from(context.thread.identities.lock().capabilities.ambient.contains(capability)))
+        }
+        PR_CAP_AMBIENT_RAISE => change_ambient(context, AmbientChange::Raise(capability)),
+        PR_CAP_AMBIENT_LOWER => change_ambient(context, AmbientChange::Lower(capability)),
         _ => Err(Errno::EINVAL),
     }
 }

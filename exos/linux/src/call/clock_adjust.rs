@@ -12,6 +12,7 @@ use syscalls::Sysno;
 
 use super::time::{check_settable, clock_ns, is_processor_clock, set_realtime};
 use crate::abi::bytes::{Encoder, get};
+use crate::abi::linux::CLOCK_REALTIME;
 use crate::abi::time as abi;
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
@@ -31,14 +32,14 @@ const NS_PER_MICROSECOND: i64 = 1000;
 const STATE_BYTES: usize = 208;
 /// `ADJ_SETOFFSET`, `ADJ_MICRO`, `ADJ_NANO`, and what `adjtime(3)` asks with: `ADJ_OFFSET_SINGLESHOT`,
 /// `ADJ_OFFSET_SS_READ`.
-const MODE_STEP: u32 = 0x100;
-const MODE_MICROSECONDS: u32 = 0x1000;
-const MODE_NANOSECONDS: u32 = 0x2000;
-const MODE_ADJTIME: u32 = 0x8001;
-const MODE_ADJTIME_READ: u32 = 0xa001;
+const ADJ_SETOFFSET: u32 = 0x100;
+const ADJ_MICRO: u32 = 0x1000;
+const ADJ_NANO: u32 = 0x2000;
+const ADJ_OFFSET_SINGLESHOT: u32 = 0x8001;
+const ADJ_OFFSET_SS_READ: u32 = 0xa001;
 /// `STA_UNSYNC` and `TIME_ERROR`.
-const STATUS_UNSYNCHRONISED: u32 = 0x40;
-const STATE_ERROR: u64 = 5;
+const STA_UNSYNC: u32 = 0x40;
+const TIME_ERROR: u64 = 5;
 /// The largest error that is reported, in microseconds.
 const ERROR_US: u64 = 16_000_000;
 /// Largest steering of the rate, in millionths shifted by 16.
@@ -82,14 +83,14 @@ pub fn settimeofday(context: &mut Context<'_>, [time, zone, ..]: Arguments) -> R
 pub fn adjtimex(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
     let request: [u8; STATE_BYTES] = read_array(context.memory, address)?;
     let modes = get::u32(&request, 0);
-    let is_nanoseconds = modes & MODE_NANOSECONDS != 0;
+    let is_nanoseconds = modes & ADJ_NANO != 0;
     match modes {
-        0 | MODE_ADJTIME_READ => {}
+        0 | ADJ_OFFSET_SS_READ => {}
         _ if !context.can(Capability::SYS_TIME) => return Err(Errno::EPERM),
         // What Linux does little by little is done at once, so that nothing is ever left of it to report.
-        MODE_ADJTIME => step(context, (get::u64(&request, 8) as i64).saturating_mul(NS_PER_MICROSECOND))?,
-        _ if modes & !(MODE_STEP | MODE_NANOSECONDS | MODE_MICROSECONDS) == 0 => {
-            if modes & MODE_STEP != 0 {
+        ADJ_OFFSET_SINGLESHOT => step(context, (get::u64(&request, 8) as i64).saturating_mul(NS_PER_MICROSECOND))?,
+        _ if modes & !(ADJ_SETOFFSET | ADJ_NANO | ADJ_MICRO) == 0 => {
+            if modes & ADJ_SETOFFSET != 0 {
                 let target_ns = context.system.realtime_ns().checked_add_signed(offset_ns(&request, is_nanoseconds)?);
                 set_realtime(context, target_ns.ok_or(Errno::EINVAL)?)?;
             }
@@ -97,12 +98,12 @@ pub fn adjtimex(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u
         _ => return Err(Errno::EINVAL),
     }
     write_all(context.memory, address, &state(context, modes, is_nanoseconds))?;
-    Ok(STATE_ERROR)
+    Ok(TIME_ERROR)
 }
 
 /// `clock_adjtime(2)`.
 pub fn clock_adjtime(context: &mut Context<'_>, [id, address, ..]: Arguments) -> Result<u64> {
-    if id == abi::CLOCK_REALTIME {
+    if id == CLOCK_REALTIME {
         return adjtimex(context, [address, 0, 0, 0, 0, 0]);
     }
     read_array::<STATE_BYTES>(context.memory, address)?;
@@ -125,7 +126,7 @@ fn state(context: &Context<'_>, modes: u32, is_nanoseconds: bool) -> Vec<u8> {
     let now_ns = context.system.realtime_ns();
     let part_ns = now_ns % NS_PER_SECOND as u64;
     let encoder = Encoder::new().u32(modes).u32(0).u64(0).u64(0).u64(ERROR_US).u64(ERROR_US);
-    let encoder = encoder.u32(STATUS_UNSYNCHRONISED).u32(0).u64(TIME_CONSTANT).u64(1).u64(TOLERANCE);
+    let encoder = encoder.u32(STA_UNSYNC).u32(0).u64(TIME_CONSTANT).u64(1).u64(TOLERANCE);
     let encoder = encoder.u64(now_ns / NS_PER_SECOND as u64).u64(if is_nanoseconds { part_ns } else { part_ns / 1000 });
     encoder.u64(TICK_US).zero_to(STATE_BYTES).finish()
 }

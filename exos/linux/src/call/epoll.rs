@@ -11,12 +11,12 @@ use syscalls::Sysno;
 use super::poll::{read_deadline, restore_mask};
 use super::signal::install_optional_mask;
 use crate::abi::bytes::get;
-use crate::abi::file::O_CLOSE_ON_EXEC;
-use crate::abi::poll::{ERROR, HANG_UP, IN, OUT};
+use crate::abi::linux::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
+use crate::abi::linux::{EPOLLET, EPOLLEXCLUSIVE, EPOLLWAKEUP, O_CLOEXEC, POLLERR, POLLHUP, POLLIN, POLLOUT};
 use crate::abi::user_memory::{UserMemory, read_array, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
-use crate::file::epoll::{EDGE_TRIGGERED, EXCLUSIVE, Epoll, Report};
+use crate::file::epoll::{Epoll, Report};
 use crate::task::caller::Restart;
 use crate::task::process::Process;
 
@@ -34,8 +34,6 @@ pub const ENTRIES: &[Entry] = &[
 const EVENT_BYTES: usize = 12;
 /// Most events that one call may ask for.
 const EVENT_COUNT_MAX: u64 = i32::MAX as u64 / EVENT_BYTES as u64;
-/// `EPOLLWAKEUP`: nothing sleeps that it would keep awake.
-const WAKE_UP: u32 = 1 << 29;
 
 /// `epoll_create(2)`: the size is only checked.
 pub fn epoll_create(context: &mut Context<'_>, [size, ..]: Arguments) -> Result<u64> {
@@ -47,14 +45,14 @@ pub fn epoll_create(context: &mut Context<'_>, [size, ..]: Arguments) -> Result<
 
 /// `epoll_create1(2)`.
 pub fn epoll_create1(context: &mut Context<'_>, [flags, ..]: Arguments) -> Result<u64> {
-    if u64::from(flags as u32) & !O_CLOSE_ON_EXEC != 0 {
+    if u64::from(flags as u32) & !O_CLOEXEC != 0 {
         return Err(Errno::EINVAL);
     }
     let namespace = &context.system.files.namespace;
     let status = StatusFlags::empty();
     let now = crate::file::paths::now(context);
     let description = namespace.anonymous("anon_inode:[eventpoll]", Epoll::new(), status, now);
-    context.process.files.add(description, flags & O_CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & O_CLOEXEC != 0)
 }
 
 /// The instance behind a description. `EINVAL`: it is something else.
@@ -64,15 +62,12 @@ fn instance(description: &Description) -> Result<&Epoll> {
 
 /// `epoll_ctl(2)`.
 pub fn epoll_ctl(context: &mut Context<'_>, [epoll, operation, descriptor, event, ..]: Arguments) -> Result<u64> {
-    const ADD: u32 = 1;
-    const REMOVE: u32 = 2;
-    const MODIFY: u32 = 3;
     let operation = operation as u32;
-    let (events, data) = if operation == REMOVE {
+    let (events, data) = if operation == EPOLL_CTL_DEL {
         (0, 0)
     } else {
         let bytes: [u8; EVENT_BYTES] = read_array(context.memory, event)?;
-        (get::u32(&bytes, 0) & !WAKE_UP, get::u64(&bytes, 4))
+        (get::u32(&bytes, 0) & !EPOLLWAKEUP, get::u64(&bytes, 4))
     };
     let own = context.process.files.get(epoll)?;
     let watched = context.process.files.get(descriptor)?;
@@ -86,18 +81,18 @@ pub fn epoll_ctl(context: &mut Context<'_>, [epoll, operation, descriptor, event
     if Arc::ptr_eq(&own, &watched) {
         return Err(Errno::EINVAL);
     }
-    if operation != REMOVE && events & EXCLUSIVE != 0 {
-        let allowed = IN | OUT | ERROR | HANG_UP | EDGE_TRIGGERED | EXCLUSIVE;
+    if operation != EPOLL_CTL_DEL && events & EPOLLEXCLUSIVE != 0 {
+        let allowed = POLLIN | POLLOUT | POLLERR | POLLHUP | EPOLLET | EPOLLEXCLUSIVE;
         let is_nested = watched.extension::<Epoll>().is_some();
-        if operation != ADD || is_nested || events & !allowed != 0 {
+        if operation != EPOLL_CTL_ADD || is_nested || events & !allowed != 0 {
             return Err(Errno::EINVAL);
         }
     }
     let descriptor = descriptor as u32;
     match operation {
-        ADD => instance.add(&own, descriptor, &watched, events, data)?,
-        REMOVE => instance.remove(descriptor, &watched)?,
-        MODIFY => instance.modify(descriptor, &watched, events, data)?,
+        EPOLL_CTL_ADD => instance.add(&own, descriptor, &watched, events, data)?,
+        EPOLL_CTL_DEL => instance.remove(descriptor, &watched)?,
+        EPOLL_CTL_MOD => instance.modify(descriptor, &watched, events, data)?,
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)

@@ -8,7 +8,9 @@ use exos::task::capability::Capability;
 use exos::task::signal::SignalSet;
 use syscalls::Sysno;
 
-use crate::abi::file::{O_CLOSE_ON_EXEC, O_NON_BLOCKING, status_flags};
+use crate::abi::file::status_flags;
+use crate::abi::linux::{O_CLOEXEC, O_NONBLOCK};
+use crate::abi::linux::{TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET};
 use crate::abi::time::IntervalTimer;
 use crate::abi::time::{read_timespec, timespec};
 use crate::abi::user_memory::{read_array, write_all};
@@ -27,7 +29,7 @@ pub const ENTRIES: &[Entry] = &[
 ];
 
 /// Flags of all files that are made here.
-const FLAGS: u64 = O_CLOSE_ON_EXEC | O_NON_BLOCKING;
+const FLAGS: u64 = O_CLOEXEC | O_NONBLOCK;
 
 /// `timerfd_create(2)`.
 pub fn timerfd_create(context: &mut Context<'_>, [clock, flags, ..]: Arguments) -> Result<u64> {
@@ -45,7 +47,7 @@ pub fn timerfd_create(context: &mut Context<'_>, [clock, flags, ..]: Arguments) 
     let namespace = &context.system.files.namespace;
     let now = crate::file::paths::now(context);
     let description = namespace.anonymous("anon_inode:[timerfd]", timer, status_flags(flags), now);
-    context.process.files.add(description, flags & O_CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & O_CLOEXEC != 0)
 }
 
 /// The timer behind a descriptor. `EINVAL`: it is something else.
@@ -67,17 +69,15 @@ fn encode(timer: IntervalTimer) -> [u8; 32] {
 
 /// `timerfd_settime(2)`.
 pub fn timerfd_settime(context: &mut Context<'_>, [descriptor, flags, new, old, ..]: Arguments) -> Result<u64> {
-    const ABSOLUTE: u64 = 1;
-    const CANCEL_ON_SET: u64 = 2;
     read_array::<32>(context.memory, new)?;
     let period_ns = read_timespec(context.memory, new)?;
     let value_ns = read_timespec(context.memory, new + 16)?;
-    if u64::from(flags as u32) & !(ABSOLUTE | CANCEL_ON_SET) != 0 {
+    if u64::from(flags as u32) & !(TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET) != 0 {
         return Err(Errno::EINVAL);
     }
     let (now_ns, realtime_ns) = (context.now_ns(), context.system.realtime_ns());
     let before = with_timer(context, descriptor, |timer| {
-        let start_ns = match (flags & ABSOLUTE != 0, timer.is_realtime()) {
+        let start_ns = match (flags & TFD_TIMER_ABSTIME != 0, timer.is_realtime()) {
             (false, _) => now_ns.saturating_add(value_ns),
             (true, false) => value_ns,
             (true, true) => now_ns.saturating_add(value_ns.saturating_sub(realtime_ns)),
@@ -123,5 +123,5 @@ pub fn signalfd4(context: &mut Context<'_>, [descriptor, mask, size, flags, ..]:
     let namespace = &context.system.files.namespace;
     let now = crate::file::paths::now(context);
     let description = namespace.anonymous("anon_inode:[signalfd]", file, status_flags(flags), now);
-    context.process.files.add(description, flags & O_CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & O_CLOEXEC != 0)
 }

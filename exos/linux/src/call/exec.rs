@@ -16,10 +16,11 @@ use exos::task::signal::Signal;
 use syscalls::Sysno;
 
 use crate::abi::bytes::get;
+use crate::abi::linux::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
 use crate::abi::user_memory::{STRING_BYTES_MAX, STRING_STEP_BYTES, UserMemory, read_array, read_string};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
-use crate::file::paths::{AT_EMPTY_PATH, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at, read_path};
+use crate::file::paths::{Access, find_at, read_path};
 use crate::task::exec::{Wish, prepare, start};
 use crate::task::exit::{give_memory_back, release_thread_words};
 use crate::task::memory::{Space, space_limits};
@@ -64,7 +65,7 @@ pub fn execve(context: &mut Context<'_>, [path, arguments, environment, ..]: Arg
 
 /// As `execve(2)`, for a call that is more than that.
 pub(super) fn execute_at(context: &mut Context<'_>, path: u64, strings: [u64; 2]) -> Result<u64> {
-    execute(context, [CURRENT_DIRECTORY as u64, path, 0], strings)
+    execute(context, [AT_FDCWD as u64, path, 0], strings)
 }
 
 /// `execveat(2)`.
@@ -83,7 +84,7 @@ fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: 
     let environment = read_strings(context.memory, environment, &mut room)?;
     let access = Access::new(context);
     let [directory, address, flags] = file;
-    let found = find_at(context, &access, directory, address, flags, AT_EMPTY_PATH | AT_NO_FOLLOW)?;
+    let found = find_at(context, &access, directory, address, flags, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)?;
     let (path, is_path_lost) = name_of(context, directory, address)?;
     let wish = Wish { path, is_path_lost, arguments, environment };
     let current = context.process.files.current();
@@ -119,7 +120,7 @@ fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: 
 /// has the name of the descriptor before it.
 fn name_of(context: &Context<'_>, directory: u64, address: u64) -> Result<(Vec<u8>, bool)> {
     let path = if address == 0 { Vec::new() } else { read_path(context, address)?.to_vec() };
-    if directory as i32 == CURRENT_DIRECTORY || path.first() == Some(&b'/') {
+    if directory as i32 == AT_FDCWD || path.first() == Some(&b'/') {
         return Ok((path, false));
     }
     let mut name = alloc::format!("/dev/fd/{}", directory as i32).into_bytes();

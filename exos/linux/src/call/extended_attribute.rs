@@ -8,10 +8,11 @@ use exos::fs::location::Location;
 use syscalls::Sysno;
 
 use super::file_metadata::{find, location_of};
+use crate::abi::linux::AT_SYMLINK_NOFOLLOW;
 use crate::abi::user_memory::{read_string, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, partial};
-use crate::file::paths::{AT_NO_FOLLOW, Access};
+use crate::file::paths::Access;
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -114,25 +115,25 @@ pub fn removexattr(context: &mut Context<'_>, [path, name, ..]: Arguments) -> Re
 
 /// `lgetxattr(2)`.
 pub fn lgetxattr(context: &mut Context<'_>, [path, name, value, size, ..]: Arguments) -> Result<u64> {
-    let location = find(context, path, AT_NO_FOLLOW)?;
+    let location = find(context, path, AT_SYMLINK_NOFOLLOW)?;
     get_from(context, &location, [name, value, size])
 }
 
 /// `llistxattr(2)`.
 pub fn llistxattr(context: &mut Context<'_>, [path, list, size, ..]: Arguments) -> Result<u64> {
-    let location = find(context, path, AT_NO_FOLLOW)?;
+    let location = find(context, path, AT_SYMLINK_NOFOLLOW)?;
     list_of(context, &location, [list, size])
 }
 
 /// `lsetxattr(2)`.
 pub fn lsetxattr(context: &mut Context<'_>, [path, name, value, size, flags, _]: Arguments) -> Result<u64> {
-    let location = find(context, path, AT_NO_FOLLOW)?;
+    let location = find(context, path, AT_SYMLINK_NOFOLLOW)?;
     set_in(context, &location, [name, value, size, flags])
 }
 
 /// `lremovexattr(2)`.
 pub fn lremovexattr(context: &mut Context<'_>, [path, name, ..]: Arguments) -> Result<u64> {
-    let location = find(context, path, AT_NO_FOLLOW)?;
+    let location = find(context, path, AT_SYMLINK_NOFOLLOW)?;
     remove_from(context, &location, name)
 }
 

@@ -17,7 +17,15 @@ use syscalls::Sysno;
 
 use super::file_owner;
 use crate::abi::bytes::{Encoder, get};
-use crate::abi::file::{self as abi, control, request};
+use crate::abi::file::{self as abi, request};
+use crate::abi::linux::{
+    F_ADD_SEALS, F_DUPFD, F_DUPFD_CLOEXEC, F_DUPFD_QUERY, F_GET_SEALS, F_GETFD, F_GETFL, F_GETLK, F_GETPIPE_SZ,
+    F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_RDLCK, F_SETFD, F_SETFL, F_SETLK, F_SETLKW, F_SETPIPE_SZ, F_UNLCK,
+    F_WRLCK, FD_CLOEXEC, FICLONE, FICLONERANGE, FIGETBSZ, FIOASYNC, FIOCLEX, FIOGETOWN, FIONBIO, FIONCLEX, FIONREAD,
+    FIOQSIZE, FIOSETOWN, O_LARGEFILE, SIOCGPGRP, SIOCSPGRP, TCGETA, TCGETS, TCGETS2, TIOCGLCKTRMIOS, TIOCGPGRP,
+    TIOCGSID, TIOCGWINSZ, TIOCOUTQ, TIOCSCTTY, TIOCSPGRP, TIOCSWINSZ,
+};
+use crate::abi::linux::{LOCK_EX, LOCK_MAND, LOCK_NB, LOCK_SH, LOCK_UN};
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
@@ -30,21 +38,10 @@ pub const ENTRIES: &[Entry] = &[
     partial(Sysno::ioctl, "terminals, FIONREAD, SIOCOUTQ, FIONBIO, FIOCLEX, FIONCLEX", ioctl),
 ];
 
-/// `FD_CLOEXEC`.
-const CLOSE_ON_EXEC: u64 = 1;
-
 /// Whether a command of `fcntl` asks nothing of what is open there but which flags it has: then it does not wait.
 #[must_use]
 pub fn is_of_descriptor(command: u64) -> bool {
-    matches!(
-        u64::from(command as u32),
-        control::DUPLICATE
-            | control::DUPLICATE_CLOSE_ON_EXEC
-            | control::GET_DESCRIPTOR_FLAGS
-            | control::SET_DESCRIPTOR_FLAGS
-            | control::GET_STATUS
-            | control::IS_DUPLICATE_OF
-    )
+    matches!(u64::from(command as u32), F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL | F_DUPFD_QUERY)
 }
 
 /// `fcntl(2)`.
@@ -56,41 +53,38 @@ pub fn fcntl(context: &mut Context<'_>, [descriptor, command, argument, ..]: Arg
     }
     let files = &context.process.files;
     match command {
-        control::DUPLICATE | control::DUPLICATE_CLOSE_ON_EXEC => {
+        F_DUPFD | F_DUPFD_CLOEXEC => {
             let limit = files.descriptor_limit();
             if argument as u32 >= limit {
                 return Err(Errno::EINVAL);
             }
-            let close_on_exec = command == control::DUPLICATE_CLOSE_ON_EXEC;
+            let close_on_exec = command == F_DUPFD_CLOEXEC;
             let added = files.table().add(description, close_on_exec, argument as u32, limit);
             added.map(u64::from)
         }
-        control::GET_DESCRIPTOR_FLAGS => files.table().close_on_exec(descriptor as u32).map(u64::from),
-        control::SET_DESCRIPTOR_FLAGS => {
-            let value = argument & CLOSE_ON_EXEC != 0;
+        F_GETFD => files.table().close_on_exec(descriptor as u32).map(u64::from),
+        F_SETFD => {
+            let value = argument & FD_CLOEXEC != 0;
             files.table().set_close_on_exec(descriptor as u32, value)?;
             Ok(0)
         }
-        control::GET_STATUS => Ok(status_number(&description)),
-        control::SET_STATUS => set_status(context, &description, descriptor, argument),
-        control::GET_LOCK | control::GET_DESCRIPTION_LOCK => find_lock(context, &description, command, argument),
-        control::SET_LOCK
-        | control::SET_LOCK_WAIT
-        | control::SET_DESCRIPTION_LOCK
-        | control::SET_DESCRIPTION_LOCK_WAIT => set_lock(context, &description, command, argument),
-        control::GET_PIPE_SIZE | control::SET_PIPE_SIZE => {
+        F_GETFL => Ok(status_number(&description)),
+        F_SETFL => set_status(context, &description, descriptor, argument),
+        F_GETLK | F_OFD_GETLK => find_lock(context, &description, command, argument),
+        F_SETLK | F_SETLKW | F_OFD_SETLK | F_OFD_SETLKW => set_lock(context, &description, command, argument),
+        F_GETPIPE_SZ | F_SETPIPE_SZ => {
             let is_privileged = context.can(Capability::SYS_RESOURCE);
             pipe_size(&description, command, argument as u32, is_privileged)
         }
-        control::IS_DUPLICATE_OF => {
+        F_DUPFD_QUERY => {
             let other = files.get(argument)?;
             Ok(u64::from(Arc::ptr_eq(&description, &other)))
         }
-        control::GET_SEALS => {
+        F_GET_SEALS => {
             let seals = description.inode().seals().ok_or(Errno::EINVAL)?;
             Ok(u64::from(seals.get().bits()))
         }
-        control::ADD_SEALS => add_seals(context, &description, argument as u32),
+        F_ADD_SEALS => add_seals(context, &description, argument as u32),
         _ => {
             let answer = file_owner::control(context, &description, descriptor, [command, argument]);
             answer.unwrap_or(Err(Errno::EINVAL))
@@ -102,7 +96,7 @@ pub fn fcntl(context: &mut Context<'_>, [descriptor, command, argument, ..]: Arg
 fn pipe_size(description: &Description, command: u64, wanted: u32, is_privileged: bool) -> Result<u64> {
     let pipe = description.pipe().ok_or(Errno::EBADF)?;
     let capacity = match command {
-        control::GET_PIPE_SIZE => pipe.capacity_bytes(),
+        F_GETPIPE_SZ => pipe.capacity_bytes(),
         _ if wanted > 1 << 31 => return Err(Errno::EINVAL),
         _ => pipe.set_capacity_bytes(wanted as usize, is_privileged)?,
     };
@@ -151,7 +145,7 @@ fn status_number(description: &Description) -> u64 {
     };
     let is_named = description.metadata().device != PSEUDO_DEVICE;
     let is_large = is_named && !status.contains(StatusFlags::PATH_ONLY);
-    abi::status_number(status) | access | if is_large { abi::O_LARGE_FILE } else { 0 }
+    abi::status_number(status) | access | if is_large { O_LARGEFILE } else { 0 }
 }
 
 fn set_status(context: &Context<'_>, description: &Arc<Description>, descriptor: u64, flags: u64) -> Result<u64> {
@@ -173,13 +167,6 @@ fn set_status(context: &Context<'_>, description: &Arc<Description>, descriptor:
     description.set_status(wanted);
     Ok(0)
 }
-
-/// `F_RDLCK`.
-pub(super) const LOCK_SHARED: u16 = 0;
-/// `F_WRLCK`.
-pub(super) const LOCK_EXCLUSIVE: u16 = 1;
-/// `F_UNLCK`.
-pub(super) const LOCK_NONE: u16 = 2;
 
 /// Reads the range of a `struct flock`. `EINVAL`, `EOVERFLOW`.
 fn lock_range(description: &Description, bytes: &[u8; abi::LOCK_BYTES]) -> Result<LockRange> {
@@ -206,7 +193,7 @@ fn lock_range(description: &Description, bytes: &[u8; abi::LOCK_BYTES]) -> Resul
 
 /// Whose the locks of `command` are.
 fn lock_owner(context: &Context<'_>, description: &Description, command: u64) -> LockOwner {
-    if command >= control::GET_DESCRIPTION_LOCK {
+    if command >= F_OFD_GETLK {
         LockOwner::Description(description.number())
     } else {
         context.process.files.lock_owner()
@@ -215,15 +202,15 @@ fn lock_owner(context: &Context<'_>, description: &Description, command: u64) ->
 
 /// Locks of descriptions name no process: `EINVAL` if one is given.
 fn check_lock_process(command: u64, bytes: &[u8; abi::LOCK_BYTES]) -> Result<()> {
-    let is_given = command >= control::GET_DESCRIPTION_LOCK && get::i32(bytes, 24) != 0;
+    let is_given = command >= F_OFD_GETLK && get::i32(bytes, 24) != 0;
     if is_given { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 fn find_lock(context: &Context<'_>, description: &Description, command: u64, address: u64) -> Result<u64> {
     let mut bytes: [u8; abi::LOCK_BYTES] = read_array(context.memory, address)?;
     let kind = match get::u16(&bytes, 0) {
-        LOCK_SHARED => LockKind::Shared,
-        LOCK_EXCLUSIVE => LockKind::Exclusive,
+        F_RDLCK => LockKind::Shared,
+        F_WRLCK => LockKind::Exclusive,
         _ => return Err(Errno::EINVAL),
     };
     let range = lock_range(description, &bytes)?;
@@ -232,7 +219,7 @@ fn find_lock(context: &Context<'_>, description: &Description, command: u64, add
     let wanted = HeldLock { owner, process: context.process.pid, kind, range };
     let (table, file) = description.locks();
     let Some(held) = table.conflict(file, LockFamily::Record, &wanted) else {
-        bytes[..2].copy_from_slice(&LOCK_NONE.to_le_bytes());
+        bytes[..2].copy_from_slice(&F_UNLCK.to_le_bytes());
         write_all(context.memory, address, &bytes)?;
         return Ok(0);
     };
@@ -245,7 +232,7 @@ fn find_lock(context: &Context<'_>, description: &Description, command: u64, add
         LockOwner::Description(_) => -1,
     };
     let answer = Encoder::new()
-        .u16(if held.kind == LockKind::Shared { LOCK_SHARED } else { LOCK_EXCLUSIVE })
+        .u16(if held.kind == LockKind::Shared { F_RDLCK } else { F_WRLCK })
         .u16(0)
         .zero_to(8)
         .u64(held.range.start)
@@ -261,9 +248,9 @@ fn set_lock(context: &mut Context<'_>, description: &Arc<Description>, command: 
     let bytes: [u8; abi::LOCK_BYTES] = read_array(context.memory, address)?;
     let range = lock_range(description, &bytes)?;
     let kind = match get::u16(&bytes, 0) {
-        LOCK_SHARED => Some(LockKind::Shared),
-        LOCK_EXCLUSIVE => Some(LockKind::Exclusive),
-        LOCK_NONE => None,
+        F_RDLCK => Some(LockKind::Shared),
+        F_WRLCK => Some(LockKind::Exclusive),
+        F_UNLCK => None,
         _ => return Err(Errno::EINVAL),
     };
     let is_allowed = match kind {
@@ -281,7 +268,7 @@ fn set_lock(context: &mut Context<'_>, description: &Arc<Description>, command: 
         table.unlock(file, LockFamily::Record, owner, range);
         return Ok(0);
     };
-    let waits = matches!(command, control::SET_LOCK_WAIT | control::SET_DESCRIPTION_LOCK_WAIT);
+    let waits = matches!(command, F_SETLKW | F_OFD_SETLKW);
     let lock = HeldLock { owner, process: context.process.pid, kind, range };
     take_lock(context, description, LockFamily::Record, lock, waits)
 }
@@ -312,20 +299,15 @@ fn take_lock(
 
 /// `flock(2)`.
 pub fn flock(context: &mut Context<'_>, [descriptor, operation, ..]: Arguments) -> Result<u64> {
-    const SHARED: u64 = 1;
-    const EXCLUSIVE: u64 = 2;
-    const NON_BLOCKING: u64 = 4;
-    const UNLOCK: u64 = 8;
-    const MANDATORY: u64 = 32;
-    if operation & MANDATORY != 0 {
+    if operation & LOCK_MAND != 0 {
         // Locks that keep others from reading or writing are gone from Linux too, which says so in its log alone, and
         // looks at nothing else.
         return Ok(0);
     }
-    let kind = match u64::from(operation as u32) & !NON_BLOCKING {
-        SHARED => Some(LockKind::Shared),
-        EXCLUSIVE => Some(LockKind::Exclusive),
-        UNLOCK => None,
+    let kind = match u64::from(operation as u32) & !LOCK_NB {
+        LOCK_SH => Some(LockKind::Shared),
+        LOCK_EX => Some(LockKind::Exclusive),
+        LOCK_UN => None,
         _ => return Err(Errno::EINVAL),
     };
     let description = context.process.files.get(descriptor)?;
@@ -339,7 +321,7 @@ pub fn flock(context: &mut Context<'_>, [descriptor, operation, ..]: Arguments) 
         return Ok(0);
     };
     let lock = HeldLock { owner, process: context.process.pid, kind, range: LockRange::ALL };
-    let waits = operation & NON_BLOCKING == 0;
+    let waits = operation & LOCK_NB == 0;
     take_lock(context, &description, LockFamily::Whole, lock, waits)
 }
 
@@ -351,27 +333,27 @@ pub fn ioctl(context: &mut Context<'_>, [descriptor, number, argument, ..]: Argu
     }
     let files = &context.process.files;
     match number as u32 {
-        request::CLOSE_ON_EXEC => files.table().set_close_on_exec(descriptor as u32, true)?,
-        request::KEEP_ON_EXEC => files.table().set_close_on_exec(descriptor as u32, false)?,
-        request::SET_NON_BLOCKING => {
+        FIOCLEX => files.table().set_close_on_exec(descriptor as u32, true)?,
+        FIONCLEX => files.table().set_close_on_exec(descriptor as u32, false)?,
+        FIONBIO => {
             let value = i32::from_le_bytes(read_array(context.memory, argument)?);
             let mut status = description.status();
             status.set(StatusFlags::NON_BLOCKING, value != 0);
             description.set_status(status);
         }
-        request::SET_ASYNC => set_async(context, &description, descriptor, argument)?,
-        request::SET_OWNER | request::SET_SOCKET_GROUP if description.extension::<SocketFile>().is_some() => {
+        FIOASYNC => set_async(context, &description, descriptor, argument)?,
+        FIOSETOWN | SIOCSPGRP if description.extension::<SocketFile>().is_some() => {
             let owner = i32::from_le_bytes(read_array(context.memory, argument)?);
             file_owner::set_owner(context, &description, owner)?;
         }
-        request::GET_OWNER | request::GET_SOCKET_GROUP if description.extension::<SocketFile>().is_some() => {
+        FIOGETOWN | SIOCGPGRP if description.extension::<SocketFile>().is_some() => {
             let owner = file_owner::owner_number(&description) as i32;
             write_all(context.memory, argument, &owner.to_le_bytes())?;
         }
-        request::GET_READABLE_COUNT if description.terminal_side().is_some_and(Side::is_hung_up) => {
+        FIONREAD if description.terminal_side().is_some_and(Side::is_hung_up) => {
             return Err(Errno::EIO);
         }
-        request::GET_READABLE_COUNT => {
+        FIONREAD => {
             let count = match description.extension::<SocketFile>() {
                 Some(file) => file.socket().readable_bytes()?,
                 None if is_stored(&description) => left_to_read(&description),
@@ -379,15 +361,15 @@ pub fn ioctl(context: &mut Context<'_>, [descriptor, number, argument, ..]: Argu
             };
             write_all(context.memory, argument, &(count as u32).to_le_bytes())?;
         }
-        request::GET_SIZE if has_blocks(&description) || description.inode().kind() == FileKind::Symlink => {
+        FIOQSIZE if has_blocks(&description) || description.inode().kind() == FileKind::Symlink => {
             // What the file takes, not how long it is.
             write_all(context.memory, argument, &(description.metadata().block_count * 512).to_le_bytes())?;
         }
-        request::CLONE_FILE | request::CLONE_RANGE => return clone_file(context, &description, number, argument),
-        request::GET_BLOCK_SIZE if has_blocks(&description) => {
+        FICLONE | FICLONERANGE => return clone_file(context, &description, number, argument),
+        FIGETBSZ if has_blocks(&description) => {
             write_all(context.memory, argument, &4096u32.to_le_bytes())?;
         }
-        request::GET_UNSENT_COUNT if description.extension::<SocketFile>().is_some() => {
+        TIOCOUTQ if description.extension::<SocketFile>().is_some() => {
             let count = description.extension::<SocketFile>().map_or(0, |file| file.socket().unreceived_bytes());
             write_all(context.memory, argument, &(count as u32).to_le_bytes())?;
         }
@@ -414,7 +396,7 @@ fn left_to_read(description: &Description) -> usize {
 /// `FICLONE`, `FICLONERANGE`: no file system here has files that share blocks.
 fn clone_file(context: &Context<'_>, description: &Description, number: u64, argument: u64) -> Result<u64> {
     let source = match number as u32 {
-        request::CLONE_FILE => argument as i32,
+        FICLONE => argument as i32,
         _ => {
             let bytes: [u8; 32] = read_array(context.memory, argument)?;
             get::i32(&bytes, 0)
@@ -464,12 +446,12 @@ pub(super) fn terminal_request(
 ) -> Result<()> {
     let memory = context.memory;
     match number {
-        request::GET_MODES => write_all(memory, address, &abi::terminal_modes(&terminal.modes())),
+        TCGETS => write_all(memory, address, &abi::terminal_modes(&terminal.modes())),
         number if request::SET_MODES.contains(&number) => {
             terminal.set_modes(abi::read_terminal_modes(&read_array(memory, address)?));
             Ok(())
         }
-        request::GET_SHORT_MODES => write_all(memory, address, &abi::short_terminal_modes(&terminal.modes())),
+        TCGETA => write_all(memory, address, &abi::short_terminal_modes(&terminal.modes())),
         number if request::SET_SHORT_MODES.contains(&number) => {
             let mut modes = terminal.modes();
             abi::read_short_terminal_modes(&read_array(memory, address)?, &mut modes);
@@ -477,8 +459,8 @@ pub(super) fn terminal_request(
             Ok(())
         }
         // Nobody can lock modes, so none are.
-        request::GET_LOCKED_MODES => write_all(memory, address, &[0; 36]),
-        request::GET_MODES_2 => {
+        TIOCGLCKTRMIOS => write_all(memory, address, &[0; 36]),
+        TCGETS2 => {
             // Both speeds are 38400 baud, as B38400 in c_cflag says.
             let mut bytes = abi::terminal_modes(&terminal.modes());
             bytes.extend_from_slice(&[38_400u32.to_le_bytes(); 2].concat());
@@ -492,20 +474,20 @@ pub(super) fn terminal_request(
             Ok(())
         }
         number if request::LINE_CONTROL.contains(&number) => Ok(()),
-        request::SET_CONTROLLING_TERMINAL => Ok(()),
-        request::GET_WINDOW_SIZE => write_all(memory, address, &abi::window_size(terminal.window_size())),
-        request::SET_WINDOW_SIZE => {
+        TIOCSCTTY => Ok(()),
+        TIOCGWINSZ => write_all(memory, address, &abi::window_size(terminal.window_size())),
+        TIOCSWINSZ => {
             terminal.set_window_size(abi::read_window_size(&read_array(memory, address)?));
             Ok(())
         }
-        request::GET_FOREGROUND_GROUP => {
+        TIOCGPGRP => {
             let group = match terminal.foreground_group() {
                 0 => *context.process.group.lock(),
                 group => group,
             };
             write_all(memory, address, &group.to_le_bytes())
         }
-        request::SET_FOREGROUND_GROUP => {
+        TIOCSPGRP => {
             let group = i32::from_le_bytes(read_array(memory, address)?);
             match u32::try_from(group) {
                 Ok(group) => terminal.set_foreground_group(group),
@@ -513,7 +495,7 @@ pub(super) fn terminal_request(
             }
             Ok(())
         }
-        request::GET_SESSION => {
+        TIOCGSID => {
             let session = *context.process.session.lock();
             write_all(memory, address, &session.to_le_bytes())
         }

@@ -13,7 +13,7 @@ use syscalls::Sysno;
 
 use super::file_transfer::{check_end, raise_own, read_offset, readable, writable, write_from_source, write_offset};
 use super::waiting::until_ready;
-use crate::abi::user_memory::{CHUNK_BYTES, TRANSFER_BYTES_MAX, read_array};
+use crate::abi::user_memory::{CHUNK_BYTES, MAX_RW_COUNT, read_array};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
 use crate::file::paths::now;
@@ -113,7 +113,7 @@ pub fn sendfile(context: &mut Context<'_>, [output, input, offset, length, ..]: 
     }
     let from = read_offset(context, offset)?;
     check_end(Some(from.unwrap_or_else(|| input.offset())), length)?;
-    let (done, [from, _]) = copy(context, &input, &output, [from, None], length.min(TRANSFER_BYTES_MAX))?;
+    let (done, [from, _]) = copy(context, &input, &output, [from, None], length.min(MAX_RW_COUNT))?;
     write_offset(context, offset, from)?;
     Ok(done)
 }
@@ -153,7 +153,7 @@ pub fn copy_file_range(context: &mut Context<'_>, [input, from, output, to, leng
     if is_same(input.inode(), output.inode()) && starts[0].abs_diff(starts[1]) < length {
         return Err(Errno::EINVAL);
     }
-    let (done, after) = copy(context, &input, &output, offsets, length.min(TRANSFER_BYTES_MAX))?;
+    let (done, after) = copy(context, &input, &output, offsets, length.min(MAX_RW_COUNT))?;
     write_offset(context, from, after[0])?;
     write_offset(context, to, after[1])?;
     Ok(done)

@@ -19,10 +19,15 @@ use syscalls::Sysno;
 use super::{file_cut, terminal};
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
+use crate::abi::linux::__O_TMPFILE;
+use crate::abi::linux::{
+    AT_FDCWD, O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NONBLOCK, O_PATH, O_TRUNC, RESOLVE_CACHED,
+};
+use crate::abi::linux::{EFD_SEMAPHORE, MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC, MFD_NOEXEC_SEAL, O_WRONLY};
 use crate::abi::user_memory::{Text, read_string, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::file::paths::{Access, CURRENT_DIRECTORY, read_path_into};
+use crate::file::paths::{Access, read_path_into};
 use crate::task::caller::Restart;
 
 /// This family's part of the table.
@@ -44,28 +49,28 @@ pub const ENTRIES: &[Entry] = &[
 ];
 
 /// Permission bits that a file can be created with (`S_IALLUGO`).
-const PERMISSION_MASK: u64 = 0o7777;
+const S_IALLUGO: u64 = 0o7777;
 
 /// How `open` is to be done, from its flags and mode. `EINVAL`: flags that contradict each other.
 fn how_of(flags: u64, mode: u64) -> Result<OpenHow> {
-    let unnamed = flags & abi::O_UNNAMED != 0;
+    let unnamed = flags & __O_TMPFILE != 0;
     if unnamed {
-        let mask = abi::O_UNNAMED | abi::O_DIRECTORY | abi::O_CREATE;
-        let is_written = flags & abi::O_ACCESS_MODE != 0;
-        if flags & mask != abi::O_UNNAMED | abi::O_DIRECTORY || !is_written {
+        let mask = __O_TMPFILE | O_DIRECTORY | O_CREAT;
+        let is_written = flags & O_ACCMODE != 0;
+        if flags & mask != __O_TMPFILE | O_DIRECTORY || !is_written {
             return Err(Errno::EINVAL);
         }
     }
-    let access = match flags & abi::O_ACCESS_MODE {
+    let access = match flags & O_ACCMODE {
         0 => OpenAccess::Read,
         1 => OpenAccess::Write,
         2 => OpenAccess::ReadWrite,
         _ => OpenAccess::Neither,
     };
     let mut open_flags = OpenFlags::empty();
-    open_flags.set(OpenFlags::CREATE, flags & abi::O_CREATE != 0);
-    open_flags.set(OpenFlags::EXCLUSIVE, flags & abi::O_EXCLUSIVE != 0);
-    open_flags.set(OpenFlags::TRUNCATE, flags & abi::O_TRUNCATE != 0);
+    open_flags.set(OpenFlags::CREATE, flags & O_CREAT != 0);
+    open_flags.set(OpenFlags::EXCLUSIVE, flags & O_EXCL != 0);
+    open_flags.set(OpenFlags::TRUNCATE, flags & O_TRUNC != 0);
     open_flags.set(OpenFlags::UNNAMED, unnamed);
     let status = abi::status_flags(flags);
     Ok(OpenHow { access, flags: open_flags, status, permissions: mode as u32, ..OpenHow::READ })
@@ -77,7 +82,7 @@ fn open_with(
     [directory, path, flags, mode]: [u64; 4],
     restriction: Restriction,
 ) -> Result<u64> {
-    let is_from_descriptor = directory as i32 != CURRENT_DIRECTORY;
+    let is_from_descriptor = directory as i32 != AT_FDCWD;
     let how = OpenHow { restriction, is_from_descriptor, ..how_of(flags, mode)? };
     let stays_in_directory = restriction.contains(Restriction::IN_ROOT);
     let (address, mut path) = (path, Text::default());
@@ -102,19 +107,19 @@ fn open_with(
     }
     let description = match access.namespace().open(&caller, &start, path, &how) {
         Err(Errno::ENXIO) => terminal::open_controlling(context, &access, &start, path, &how)?,
-        Err(Errno::EAGAIN) if flags & abi::O_NON_BLOCKING == 0 => {
+        Err(Errno::EAGAIN) if flags & O_NONBLOCK == 0 => {
             after_leases(context, || access.namespace().open(&caller, &start, path, &how))?
         }
         outcome => outcome?,
     };
-    if flags & abi::O_TRUNCATE != 0 && description.inode().kind() == FileKind::Regular {
+    if flags & O_TRUNC != 0 && description.inode().kind() == FileKind::Regular {
         file_cut::cut(context.system, description.inode(), 0);
     }
     if !description.is_plain() {
         terminal::adopt(context, &description, flags)?;
         wait_for_other_end(context, &description)?;
     }
-    context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & O_CLOEXEC != 0)
 }
 
 /// Tries again and again while a lease is in the way.
@@ -145,29 +150,27 @@ fn wait_for_other_end(context: &mut Context<'_>, description: &Arc<Description>)
 
 /// `open(2)`.
 pub fn open(context: &mut Context<'_>, [path, flags, mode, ..]: Arguments) -> Result<u64> {
-    openat(context, [CURRENT_DIRECTORY as u64, path, flags, mode, 0, 0])
+    openat(context, [AT_FDCWD as u64, path, flags, mode, 0, 0])
 }
 
 /// `creat(2)`.
 pub fn creat(context: &mut Context<'_>, [path, mode, ..]: Arguments) -> Result<u64> {
-    const WRITE_ONLY: u64 = 1;
-    open(context, [path, abi::O_CREATE | abi::O_TRUNCATE | WRITE_ONLY, mode, 0, 0, 0])
+    open(context, [path, O_CREAT | O_TRUNC | O_WRONLY, mode, 0, 0, 0])
 }
 
 /// `openat(2)`: flags without a meaning are passed over, as are those that `O_PATH` does not go with.
 pub fn openat(context: &mut Context<'_>, [directory, path, flags, mode, ..]: Arguments) -> Result<u64> {
     let mut flags = u64::from(flags as u32) & abi::O_KNOWN;
-    if flags & abi::O_PATH_ONLY != 0 {
+    if flags & O_PATH != 0 {
         flags &= abi::O_WITH_PATH_ONLY;
     }
-    open_with(context, [directory, path, flags, mode & PERMISSION_MASK], Restriction::empty())
+    open_with(context, [directory, path, flags, mode & S_IALLUGO], Restriction::empty())
 }
 
 /// `openat2(2)`: as `openat`, but what has no meaning is `EINVAL`.
 pub fn openat2(context: &mut Context<'_>, [directory, path, how, size, ..]: Arguments) -> Result<u64> {
     const HOW_BYTES: u64 = 24;
     const RESOLVE_KNOWN: u64 = 0x3f;
-    const RESOLVE_CACHED: u64 = 0x20;
     if size < HOW_BYTES {
         return Err(Errno::EINVAL);
     }
@@ -180,15 +183,15 @@ pub fn openat2(context: &mut Context<'_>, [directory, path, how, size, ..]: Argu
     }
     let (flags, mode) = (get::u64(&bytes, 0), get::u64(&bytes, 8));
     let resolve = get::u64(&bytes, 16);
-    let creates = flags & (abi::O_CREATE | abi::O_UNNAMED) != 0;
+    let creates = flags & (O_CREAT | __O_TMPFILE) != 0;
     // The numbers are those of `Restriction`.
     let restriction = Restriction::from_bits_truncate(resolve as u32);
     let is_bad = flags & !abi::O_KNOWN != 0
         || resolve & !RESOLVE_KNOWN != 0
         || restriction.contains(Restriction::BENEATH | Restriction::IN_ROOT)
-        || (creates && mode & !PERMISSION_MASK != 0)
+        || (creates && mode & !S_IALLUGO != 0)
         || (!creates && mode != 0)
-        || (flags & abi::O_PATH_ONLY != 0 && flags & !abi::O_WITH_PATH_ONLY != 0);
+        || (flags & O_PATH != 0 && flags & !abi::O_WITH_PATH_ONLY != 0);
     if is_bad {
         return Err(Errno::EINVAL);
     }
@@ -209,13 +212,13 @@ pub fn close(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u
 /// `close_range(2)`.
 pub fn close_range(context: &mut Context<'_>, [first, last, flags, ..]: Arguments) -> Result<u64> {
     // CLOSE_RANGE_UNSHARE: the table is not shared with anybody.
-    const UNSHARE: u64 = 2;
-    const MARK: u64 = 4;
-    if flags & !(UNSHARE | MARK) != 0 {
+    const CLOSE_RANGE_UNSHARE: u64 = 2;
+    const CLOSE_RANGE_CLOEXEC: u64 = 4;
+    if flags & !(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC) != 0 {
         return Err(Errno::EINVAL);
     }
     let files = &context.process.files;
-    let (mut first, last, only_marks) = (first as u32, last as u32, flags & MARK != 0);
+    let (mut first, last, only_marks) = (first as u32, last as u32, flags & CLOSE_RANGE_CLOEXEC != 0);
     if first > last {
         return Err(Errno::EINVAL);
     }
@@ -254,7 +257,7 @@ pub fn dup2(context: &mut Context<'_>, [old, new, ..]: Arguments) -> Result<u64>
 
 /// `dup3(2)`.
 pub fn dup3(context: &mut Context<'_>, [old, new, flags, ..]: Arguments) -> Result<u64> {
-    if flags & !abi::O_CLOSE_ON_EXEC != 0 || old as u32 == new as u32 {
+    if flags & !O_CLOEXEC != 0 || old as u32 == new as u32 {
         return Err(Errno::EINVAL);
     }
     duplicate_to(context, old, new, flags != 0)
@@ -278,11 +281,11 @@ pub fn pipe(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> 
 
 /// `pipe2(2)`.
 pub fn pipe2(context: &mut Context<'_>, [address, flags, ..]: Arguments) -> Result<u64> {
-    if flags & !(abi::O_CLOSE_ON_EXEC | abi::O_NON_BLOCKING) != 0 {
+    if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
     let status = abi::status_flags(flags);
-    let close_on_exec = flags & abi::O_CLOSE_ON_EXEC != 0;
+    let close_on_exec = flags & O_CLOEXEC != 0;
     let now = crate::file::paths::now(context);
     let (reader, writer) = context.system.files.namespace.pipe(status, now);
     let files = &context.process.files;
@@ -308,37 +311,32 @@ pub fn eventfd(context: &mut Context<'_>, [value, ..]: Arguments) -> Result<u64>
 
 /// `eventfd2(2)`.
 pub fn eventfd2(context: &mut Context<'_>, [value, flags, ..]: Arguments) -> Result<u64> {
-    const SEMAPHORE: u64 = 1;
-    if flags & !(SEMAPHORE | abi::O_CLOSE_ON_EXEC | abi::O_NON_BLOCKING) != 0 {
+    if flags & !(EFD_SEMAPHORE | O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
     let status = abi::status_flags(flags);
     let now = crate::file::paths::now(context);
     let namespace = &context.system.files.namespace;
-    let description = namespace.event_counter(value as u32, flags & SEMAPHORE != 0, status, now);
-    context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
+    let description = namespace.event_counter(value as u32, flags & EFD_SEMAPHORE != 0, status, now);
+    context.process.files.add(description, flags & O_CLOEXEC != 0)
 }
 
 /// `memfd_create(2)`.
 pub fn memfd_create(context: &mut Context<'_>, [name, flags, ..]: Arguments) -> Result<u64> {
-    const CLOSE_ON_EXEC: u64 = 1;
-    const ALLOW_SEALING: u64 = 2;
-    const NO_EXECUTE: u64 = 8;
-    const EXECUTE: u64 = 16;
     /// What is left of a file's name behind `memfd:`.
     const NAME_BYTES: usize = 249;
-    let runs = NO_EXECUTE | EXECUTE;
-    if flags & !(CLOSE_ON_EXEC | ALLOW_SEALING | runs) != 0 || flags & runs == runs {
+    let runs = MFD_NOEXEC_SEAL | MFD_EXEC;
+    if flags & !(MFD_CLOEXEC | MFD_ALLOW_SEALING | runs) != 0 || flags & runs == runs {
         return Err(Errno::EINVAL);
     }
     let name: Vec<u8> = read_string(context.memory, name, NAME_BYTES, Errno::EINVAL)?;
     // A file that may not be run can be sealed, as it is against that from the start.
-    let seals = match flags & (ALLOW_SEALING | NO_EXECUTE) {
+    let seals = match flags & (MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL) {
         0 => Seals::SEAL,
-        ALLOW_SEALING => Seals::empty(),
+        MFD_ALLOW_SEALING => Seals::empty(),
         _ => Seals::EXECUTE,
     };
-    let permissions = if flags & NO_EXECUTE != 0 { 0o666 } else { 0o777 };
+    let permissions = if flags & MFD_NOEXEC_SEAL != 0 { 0o666 } else { 0o777 };
     let (uid, gid) = {
         let identities = context.thread.identities.lock();
         (identities.uid[3], identities.gid[3])
@@ -346,5 +344,5 @@ pub fn memfd_create(context: &mut Context<'_>, [name, flags, ..]: Arguments) -> 
     let creation = Creation { permissions, uid, gid, now: crate::file::paths::now(context) };
     let files = &context.system.files;
     let description = files.namespace.memory_file(&files.temporary, &name, seals, creation)?;
-    context.process.files.add(description, flags & CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & MFD_CLOEXEC != 0)
 }

@@ -9,10 +9,14 @@ use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
+use crate::abi::linux::{
+    AT_EACCESS, AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW,
+};
+use crate::abi::linux::{STATX__RESERVED, UTIME_NOW, UTIME_OMIT};
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
-use crate::file::paths::{AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at};
+use crate::file::paths::{Access, find_at};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -41,11 +45,11 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::umask, umask),
 ];
 
-const HERE: u64 = CURRENT_DIRECTORY as u64;
+const HERE: u64 = AT_FDCWD as u64;
 
 /// Finds what a path from the working directory leads to.
 pub(super) fn find(context: &Context<'_>, path: u64, flags: u64) -> Result<Location> {
-    find_at(context, &Access::new(context), HERE, path, flags, AT_NO_FOLLOW)
+    find_at(context, &Access::new(context), HERE, path, flags, AT_SYMLINK_NOFOLLOW)
 }
 
 /// The location of a descriptor; `EBADF` also for those that are only places, unless `allows_path_only`.
@@ -70,7 +74,7 @@ pub fn stat(context: &mut Context<'_>, [path, address, ..]: Arguments) -> Result
 
 /// `lstat(2)`.
 pub fn lstat(context: &mut Context<'_>, [path, address, ..]: Arguments) -> Result<u64> {
-    let location = find(context, path, AT_NO_FOLLOW)?;
+    let location = find(context, path, AT_SYMLINK_NOFOLLOW)?;
     write_stat(context, &location, address)
 }
 
@@ -80,7 +84,7 @@ pub fn fstat(context: &mut Context<'_>, [descriptor, address, ..]: Arguments) ->
     write_stat(context, &location, address)
 }
 
-const STAT_FLAGS: u64 = AT_NO_FOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | abi::AT_STATX_SYNC_TYPE;
+const STAT_FLAGS: u64 = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
 
 /// `newfstatat(2)`.
 pub fn newfstatat(context: &mut Context<'_>, [directory, path, address, flags, ..]: Arguments) -> Result<u64> {
@@ -91,10 +95,9 @@ pub fn newfstatat(context: &mut Context<'_>, [directory, path, address, flags, .
 
 /// `statx(2)`.
 pub fn statx(context: &mut Context<'_>, [directory, path, flags, mask, address, _]: Arguments) -> Result<u64> {
-    const MASK_RESERVED: u64 = 0x8000_0000;
     let flags = u64::from(flags as u32);
-    let is_both = flags & abi::AT_STATX_SYNC_TYPE == abi::AT_STATX_SYNC_TYPE;
-    if mask & MASK_RESERVED != 0 || is_both {
+    let is_both = flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE;
+    if mask & STATX__RESERVED != 0 || is_both {
         return Err(Errno::EINVAL);
     }
     let location = find_at(context, &Access::new(context), directory, path, flags, STAT_FLAGS)?;
@@ -133,11 +136,10 @@ pub fn faccessat(context: &mut Context<'_>, [directory, path, mode, ..]: Argumen
 
 /// `faccessat2(2)`.
 pub fn faccessat2(context: &mut Context<'_>, [directory, path, mode, flags, ..]: Arguments) -> Result<u64> {
-    const FLAGS: u64 = abi::AT_EFFECTIVE_ACCESS | AT_NO_FOLLOW | AT_EMPTY_PATH;
+    const FLAGS: u64 = AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
     let (mode, flags) = (mode as u32, u64::from(flags as u32));
     let wish = Wish::from_bits(mode).ok_or(Errno::EINVAL)?;
-    let access =
-        if flags & abi::AT_EFFECTIVE_ACCESS != 0 { Access::new(context) } else { Access::with_real_identity(context) };
+    let access = if flags & AT_EACCESS != 0 { Access::new(context) } else { Access::with_real_identity(context) };
     let location = find_at(context, &access, directory, path, flags, FLAGS)?;
     access.namespace().check_access(&access.caller(), &location, wish)?;
     Ok(0)
@@ -191,7 +193,7 @@ pub fn futimesat(context: &mut Context<'_>, [directory, path, times, ..]: Argume
 
 /// What `utimensat` and `futimesat` work on: a null path means the descriptor, which then takes no flags.
 fn times_target(context: &Context<'_>, directory: u64, path: u64, flags: u64) -> Result<Location> {
-    if path == 0 && directory as i32 != CURRENT_DIRECTORY {
+    if path == 0 && directory as i32 != AT_FDCWD {
         if flags != 0 {
             return Err(Errno::EINVAL);
         }
@@ -200,25 +202,23 @@ fn times_target(context: &Context<'_>, directory: u64, path: u64, flags: u64) ->
     if path == 0 {
         return Err(Errno::EFAULT);
     }
-    let allowed = AT_NO_FOLLOW | AT_EMPTY_PATH;
+    let allowed = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
     find_at(context, &Access::new(context), directory, path, flags, allowed)
 }
 
 /// `utimensat(2)`.
 pub fn utimensat(context: &mut Context<'_>, [directory, path, times, flags, ..]: Arguments) -> Result<u64> {
-    const NOW_MARK: i64 = 0x3fff_ffff;
-    const OMIT_MARK: i64 = 0x3fff_fffe;
     let flags = u64::from(flags as u32);
     let wanted = if times == 0 { None } else { Some(read_array::<32>(context.memory, times)?) };
-    let nanoseconds = |at: usize| wanted.map_or(NOW_MARK, |bytes| get::i64(&bytes, at + 8));
-    if nanoseconds(0) == OMIT_MARK && nanoseconds(16) == OMIT_MARK {
+    let nanoseconds = |at: usize| wanted.map_or(UTIME_NOW, |bytes| get::i64(&bytes, at + 8));
+    if nanoseconds(0) == UTIME_OMIT && nanoseconds(16) == UTIME_OMIT {
         // Nothing to do, and Linux does not even look at the path.
         return Ok(0);
     }
     let location = times_target(context, directory, path, flags)?;
     let time = |at: usize| match nanoseconds(at) {
-        NOW_MARK => Ok(TimeChange::Now),
-        OMIT_MARK => Ok(TimeChange::Keep),
+        UTIME_NOW => Ok(TimeChange::Now),
+        UTIME_OMIT => Ok(TimeChange::Keep),
         part @ 0..1_000_000_000 => {
             let seconds = wanted.map_or(0, |bytes| get::i64(&bytes, at));
             Ok(TimeChange::Set(Timestamp { seconds, nanoseconds: part as u32 }))
@@ -254,7 +254,7 @@ pub fn fchmodat(context: &mut Context<'_>, [directory, path, mode, ..]: Argument
 /// `fchmodat2(2)`.
 pub fn fchmodat2(context: &mut Context<'_>, [directory, path, mode, flags, ..]: Arguments) -> Result<u64> {
     let flags = u64::from(flags as u32);
-    let allowed = AT_NO_FOLLOW | AT_EMPTY_PATH;
+    let allowed = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
     let location = find_at(context, &Access::new(context), directory, path, flags, allowed)?;
     set_permissions(context, &location, mode)
 }
@@ -275,7 +275,7 @@ pub fn chown(context: &mut Context<'_>, [path, uid, gid, ..]: Arguments) -> Resu
 
 /// `lchown(2)`.
 pub fn lchown(context: &mut Context<'_>, [path, uid, gid, ..]: Arguments) -> Result<u64> {
-    fchownat(context, [HERE, path, uid, gid, AT_NO_FOLLOW, 0])
+    fchownat(context, [HERE, path, uid, gid, AT_SYMLINK_NOFOLLOW, 0])
 }
 
 /// `fchown(2)`.
@@ -287,7 +287,7 @@ pub fn fchown(context: &mut Context<'_>, [descriptor, uid, gid, ..]: Arguments) 
 /// `fchownat(2)`.
 pub fn fchownat(context: &mut Context<'_>, [directory, path, uid, gid, flags, _]: Arguments) -> Result<u64> {
     let flags = u64::from(flags as u32);
-    let allowed = AT_NO_FOLLOW | AT_EMPTY_PATH;
+    let allowed = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
     let location = find_at(context, &Access::new(context), directory, path, flags, allowed)?;
     set_owner(context, &location, uid, gid)
 }

@@ -13,9 +13,11 @@ use exos::reserve;
 use exos::task::capability::Capability;
 use exos::task::signal::Signal;
 
-use super::file_control::{LOCK_EXCLUSIVE, LOCK_NONE, LOCK_SHARED};
 use crate::abi::bytes::get;
-use crate::abi::file::control;
+use crate::abi::linux::{
+    F_GETLEASE, F_GETOWN, F_GETOWN_EX, F_GETSIG, F_NOTIFY, F_RDLCK, F_SETLEASE, F_SETOWN, F_SETOWN_EX, F_SETSIG,
+    F_UNLCK, F_WRLCK,
+};
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::Context;
 use crate::file::owner::{FileOwner, Kind};
@@ -28,25 +30,25 @@ pub(super) fn control(
     [command, argument]: [u64; 2],
 ) -> Option<Result<u64>> {
     Some(match command {
-        control::SET_OWNER => set_owner(context, description, argument as i32),
-        control::GET_OWNER => Ok(owner_number(description) as u64),
-        control::SET_OWNER_KIND => set_owner_kind(context, description, argument),
-        control::GET_OWNER_KIND => owner_kind(context, description, argument),
-        control::SET_SIGNAL => set_signal(context, description, argument),
-        control::GET_SIGNAL => {
+        F_SETOWN => set_owner(context, description, argument as i32),
+        F_GETOWN => Ok(owner_number(description) as u64),
+        F_SETOWN_EX => set_owner_kind(context, description, argument),
+        F_GETOWN_EX => owner_kind(context, description, argument),
+        F_SETSIG => set_signal(context, description, argument),
+        F_GETSIG => {
             let signal = FileOwner::of(description).and_then(|owner| owner.signal());
             Ok(signal.map_or(0, |signal| u64::from(signal.number())))
         }
-        control::SET_LEASE => set_lease(context, description, descriptor, argument),
-        control::GET_LEASE => {
+        F_SETLEASE => set_lease(context, description, descriptor, argument),
+        F_GETLEASE => {
             let lease = description.locks().0.lease(description.number());
             Ok(u64::from(match lease {
-                Some(LockKind::Shared) => LOCK_SHARED,
-                Some(LockKind::Exclusive) => LOCK_EXCLUSIVE,
-                None => LOCK_NONE,
+                Some(LockKind::Shared) => F_RDLCK,
+                Some(LockKind::Exclusive) => F_WRLCK,
+                None => F_UNLCK,
             }))
         }
-        control::NOTIFY => notify(context, description, descriptor, argument as u32),
+        F_NOTIFY => notify(context, description, descriptor, argument as u32),
         _ => return None,
     })
 }
@@ -140,9 +142,9 @@ fn set_signal(context: &Context<'_>, description: &Description, number: u64) -> 
 /// `F_SETLEASE`.
 fn set_lease(context: &Context<'_>, description: &Arc<Description>, descriptor: u64, kind: u64) -> Result<u64> {
     let kind = match u16::try_from(kind).map_err(|_| Errno::EINVAL)? {
-        LOCK_SHARED => Some(LockKind::Shared),
-        LOCK_EXCLUSIVE => Some(LockKind::Exclusive),
-        LOCK_NONE => None,
+        F_RDLCK => Some(LockKind::Shared),
+        F_WRLCK => Some(LockKind::Exclusive),
+        F_UNLCK => None,
         _ => return Err(Errno::EINVAL),
     };
     let (table, file) = description.locks();

@@ -12,13 +12,13 @@ use exos::preempt::{self, Pace};
 use exos::task::capability::Capability;
 use syscalls::Sysno;
 
+use crate::abi::linux::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW};
+use crate::abi::linux::{RENAME_EXCHANGE, RENAME_NOREPLACE};
 use crate::abi::listing::{EntryForm, Listing};
 use crate::abi::user_memory::{Extent, Text, UserWriter, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::file::paths::{
-    AT_EMPTY_PATH, AT_FOLLOW, AT_REMOVE_DIRECTORY, Access, CURRENT_DIRECTORY, now, read_path, read_path_into, start_of,
-};
+use crate::file::paths::{Access, now, read_path, read_path_into, start_of};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -46,7 +46,7 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::mknodat, mknodat),
 ];
 
-const HERE: u64 = CURRENT_DIRECTORY as u64;
+const HERE: u64 = AT_FDCWD as u64;
 /// Most bytes that one listing returns, whatever room there is.
 const LISTING_BYTES_MAX: i32 = 1 << 20;
 
@@ -271,7 +271,7 @@ pub fn symlinkat(context: &mut Context<'_>, [text, directory, path, ..]: Argumen
 
 /// `rmdir(2)`.
 pub fn rmdir(context: &mut Context<'_>, [path, ..]: Arguments) -> Result<u64> {
-    unlinkat(context, [HERE, path, AT_REMOVE_DIRECTORY, 0, 0, 0])
+    unlinkat(context, [HERE, path, AT_REMOVEDIR, 0, 0, 0])
 }
 
 /// `unlink(2)`.
@@ -282,7 +282,7 @@ pub fn unlink(context: &mut Context<'_>, [path, ..]: Arguments) -> Result<u64> {
 /// `unlinkat(2)`.
 pub fn unlinkat(context: &mut Context<'_>, [directory, path, flags, ..]: Arguments) -> Result<u64> {
     let flags = u64::from(flags as u32);
-    if flags & !AT_REMOVE_DIRECTORY != 0 {
+    if flags & !AT_REMOVEDIR != 0 {
         return Err(Errno::EINVAL);
     }
     let (address, mut path) = (path, Text::default());
@@ -293,7 +293,7 @@ pub fn unlinkat(context: &mut Context<'_>, [directory, path, flags, ..]: Argumen
     }
     let access = Access::new(context);
     let start = access.start(context, directory, path)?;
-    if flags & AT_REMOVE_DIRECTORY != 0 {
+    if flags & AT_REMOVEDIR != 0 {
         access.namespace().remove_directory(&access.caller(), &start, path)?;
     } else {
         access.namespace().unlink(&access.caller(), &start, path)?;
@@ -316,12 +316,10 @@ pub fn renameat2(
     context: &mut Context<'_>,
     [old_directory, old, new_directory, new, flags, _]: Arguments,
 ) -> Result<u64> {
-    const NO_REPLACE: u64 = 1;
-    const EXCHANGE: u64 = 2;
     let mode = match u64::from(flags as u32) {
         0 => RenameMode::Replace,
-        NO_REPLACE => RenameMode::NoReplace,
-        EXCHANGE => RenameMode::Exchange,
+        RENAME_NOREPLACE => RenameMode::NoReplace,
+        RENAME_EXCHANGE => RenameMode::Exchange,
         _ => return Err(Errno::EINVAL),
     };
     let (old_start, old) = target(context, old_directory, old)?;
@@ -339,7 +337,7 @@ pub fn link(context: &mut Context<'_>, [old, new, ..]: Arguments) -> Result<u64>
 /// `linkat(2)`.
 pub fn linkat(context: &mut Context<'_>, [old_directory, old, new_directory, new, flags, _]: Arguments) -> Result<u64> {
     let flags = u64::from(flags as u32);
-    if flags & !(AT_FOLLOW | AT_EMPTY_PATH) != 0 {
+    if flags & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
     let allows_empty = flags & AT_EMPTY_PATH != 0;
@@ -352,7 +350,7 @@ pub fn linkat(context: &mut Context<'_>, [old_directory, old, new_directory, new
     }
     let old_start = start_of(context, old_directory, &old)?;
     let access = Access::new(context);
-    let existing = access.find(&old_start, &old, flags & AT_FOLLOW != 0, allows_empty)?;
+    let existing = access.find(&old_start, &old, flags & AT_SYMLINK_FOLLOW != 0, allows_empty)?;
     let (new_start, new) = target(context, new_directory, new)?;
     access.namespace().link_location(&access.caller(), &existing, (&new_start, &new))?;
     Ok(0)

@@ -26,8 +26,10 @@ use syscalls::Sysno;
 use super::file_cut;
 use super::waiting::until_ready;
 use super::{message, terminal};
+use crate::abi::linux::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE};
+use crate::abi::linux::{RWF_APPEND, RWF_NOWAIT};
 use crate::abi::user_memory::{
-    Extent, TRANSFER_BYTES_MAX, UserMemory, UserReader, UserWriter, read_array, read_extents, write_all,
+    Extent, MAX_RW_COUNT, UserMemory, UserReader, UserWriter, read_array, read_extents, write_all,
 };
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
@@ -340,7 +342,7 @@ pub(super) fn writable(context: &Context<'_>, descriptor: u64) -> Result<Arc<Des
 /// One buffer. `EFAULT`: it cannot be the program's, as it does not end below the end of a program's half.
 pub(crate) fn one(address: u64, length: u64) -> Result<[Extent; 1]> {
     match address.checked_add(length) {
-        Some(end) if end <= PROGRAM_END => Ok([Extent { address, length: length.min(TRANSFER_BYTES_MAX) }]),
+        Some(end) if end <= PROGRAM_END => Ok([Extent { address, length: length.min(MAX_RW_COUNT) }]),
         _ => Err(Errno::EFAULT),
     }
 }
@@ -465,12 +467,8 @@ pub fn pwritev(context: &mut Context<'_>, [descriptor, extents, count, offset, .
 
 /// `RWF_HIPRI`, `RWF_DSYNC`, `RWF_SYNC`: nothing here could be done sooner or more durably.
 const TRANSFER_FLAGS: u64 = 1 | 2 | 4;
-/// `RWF_NOWAIT`: `EAGAIN` in place of a wait. What is in memory needs none.
-const NO_WAIT: u64 = 8;
-/// `RWF_APPEND`: to the end, wherever the offset is.
-const APPEND: u64 = 0x10;
 /// `RWF_NOAPPEND`: to the offset, though the description appends.
-const NO_APPEND: u64 = 0x20;
+const RWF_NOAPPEND: u64 = 0x20;
 
 /// The descriptor and the buffers of `preadv2` and `pwritev2` with flags that need them looked at.
 fn flagged(
@@ -479,15 +477,15 @@ fn flagged(
 ) -> Result<(Arc<Description>, Vec<Extent>)> {
     let description = context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
-    let both = APPEND | NO_APPEND;
-    if flags & !(TRANSFER_FLAGS | NO_WAIT | both) != 0 {
+    let both = RWF_APPEND | RWF_NOAPPEND;
+    if flags & !(TRANSFER_FLAGS | RWF_NOWAIT | both) != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     if flags & both == both {
         return Err(Errno::EINVAL);
     }
     // Files whose bytes may have to be waited for cannot promise not to.
-    if flags & NO_WAIT != 0 && description.inode().may_wait() {
+    if flags & RWF_NOWAIT != 0 && description.inode().may_wait() {
         return Err(Errno::EOPNOTSUPP);
     }
     Ok((description, extents))
@@ -497,7 +495,7 @@ fn read_flagged(context: &mut Context<'_>, [descriptor, extents, count, offset, 
     let (description, extents) = flagged(context, [descriptor, extents, count, flags])?;
     let offset = if offset == u64::MAX { None } else { offset_of(offset)? };
     check_end(offset, length_of(&extents))?;
-    if flags & NO_WAIT != 0 {
+    if flags & RWF_NOWAIT != 0 {
         return read_once(context, &description, &extents, offset);
     }
     read_into(context, &description, &extents, offset)
@@ -512,23 +510,23 @@ fn write_flagged(context: &mut Context<'_>, [descriptor, extents, count, offset,
     }
     let mut reader = UserReader::new(context.memory, &extents);
     let is_file = description.inode().kind() == FileKind::Regular && description.is_plain();
-    if is_file && flags & (APPEND | NO_APPEND) != 0 {
+    if is_file && flags & (RWF_APPEND | RWF_NOAPPEND) != 0 {
         let size_bytes = description.metadata().size_bytes;
         let start = match offset {
-            _ if flags & APPEND != 0 => size_bytes,
+            _ if flags & RWF_APPEND != 0 => size_bytes,
             Some(offset) => offset,
             None => description.offset(),
         };
         let room = size_limit_room_at(context, &description, start)?;
         let mut source = Capped::new(context, &mut reader, room);
         let now = now(context);
-        let count = match flags & APPEND {
+        let count = match flags & RWF_APPEND {
             0 => description.write_here(start, &mut source, offset.is_none(), now)?,
             _ => description.write_end(&mut source, offset.is_none(), now)?,
         };
         return Ok(count as u64);
     }
-    if flags & NO_WAIT != 0 {
+    if flags & RWF_NOWAIT != 0 {
         if offset.is_some() {
             return write_from(context, &description, &extents, offset);
         }
@@ -641,16 +639,13 @@ pub fn truncate(context: &mut Context<'_>, [path, length, ..]: Arguments) -> Res
 
 /// `fallocate(2)`.
 pub fn fallocate(context: &mut Context<'_>, [descriptor, mode, offset, length, ..]: Arguments) -> Result<u64> {
-    const KEEP_SIZE: u64 = 1;
-    const PUNCH_HOLE: u64 = 2;
-    const ZERO_RANGE: u64 = 0x10;
     let description = context.process.files.get(descriptor)?;
     let mode = match mode {
         0 => Allocate::Extend,
-        KEEP_SIZE => Allocate::KeepSize,
-        m if m == KEEP_SIZE | PUNCH_HOLE => Allocate::PunchHole,
-        ZERO_RANGE => Allocate::ZeroRange,
-        m if m == KEEP_SIZE | ZERO_RANGE => Allocate::ZeroRangeKeepSize,
+        FALLOC_FL_KEEP_SIZE => Allocate::KeepSize,
+        m if m == FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE => Allocate::PunchHole,
+        FALLOC_FL_ZERO_RANGE => Allocate::ZeroRange,
+        m if m == FALLOC_FL_KEEP_SIZE | FALLOC_FL_ZERO_RANGE => Allocate::ZeroRangeKeepSize,
         _ => return Err(Errno::EOPNOTSUPP),
     };
     // As on Linux's tmpfs, one that keeps its size too.

@@ -15,6 +15,7 @@ use syscalls::Sysno;
 
 use super::pidfd::may_trace;
 use crate::abi::bytes::get;
+use crate::abi::linux::{FUTEX_32, FUTEX_CLOCK_REALTIME, FUTEX_PRIVATE_FLAG, FUTEX_WAITV_MAX};
 use crate::abi::time as abi;
 use crate::abi::user_memory::{UserMemory, read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
@@ -33,15 +34,13 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::get_robust_list, get_robust_list),
 ];
 
-const CLOCK_REALTIME_FLAG: u64 = 256;
-const PRIVATE_FLAG: u64 = 128;
 /// Bytes of `struct robust_list_head`.
 const ROBUST_HEAD_BYTES: u64 = 24;
 
 /// `FUTEX_WAIT` and `FUTEX_WAKE` with the flag for words that other processes do not know.
-pub(crate) const WAIT_PRIVATE: u32 = PRIVATE_FLAG as u32;
+pub(crate) const WAIT_PRIVATE: u32 = FUTEX_PRIVATE_FLAG as u32;
 /// See [`WAIT_PRIVATE`].
-pub(crate) const WAKE_PRIVATE: u32 = 1 | PRIVATE_FLAG as u32;
+pub(crate) const WAKE_PRIVATE: u32 = 1 | FUTEX_PRIVATE_FLAG as u32;
 
 /// [`WAKE_PRIVATE`].
 #[inline(always)]
@@ -90,7 +89,7 @@ fn deadline(context: &mut Context<'_>, operation: u64, flags: u64, timeout: u64)
         0 => context.deadline_after(ns),
         // LOCK_PI is always on the realtime clock; LOCK_PI2 (13) has the flag.
         6 => context.now_ns().saturating_add(ns.saturating_sub(context.system.realtime_ns())),
-        _ if flags & CLOCK_REALTIME_FLAG != 0 => {
+        _ if flags & FUTEX_CLOCK_REALTIME != 0 => {
             context.now_ns().saturating_add(ns.saturating_sub(context.system.realtime_ns()))
         }
         _ => ns,
@@ -99,11 +98,11 @@ fn deadline(context: &mut Context<'_>, operation: u64, flags: u64, timeout: u64)
 
 /// `futex(2)`.
 pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, second, third]: Arguments) -> Result<u64> {
-    let flags = operation & (PRIVATE_FLAG | CLOCK_REALTIME_FLAG);
-    let operation = u64::from(operation as u32) & !(PRIVATE_FLAG | CLOCK_REALTIME_FLAG);
-    let is_private = flags & PRIVATE_FLAG != 0;
+    let flags = operation & (FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+    let operation = u64::from(operation as u32) & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+    let is_private = flags & FUTEX_PRIVATE_FLAG != 0;
     // Which operations take their time from the realtime clock if it is said so.
-    if flags & CLOCK_REALTIME_FLAG != 0 && !matches!(operation, 9 | 11 | 13) {
+    if flags & FUTEX_CLOCK_REALTIME != 0 && !matches!(operation, 9 | 11 | 13) {
         return Err(Errno::ENOSYS);
     }
     let mask = if matches!(operation, 9 | 10) { third as u32 } else { MATCH_ANY };
@@ -195,16 +194,13 @@ fn wait(
     }
 }
 
-/// Most words that one `futex_waitv` waits for.
-const VECTOR_COUNT_MAX: u64 = 128;
 /// Bytes of `struct futex_waitv`.
 const VECTOR_ENTRY_BYTES: usize = 24;
 
 /// `futex_waitv(2)`: until any of several words is woken; which one it was.
 pub fn futex_waitv(context: &mut Context<'_>, [entries, count, flags, timeout, clock, _]: Arguments) -> Result<u64> {
-    const IS_32_BITS: u32 = 2;
     let count = u64::from(count as u32);
-    if flags as u32 != 0 || count == 0 || count > VECTOR_COUNT_MAX || entries == 0 {
+    if flags as u32 != 0 || count == 0 || count > FUTEX_WAITV_MAX || entries == 0 {
         return Err(Errno::EINVAL);
     }
     let deadline_ns = match (timeout, clock as u32) {
@@ -216,16 +212,17 @@ pub fn futex_waitv(context: &mut Context<'_>, [entries, count, flags, timeout, c
         }
         _ => return Err(Errno::EINVAL),
     };
-    let limit = VECTOR_COUNT_MAX as usize * VECTOR_ENTRY_BYTES;
+    let limit = FUTEX_WAITV_MAX as usize * VECTOR_ENTRY_BYTES;
     let bytes = read_vec(context.memory, entries, count * VECTOR_ENTRY_BYTES as u64, limit)?;
     let entries = bytes.chunks_exact(VECTOR_ENTRY_BYTES);
-    let is_good = |entry: &[u8]| get::u32(entry, 16) & !(PRIVATE_FLAG as u32) == IS_32_BITS && get::u32(entry, 20) == 0;
+    let is_good =
+        |entry: &[u8]| get::u32(entry, 16) & !(FUTEX_PRIVATE_FLAG as u32) == FUTEX_32 && get::u32(entry, 20) == 0;
     if !entries.clone().all(is_good) {
         return Err(Errno::EINVAL);
     }
     let words = entries.map(|entry| {
         let (value, address) = (get::u64(entry, 0) as u32, get::u64(entry, 8));
-        let is_private = get::u32(entry, 16) & PRIVATE_FLAG as u32 != 0;
+        let is_private = get::u32(entry, 16) & FUTEX_PRIVATE_FLAG as u32 != 0;
         Ok((key_of(context.process, address, is_private)?, address, value))
     });
     let words = words.collect::<Result<Vec<_>>>()?;

@@ -9,19 +9,19 @@ use crate::call::context::Context;
 use crate::task::identities::Identities;
 
 /// `IPC_CREAT`.
-const CREATE: u64 = 0o1000;
+const IPC_CREAT: u64 = 0o1000;
 /// `IPC_EXCL`.
-const EXCLUSIVE: u64 = 0o2000;
+const IPC_EXCL: u64 = 0o2000;
 /// `IPC_NOWAIT`.
-pub(super) const NO_WAIT: u64 = 0o4000;
+pub(super) const IPC_NOWAIT: u64 = 0o4000;
 /// `IPC_RMID`.
-pub(super) const REMOVE: u32 = 0;
+pub(super) const IPC_RMID: u32 = 0;
 /// `IPC_SET`.
-pub(super) const SET: u32 = 1;
+pub(super) const IPC_SET: u32 = 1;
 /// `IPC_STAT`.
-pub(super) const STATUS: u32 = 2;
+pub(super) const IPC_STAT: u32 = 2;
 /// `IPC_INFO`.
-pub(super) const LIMITS: u32 = 3;
+pub(super) const IPC_INFO: u32 = 3;
 /// Bytes of `struct ipc64_perm`.
 pub(super) const OWNERSHIP_BYTES: usize = 48;
 
@@ -59,7 +59,7 @@ impl Asker {
 
 /// `IPC_CREAT` and `IPC_EXCL` of a call that looks an object up.
 pub(super) fn making(flags: u64) -> (bool, bool) {
-    (flags & CREATE != 0, flags & EXCLUSIVE != 0)
+    (flags & IPC_CREAT != 0, flags & IPC_EXCL != 0)
 }
 
 /// A number that names an object. `EINVAL`: negative.

@@ -11,6 +11,15 @@ use exos::preempt;
 use syscalls::Sysno;
 
 use super::file_cut::drop_from_all;
+use crate::abi::linux::{
+    MAP_32BIT, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_LOCKED, MAP_NONBLOCK,
+    MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, PROT_GROWSDOWN,
+    PROT_GROWSUP, PROT_SEM,
+};
+use crate::abi::linux::{
+    MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MLOCK_ONFAULT, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, MS_ASYNC,
+    MS_INVALIDATE, MS_SYNC,
+};
 use crate::abi::user_memory::write_all;
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
@@ -37,21 +46,6 @@ pub const ENTRIES: &[Entry] = &[
     partial(Sysno::munlockall, "accounted; nothing is ever paged out", munlockall),
 ];
 
-const MAP_SHARED: u64 = 1;
-const MAP_PRIVATE: u64 = 2;
-const MAP_SHARED_VALIDATE: u64 = 3;
-const MAP_TYPE: u64 = 0xf;
-const MAP_FIXED: u64 = 0x10;
-const MAP_ANONYMOUS: u64 = 0x20;
-const MAP_32BIT: u64 = 0x40;
-const MAP_GROWSDOWN: u64 = 0x100;
-const MAP_LOCKED: u64 = 0x2000;
-const MAP_NORESERVE: u64 = 0x4000;
-const MAP_POPULATE: u64 = 0x8000;
-const MAP_NONBLOCK: u64 = 0x1_0000;
-const MAP_STACK: u64 = 0x2_0000;
-const MAP_HUGETLB: u64 = 0x4_0000;
-const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 /// Flags of long ago that every kernel passes over: `MAP_DENYWRITE`, `MAP_EXECUTABLE`, `MAP_UNINITIALIZED`, `MAP_FILE`.
 const MAP_PASSED_OVER: u64 = 0x0800 | 0x1000 | 0x400_0000;
 /// What `MAP_SHARED_VALIDATE` accepts.
@@ -67,10 +61,6 @@ const MAP_KNOWN: u64 = MAP_TYPE
     | MAP_STACK
     | MAP_FIXED_NOREPLACE
     | MAP_PASSED_OVER;
-/// `PROT_GROWSDOWN`, `PROT_GROWSUP`, `PROT_SEM`.
-const PROT_GROWSDOWN: u64 = 0x0100_0000;
-const PROT_GROWSUP: u64 = 0x0200_0000;
-const PROT_SEM: u64 = 8;
 
 /// The rights in `prot`; bits without a meaning to `mmap` are passed over, as on Linux.
 fn protection(prot: u64) -> Protection {
@@ -189,16 +179,13 @@ pub fn mremap(
     context: &mut Context<'_>,
     [address, old_length, new_length, flags, new_address, _]: Arguments,
 ) -> Result<u64> {
-    const MAY_MOVE: u64 = 1;
-    const FIXED: u64 = 2;
-    const DONT_UNMAP: u64 = 4;
-    if flags & !(MAY_MOVE | FIXED | DONT_UNMAP) != 0 {
+    if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 {
         return Err(Errno::EINVAL);
     }
-    let movement = match flags & (MAY_MOVE | FIXED) {
+    let movement = match flags & (MREMAP_MAYMOVE | MREMAP_FIXED) {
         0 => Movement::Never,
-        MAY_MOVE => Movement::Anywhere,
-        FIXED => return Err(Errno::EINVAL),
+        MREMAP_MAYMOVE => Movement::Anywhere,
+        MREMAP_FIXED => return Err(Errno::EINVAL),
         _ => Movement::To(new_address),
     };
     context.process.space().lock().remap(RemapRequest {
@@ -206,7 +193,7 @@ pub fn mremap(
         old_length,
         new_length,
         movement,
-        keeps_old: flags & DONT_UNMAP != 0,
+        keeps_old: flags & MREMAP_DONTUNMAP != 0,
     })
 }
 
@@ -255,18 +242,15 @@ fn remove_pages(context: &Context<'_>, address: u64, length: u64) -> Result<u64>
 
 /// `msync(2)`.
 pub fn msync(context: &mut Context<'_>, [address, length, flags, ..]: Arguments) -> Result<u64> {
-    const ASYNC: u64 = 1;
-    const INVALIDATE: u64 = 2;
-    const SYNC: u64 = 4;
-    if flags & !(ASYNC | INVALIDATE | SYNC) != 0 || flags & (ASYNC | SYNC) == ASYNC | SYNC {
+    if flags & !(MS_ASYNC | MS_INVALIDATE | MS_SYNC) != 0 || flags & (MS_ASYNC | MS_SYNC) == MS_ASYNC | MS_SYNC {
         return Err(Errno::EINVAL);
     }
-    let mode = if flags & SYNC != 0 { SyncMode::Now } else { SyncMode::Later };
+    let mode = if flags & MS_SYNC != 0 { SyncMode::Now } else { SyncMode::Later };
     if address % 4096 == 0 && length > u64::MAX - 4095 {
         // Rounded up to pages it is nothing.
         return Ok(0);
     }
-    context.process.space().lock().sync(address, length, mode, flags & INVALIDATE != 0)?;
+    context.process.space().lock().sync(address, length, mode, flags & MS_INVALIDATE != 0)?;
     Ok(0)
 }
 
@@ -296,11 +280,10 @@ pub fn mlock(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Res
 
 /// `mlock2(2)`.
 pub fn mlock2(context: &mut Context<'_>, [address, length, flags, ..]: Arguments) -> Result<u64> {
-    const ON_FAULT: u64 = 1;
-    if flags & !ON_FAULT != 0 {
+    if flags & !MLOCK_ONFAULT != 0 {
         return Err(Errno::EINVAL);
     }
-    context.process.space().lock().lock(address, length, flags & ON_FAULT != 0)?;
+    context.process.space().lock().lock(address, length, flags & MLOCK_ONFAULT != 0)?;
     Ok(0)
 }
 
@@ -312,15 +295,12 @@ pub fn munlock(context: &mut Context<'_>, [address, length, ..]: Arguments) -> R
 
 /// `mlockall(2)`.
 pub fn mlockall(context: &mut Context<'_>, [flags, ..]: Arguments) -> Result<u64> {
-    const CURRENT: u64 = 1;
-    const FUTURE: u64 = 2;
-    const ON_FAULT: u64 = 4;
-    if flags == 0 || flags == ON_FAULT || flags & !(CURRENT | FUTURE | ON_FAULT) != 0 {
+    if flags == 0 || flags == MCL_ONFAULT || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 {
         return Err(Errno::EINVAL);
     }
     let memory = context.process.space();
     let mut space = memory.lock();
-    space.lock_all(flags & CURRENT != 0, flags & FUTURE != 0, flags & ON_FAULT != 0)?;
+    space.lock_all(flags & MCL_CURRENT != 0, flags & MCL_FUTURE != 0, flags & MCL_ONFAULT != 0)?;
     Ok(0)
 }
 

@@ -13,6 +13,13 @@ use syscalls::Sysno;
 
 use super::pidfd::may_trace;
 use crate::abi::errno::number;
+use crate::abi::linux::{
+    MPOL_BIND, MPOL_DEFAULT, MPOL_F_ADDR, MPOL_F_MEMS_ALLOWED, MPOL_F_NODE, MPOL_INTERLEAVE, MPOL_LOCAL,
+    MPOL_PREFERRED, MPOL_PREFERRED_MANY,
+};
+use crate::abi::linux::{
+    MPOL_F_NUMA_BALANCING, MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES, MPOL_MF_MOVE, MPOL_MF_MOVE_ALL, MPOL_MF_STRICT,
+};
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
@@ -31,27 +38,13 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::move_pages, move_pages),
 ];
 
-const MODE_DEFAULT: u32 = 0;
-const MODE_PREFERRED: u32 = 1;
-const MODE_BIND: u32 = 2;
-const MODE_INTERLEAVE: u32 = 3;
-const MODE_LOCAL: u32 = 4;
-const MODE_PREFERRED_MANY: u32 = 5;
-/// `MPOL_F_STATIC_NODES`, `MPOL_F_RELATIVE_NODES`, `MPOL_F_NUMA_BALANCING`.
-const FLAG_STATIC: u32 = 1 << 15;
-const FLAG_RELATIVE: u32 = 1 << 14;
-const FLAG_BALANCING: u32 = 1 << 13;
-const FLAGS: u32 = FLAG_STATIC | FLAG_RELATIVE | FLAG_BALANCING;
+const FLAGS: u32 = MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES | MPOL_F_NUMA_BALANCING;
 /// The nodes that there are, and how many could be (`MAX_NUMNODES` of a usual kernel).
 const EXISTING: u64 = 1;
 const NODE_COUNT_MAX: u64 = 64;
 /// Most bits of a set of nodes that a program may pass.
 const MASK_BITS_MAX: u64 = 4096 * 8;
 const PAGE_BYTES: u64 = 4096;
-/// `MPOL_MF_STRICT`, `MPOL_MF_MOVE`, `MPOL_MF_MOVE_ALL`.
-const MOVE_STRICT: u64 = 1;
-const MOVE: u64 = 2;
-const MOVE_ALL: u64 = 4;
 
 /// A set of nodes of the program's: `bits` is one more than it has bits.
 fn read_nodes(context: &Context<'_>, address: u64, bits: u64) -> Result<u64> {
@@ -73,8 +66,8 @@ fn read_nodes(context: &Context<'_>, address: u64, bits: u64) -> Result<u64> {
 /// What is wrong with a mode whatever the nodes are: `EINVAL`.
 fn check_mode(mode: u32) -> Result<()> {
     let (plain, flags) = (mode & !FLAGS, mode & FLAGS);
-    let is_both = flags & (FLAG_STATIC | FLAG_RELATIVE) == FLAG_STATIC | FLAG_RELATIVE;
-    let is_bad = plain > MODE_PREFERRED_MANY || is_both || flags & FLAG_BALANCING != 0 && plain != MODE_BIND;
+    let is_both = flags & (MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES) == MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES;
+    let is_bad = plain > MPOL_PREFERRED_MANY || is_both || flags & MPOL_F_NUMA_BALANCING != 0 && plain != MPOL_BIND;
     if is_bad { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
@@ -82,17 +75,17 @@ fn check_mode(mode: u32) -> Result<()> {
 fn new_policy(mode: u32, nodes: u64) -> Result<MemoryPolicy> {
     check_mode(mode)?;
     let (plain, flags) = (mode & !FLAGS, mode & FLAGS);
-    let is_fixed = flags & (FLAG_STATIC | FLAG_RELATIVE) != 0;
+    let is_fixed = flags & (MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES) != 0;
     match plain {
-        MODE_DEFAULT if nodes == 0 => return Ok(MemoryPolicy::default()),
-        MODE_PREFERRED | MODE_LOCAL if nodes == 0 && !is_fixed => {
-            return Ok(MemoryPolicy { mode: MODE_LOCAL, nodes: 0 });
+        MPOL_DEFAULT if nodes == 0 => return Ok(MemoryPolicy::default()),
+        MPOL_PREFERRED | MPOL_LOCAL if nodes == 0 && !is_fixed => {
+            return Ok(MemoryPolicy { mode: MPOL_LOCAL, nodes: 0 });
         }
-        MODE_DEFAULT | MODE_LOCAL => return Err(Errno::EINVAL),
+        MPOL_DEFAULT | MPOL_LOCAL => return Err(Errno::EINVAL),
         _ => {}
     }
     // Relative to the nodes that there are, every node is the one.
-    let used = if flags & FLAG_RELATIVE != 0 && nodes != 0 { EXISTING } else { nodes & EXISTING };
+    let used = if flags & MPOL_F_RELATIVE_NODES != 0 && nodes != 0 { EXISTING } else { nodes & EXISTING };
     if used == 0 {
         return Err(Errno::EINVAL);
     }
@@ -101,29 +94,27 @@ fn new_policy(mode: u32, nodes: u64) -> Result<MemoryPolicy> {
 
 /// `get_mempolicy(2)`.
 pub fn get_mempolicy(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
-    const OF_NODE: u64 = 1;
-    const OF_ADDRESS: u64 = 2;
-    const ALLOWED: u64 = 4;
     let [mode, mask, bits, address, flags, _] = arguments;
-    let is_bad = mask != 0 && bits < u64::from(EXISTING.count_ones()) || flags & !(OF_NODE | OF_ADDRESS | ALLOWED) != 0;
-    if is_bad || flags & ALLOWED != 0 && flags != ALLOWED {
+    let is_bad = mask != 0 && bits < u64::from(EXISTING.count_ones())
+        || flags & !(MPOL_F_NODE | MPOL_F_ADDR | MPOL_F_MEMS_ALLOWED) != 0;
+    if is_bad || flags & MPOL_F_MEMS_ALLOWED != 0 && flags != MPOL_F_MEMS_ALLOWED {
         return Err(Errno::EINVAL);
     }
     let policy = *context.thread.memory_policy.lock();
     let answer = match flags {
-        ALLOWED => MemoryPolicy { mode: 0, nodes: EXISTING },
-        _ if flags & OF_ADDRESS == 0 && address != 0 => return Err(Errno::EINVAL),
-        _ if flags & OF_ADDRESS != 0 && context.process.space().lock().area_at(address).is_none() => {
+        MPOL_F_MEMS_ALLOWED => MemoryPolicy { mode: 0, nodes: EXISTING },
+        _ if flags & MPOL_F_ADDR == 0 && address != 0 => return Err(Errno::EINVAL),
+        _ if flags & MPOL_F_ADDR != 0 && context.process.space().lock().area_at(address).is_none() => {
             return Err(Errno::EFAULT);
         }
-        OF_ADDRESS => MemoryPolicy::default(),
+        MPOL_F_ADDR => MemoryPolicy::default(),
         0 => policy,
-        _ if flags & OF_ADDRESS != 0 => {
+        _ if flags & MPOL_F_ADDR != 0 => {
             // The page is there afterwards, as on Linux, and of node 0.
             read_array::<1>(context.memory, address)?;
             MemoryPolicy::default()
         }
-        _ if policy.mode & !FLAGS == MODE_INTERLEAVE => MemoryPolicy { mode: 0, ..policy },
+        _ if policy.mode & !FLAGS == MPOL_INTERLEAVE => MemoryPolicy { mode: 0, ..policy },
         _ => return Err(Errno::EINVAL),
     };
     if mode != 0 {
@@ -176,10 +167,10 @@ pub fn mbind(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
     // Linux looks at the mode and reads the nodes before it looks at the rest.
     check_mode(mode as u32)?;
     let nodes = read_nodes(context, mask, bits)?;
-    if flags & !(MOVE_STRICT | MOVE | MOVE_ALL) != 0 {
+    if flags & !(MPOL_MF_STRICT | MPOL_MF_MOVE | MPOL_MF_MOVE_ALL) != 0 {
         return Err(Errno::EINVAL);
     }
-    if flags & MOVE_ALL != 0 && !context.can(Capability::SYS_NICE) {
+    if flags & MPOL_MF_MOVE_ALL != 0 && !context.can(Capability::SYS_NICE) {
         return Err(Errno::EPERM);
     }
     let Some(range) = range_of(start, length)? else {
@@ -187,7 +178,7 @@ pub fn mbind(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
     };
     let policy = new_policy(mode as u32, nodes)?;
     let (is_any, is_all) = coverage(&context.process.space().lock(), &range);
-    let is_mapped = if policy.mode == MODE_DEFAULT { is_any } else { is_all };
+    let is_mapped = if policy.mode == MPOL_DEFAULT { is_any } else { is_all };
     if is_mapped { Ok(0) } else { Err(Errno::EFAULT) }
 }
 
@@ -232,10 +223,10 @@ pub fn migrate_pages(context: &mut Context<'_>, [pid, bits, from, to, ..]: Argum
 pub fn move_pages(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
     let [pid, count, pages, nodes, statuses, flags] = arguments;
     let flags = u64::from(flags as u32);
-    if flags & !(MOVE | MOVE_ALL) != 0 {
+    if flags & !(MPOL_MF_MOVE | MPOL_MF_MOVE_ALL) != 0 {
         return Err(Errno::EINVAL);
     }
-    if flags & MOVE_ALL != 0 && !context.can(Capability::SYS_NICE) {
+    if flags & MPOL_MF_MOVE_ALL != 0 && !context.can(Capability::SYS_NICE) {
         return Err(Errno::EPERM);
     }
     let process = target(context, pid)?;
@@ -270,7 +261,11 @@ fn status_of(space: &AddressSpace, address: u64) -> i32 {
 mod tests {
     use exos::error::Errno;
 
-    use super::{FLAG_RELATIVE, FLAG_STATIC, MODE_BIND, MODE_INTERLEAVE, MODE_LOCAL, MemoryPolicy, new_policy};
+    use super::{MemoryPolicy, new_policy};
+    use crate::abi::linux::MPOL_BIND;
+    use crate::abi::linux::MPOL_INTERLEAVE;
+    use crate::abi::linux::MPOL_LOCAL;
+    use crate::abi::linux::{MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES};
 
     fn made(mode: u32, nodes: u64) -> Result<(u32, u64), Errno> {
         new_policy(mode, nodes).map(|MemoryPolicy { mode, nodes }| (mode, nodes))
@@ -280,14 +275,14 @@ mod tests {
     fn policies_are_those_of_one_node() {
         assert_eq!(made(0, 0), Ok((0, 0)));
         assert_eq!(made(0, 1), Err(Errno::EINVAL));
-        assert_eq!(made(1, 0), Ok((MODE_LOCAL, 0)));
-        assert_eq!(made(MODE_LOCAL, 1), Err(Errno::EINVAL));
-        assert_eq!(made(MODE_BIND, 0), Err(Errno::EINVAL));
-        assert_eq!(made(MODE_BIND, 3), Ok((MODE_BIND, 1)));
-        assert_eq!(made(MODE_BIND, 2), Err(Errno::EINVAL));
-        assert_eq!(made(MODE_BIND | FLAG_STATIC, 3), Ok((MODE_BIND | FLAG_STATIC, 3)));
-        assert_eq!(made(MODE_INTERLEAVE | FLAG_RELATIVE, 2), Ok((MODE_INTERLEAVE | FLAG_RELATIVE, 2)));
-        assert_eq!(made(MODE_BIND | FLAG_STATIC | FLAG_RELATIVE, 1), Err(Errno::EINVAL));
+        assert_eq!(made(1, 0), Ok((MPOL_LOCAL, 0)));
+        assert_eq!(made(MPOL_LOCAL, 1), Err(Errno::EINVAL));
+        assert_eq!(made(MPOL_BIND, 0), Err(Errno::EINVAL));
+        assert_eq!(made(MPOL_BIND, 3), Ok((MPOL_BIND, 1)));
+        assert_eq!(made(MPOL_BIND, 2), Err(Errno::EINVAL));
+        assert_eq!(made(MPOL_BIND | MPOL_F_STATIC_NODES, 3), Ok((MPOL_BIND | MPOL_F_STATIC_NODES, 3)));
+        assert_eq!(made(MPOL_INTERLEAVE | MPOL_F_RELATIVE_NODES, 2), Ok((MPOL_INTERLEAVE | MPOL_F_RELATIVE_NODES, 2)));
+        assert_eq!(made(MPOL_BIND | MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES, 1), Err(Errno::EINVAL));
         assert_eq!(made(7, 1), Err(Errno::EINVAL));
     }
 }

@@ -20,9 +20,13 @@ use super::file_transfer::{one, raise_own};
 use super::socket::{find, identity_of, read_address, socket_at, write_address};
 use super::waiting::Waiting;
 use crate::abi::bytes::{Encoder, get};
+use crate::abi::linux::{
+    MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
+    SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET,
+};
 use crate::abi::socket::{
-    ADDRESS_BYTES_MAX, CONTROL_BYTES_MAX, CONTROL_HEADER_BYTES, CREDENTIALS, HEADER_BYTES, HEADERS_BYTES, Header,
-    LEVEL_SOCKET, Name, RIGHTS, control_aligned, flag, name_bytes, read_controls, read_name,
+    ADDRESS_BYTES_MAX, CONTROL_BYTES_MAX, CONTROL_HEADER_BYTES, HEADER_BYTES, HEADERS_BYTES, Header, Name,
+    control_aligned, flag, name_bytes, read_controls, read_name,
 };
 use crate::abi::time::timespec;
 use crate::abi::user_memory::{
@@ -53,11 +57,11 @@ pub(super) fn send_source(
     sending: &mut Sending<'_>,
     flags: u64,
 ) -> Result<u64> {
-    if flags & flag::URGENT != 0 {
+    if flags & MSG_OOB != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     sending.identity.get_or_insert_with(|| identity_of(context));
-    let waits = flags & flag::DO_NOT_WAIT == 0 && !description.is_non_blocking();
+    let waits = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
     let mut waiting = Waiting::begin(context, description, Readiness::WRITE, socket.send_timeout_ns());
     let mut done = 0;
     let error = loop {
@@ -79,7 +83,7 @@ pub(super) fn send_source(
     if done > 0 {
         return Ok(done);
     }
-    if error == Errno::EPIPE && socket.kind() == SocketKind::Stream && flags & flag::NO_SIGNAL == 0 {
+    if error == Errno::EPIPE && socket.kind() == SocketKind::Stream && flags & MSG_NOSIGNAL == 0 {
         raise_own(context, Signal::PIPE);
     }
     Err(error)
@@ -101,20 +105,20 @@ fn receive(
     extents: &[Extent],
     flags: u64,
 ) -> Result<Arrival> {
-    if flags & flag::URGENT != 0 {
+    if flags & MSG_OOB != 0 {
         return Err(if socket.kind() == SocketKind::Stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
     }
     let is_stream = socket.kind() == SocketKind::Stream;
     let memory = context.memory;
     let mut writer = UserWriter::new(memory, extents);
     let room: u64 = extents.iter().map(|extent| extent.length).sum();
-    let target = match flags & flag::WAIT_FOR_ALL {
+    let target = match flags & MSG_WAITALL {
         0 => room.min(socket.low_water_bytes() as u64),
         _ => room,
     };
-    let waits = flags & flag::DO_NOT_WAIT == 0 && !description.is_non_blocking();
+    let waits = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
     let mut waiting = Waiting::begin(context, description, Readiness::READ, socket.receive_timeout_ns());
-    let mut wants = Wants::new(flags & flag::PEEK != 0);
+    let mut wants = Wants::new(flags & MSG_PEEK != 0);
     let mut arrival = Arrival { byte_count: 0, flags: 0, identity: None, rights: None, from: None };
     loop {
         match socket.receive(&mut writer, &mut wants) {
@@ -124,9 +128,9 @@ fn receive(
                 if !is_stream {
                     (arrival.identity, arrival.rights) = (received.identity, received.rights);
                     if received.message_bytes > received.byte_count {
-                        arrival.flags = flag::TRUNCATED;
+                        arrival.flags = MSG_TRUNC;
                     }
-                    if flags & flag::TRUNCATED != 0 {
+                    if flags & MSG_TRUNC != 0 {
                         arrival.byte_count = received.message_bytes as u64;
                     }
                     return Ok(arrival);
@@ -264,9 +268,9 @@ fn read_sending(context: &Context<'_>, header: &Header) -> Result<Sending<'stati
         return Ok(sending);
     }
     let mut descriptions = Vec::new();
-    for control in read_controls(&bytes)?.into_iter().filter(|control| u64::from(control.level) == LEVEL_SOCKET) {
+    for control in read_controls(&bytes)?.into_iter().filter(|control| u64::from(control.level) == SOL_SOCKET) {
         match control.kind {
-            RIGHTS => {
+            SCM_RIGHTS => {
                 for number in control.data.chunks_exact(4) {
                     if descriptions.len() == RIGHTS_COUNT_MAX {
                         return Err(Errno::EINVAL);
@@ -274,7 +278,7 @@ fn read_sending(context: &Context<'_>, header: &Header) -> Result<Sending<'stati
                     descriptions.push(context.process.files.get(get::i32(number, 0) as u64)?);
                 }
             }
-            CREDENTIALS => {
+            SCM_CREDENTIALS => {
                 sending.identity = Some(claimed_identity(context, control.data)?);
                 sending.is_identity_explicit = true;
             }
@@ -375,15 +379,15 @@ impl Controls {
     fn put(&mut self, context: &Context<'_>, kind: u32, data: &[u8]) -> Result<()> {
         let room = self.room - self.used;
         if room < CONTROL_HEADER_BYTES {
-            self.flags |= flag::CONTROL_TRUNCATED;
+            self.flags |= MSG_CTRUNC;
             return Ok(());
         }
         let whole = CONTROL_HEADER_BYTES + data.len();
         let length = whole.min(room);
         if length < whole {
-            self.flags |= flag::CONTROL_TRUNCATED;
+            self.flags |= MSG_CTRUNC;
         }
-        let header = Encoder::new().u64(length as u64).u32(LEVEL_SOCKET as u32).u32(kind).raw(data).finish();
+        let header = Encoder::new().u64(length as u64).u32(SOL_SOCKET as u32).u32(kind).raw(data).finish();
         write_all(context.memory, self.address + self.used as u64, &header[..length])?;
         self.used += control_aligned(whole).min(room);
         Ok(())
@@ -400,14 +404,14 @@ impl Controls {
             numbers.push(number as u32);
         }
         if numbers.len() < rights.descriptions().len() {
-            self.flags |= flag::CONTROL_TRUNCATED;
+            self.flags |= MSG_CTRUNC;
         }
         if numbers.is_empty() {
             return;
         }
         let data: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        if self.put(context, RIGHTS, &data).is_err() {
-            self.flags |= flag::CONTROL_TRUNCATED;
+        if self.put(context, SCM_RIGHTS, &data).is_err() {
+            self.flags |= MSG_CTRUNC;
             for number in numbers {
                 drop(files.table().remove(number));
             }
@@ -432,12 +436,12 @@ fn receive_message(
     if socket.wants_identity() {
         let identity = arrival.identity.unwrap_or(Identity::UNKNOWN);
         let data = Encoder::new().u32(identity.pid).u32(identity.uid).u32(identity.gid).finish();
-        let _ = controls.put(context, CREDENTIALS, &data);
+        let _ = controls.put(context, SCM_CREDENTIALS, &data);
     }
     if let Some(rights) = &arrival.rights {
-        controls.put_rights(context, rights, flags & flag::CLOSE_ON_EXEC != 0);
+        controls.put_rights(context, rights, flags & MSG_CMSG_CLOEXEC != 0);
     }
-    let told = (controls.flags | flags & flag::CLOSE_ON_EXEC) as u32;
+    let told = (controls.flags | flags & MSG_CMSG_CLOEXEC) as u32;
     write_all(context.memory, address + Header::FLAGS_OFFSET, &told.to_le_bytes())?;
     write_all(context.memory, address + Header::CONTROL_BYTES_OFFSET, &(controls.used as u64).to_le_bytes())?;
     Ok(arrival.byte_count)
@@ -460,7 +464,7 @@ pub fn recvmmsg(context: &mut Context<'_>, [descriptor, headers, count, flags, t
     let mut flags = flags;
     while done < u64::from(count as u32).min(MESSAGE_COUNT_MAX) {
         let header = headers.wrapping_add(done * HEADERS_BYTES);
-        let outcome = receive_message(context, &description, &socket, header, flags & !flag::WAIT_FOR_ONE);
+        let outcome = receive_message(context, &description, &socket, header, flags & !flag::MSG_WAITFORONE);
         let outcome = outcome.and_then(|received| {
             write_all(context.memory, header.wrapping_add(HEADER_BYTES as u64), &(received as u32).to_le_bytes())
         });
@@ -469,8 +473,8 @@ pub fn recvmmsg(context: &mut Context<'_>, [descriptor, headers, count, flags, t
             Err(_) if done > 0 => break,
             Err(error) => return Err(error),
         }
-        if flags & flag::WAIT_FOR_ONE != 0 {
-            flags |= flag::DO_NOT_WAIT;
+        if flags & flag::MSG_WAITFORONE != 0 {
+            flags |= MSG_DONTWAIT;
         }
         let is_late = deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns);
         if is_late || preempt::unless_killed().is_err() {

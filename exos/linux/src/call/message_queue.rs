@@ -8,7 +8,8 @@ use exos::task::schedule::Task;
 use syscalls::Sysno;
 
 use super::ipc_object::{
-    Asker, LIMITS, NO_WAIT, OWNERSHIP_BYTES, REMOVE, SET, STATUS, encode_ownership, id_of, making, read_ownership,
+    Asker, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, OWNERSHIP_BYTES, encode_ownership, id_of, making,
+    read_ownership,
 };
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::user_memory::{read_array, read_exact, write_all};
@@ -52,7 +53,7 @@ pub fn msgsnd(context: &mut Context<'_>, [id, address, length, flags, ..]: Argum
     let mut is_first = true;
     loop {
         let waiter = Arc::<Task>::downgrade(&context.thread.task);
-        let sending = queues.send(&asker.caller(), id, message, flags & NO_WAIT != 0, waiter);
+        let sending = queues.send(&asker.caller(), id, message, flags & IPC_NOWAIT != 0, waiter);
         let sending = sending.map_err(|error| if is_first { error } else { gone(error) })?;
         is_first = false;
         let wait = match sending {
@@ -79,24 +80,24 @@ pub fn msgsnd(context: &mut Context<'_>, [id, address, length, flags, ..]: Argum
 
 /// `msgrcv(2)`.
 pub fn msgrcv(context: &mut Context<'_>, [id, address, room, kind, flags, _]: Arguments) -> Result<u64> {
-    const CUT: u64 = 0o10_000;
-    const EXCEPT: u64 = 0o20_000;
-    const COPY: u64 = 0o40_000;
+    const MSG_NOERROR: u64 = 0o10_000;
+    const MSG_EXCEPT: u64 = 0o20_000;
+    const MSG_COPY: u64 = 0o40_000;
     context.restart = Restart::UnlessHandler;
     let id = id_of(id)?;
     let room_bytes = usize::try_from(room).ok().filter(|room| *room <= isize::MAX as usize).ok_or(Errno::EINVAL)?;
-    let (copies, no_wait) = (flags & COPY != 0, flags & NO_WAIT != 0);
-    if copies && (flags & EXCEPT != 0 || !no_wait) {
+    let (copies, no_wait) = (flags & MSG_COPY != 0, flags & IPC_NOWAIT != 0);
+    if copies && (flags & MSG_EXCEPT != 0 || !no_wait) {
         return Err(Errno::EINVAL);
     }
     let selection = match kind as i64 {
         place if copies => Selection::Place(place),
         0 => Selection::Any,
         kind if kind < 0 => Selection::UpTo(kind.saturating_neg()),
-        kind if flags & EXCEPT != 0 => Selection::NotEqual(kind),
+        kind if flags & MSG_EXCEPT != 0 => Selection::NotEqual(kind),
         kind => Selection::Equal(kind),
     };
-    let wish = Wish { selection, room_bytes, cuts: flags & CUT != 0, copies, no_wait };
+    let wish = Wish { selection, room_bytes, cuts: flags & MSG_NOERROR != 0, copies, no_wait };
     let message = receive(context, id, wish)?;
     write_all(context.memory, address, &message.kind.to_le_bytes())?;
     let text = &message.bytes[..message.bytes.len().min(room_bytes)];
@@ -136,23 +137,23 @@ fn receive(context: &mut Context<'_>, id: i32, wish: Wish) -> Result<Message> {
 
 /// `msgctl(2)`.
 pub fn msgctl(context: &mut Context<'_>, [id, command, buffer, ..]: Arguments) -> Result<u64> {
-    const INDEX_STATUS: u32 = 11;
-    const FIGURES: u32 = 12;
-    const ANY_STATUS: u32 = 13;
+    const MSG_STAT: u32 = 11;
+    const MSG_INFO: u32 = 12;
+    const MSG_STAT_ANY: u32 = 13;
     const BYTES_MAX_OFFSET: usize = OWNERSHIP_BYTES + 40;
     let asker = Asker::new(context);
     let (id, caller, queues) = (id_of(id)?, asker.caller(), &context.system.ipc.messages);
     match command as u32 {
-        REMOVE => queues.remove(&caller, id)?,
-        SET => {
+        IPC_RMID => queues.remove(&caller, id)?,
+        IPC_SET => {
             let owner = read_ownership(context.memory, buffer)?;
             let bytes: [u8; BYTES_MAX_OFFSET + 8] = read_array(context.memory, buffer)?;
             queues.set(&caller, id, owner, get::u64(&bytes, BYTES_MAX_OFFSET))?;
         }
-        STATUS => return status(context, id, Look::Number, buffer),
-        INDEX_STATUS => return status(context, id, Look::Index, buffer),
-        ANY_STATUS => return status(context, id, Look::Any, buffer),
-        LIMITS | FIGURES => return figures(context, command as u32 == LIMITS, buffer),
+        IPC_STAT => return status(context, id, Look::Number, buffer),
+        MSG_STAT => return status(context, id, Look::Index, buffer),
+        MSG_STAT_ANY => return status(context, id, Look::Any, buffer),
+        IPC_INFO | MSG_INFO => return figures(context, command as u32 == IPC_INFO, buffer),
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)

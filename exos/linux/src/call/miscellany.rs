@@ -8,6 +8,15 @@ use exos::task::capability::Capability;
 
 use super::capability;
 use crate::abi::bytes::Encoder;
+use crate::abi::linux::LINUX_REBOOT_MAGIC1;
+use crate::abi::linux::{
+    ARCH_SET_FS, PR_GET_CHILD_SUBREAPER, PR_GET_DUMPABLE, PR_GET_IO_FLUSHER, PR_GET_NAME, PR_GET_NO_NEW_PRIVS,
+    PR_GET_PDEATHSIG, PR_GET_SECCOMP, PR_GET_THP_DISABLE, PR_GET_TID_ADDRESS, PR_GET_TIMERSLACK, PR_GET_TIMING,
+    PR_GET_TSC, PR_MCE_KILL, PR_MCE_KILL_GET, PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_IO_FLUSHER, PR_SET_MM,
+    PR_SET_MM_AUXV, PR_SET_MM_MAP, PR_SET_MM_MAP_SIZE, PR_SET_NAME, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG,
+    PR_SET_THP_DISABLE, PR_SET_TIMERSLACK, PR_SET_TIMING, PR_SET_TSC, PR_TASK_PERF_EVENTS_DISABLE,
+    PR_TASK_PERF_EVENTS_ENABLE,
+};
 use crate::abi::user_memory::{CHUNK_BYTES, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::task::process::{TIMER_SLACK_NS, habit};
@@ -80,7 +89,7 @@ pub fn getrandom(context: &mut Context<'_>, [address, length, flags, ..]: Argume
     if flags & !7 != 0 || flags & 6 == 6 {
         return Err(Errno::EINVAL);
     }
-    let length = length.min(crate::abi::user_memory::TRANSFER_BYTES_MAX);
+    let length = length.min(crate::abi::user_memory::MAX_RW_COUNT);
     if length <= SEED_BYTES_MAX as u64 {
         fill_random::<SEED_BYTES_MAX>(context, address, length)
     } else {
@@ -110,87 +119,75 @@ fn fill_random<const N: usize>(context: &mut Context<'_>, address: u64, length: 
 
 /// `arch_prctl(2)`. GS belongs to exos; `docs/adr/0002-gs-belongs-to-the-library-os.md`.
 pub fn arch_prctl(context: &mut Context<'_>, [operation, address, ..]: Arguments) -> Result<u64> {
-    const SET_GS: u64 = 0x1001;
-    const SET_FS: u64 = 0x1002;
-    const GET_FS: u64 = 0x1003;
-    const GET_GS: u64 = 0x1004;
-    const GET_CPUID: u64 = 0x1011;
-    const SET_CPUID: u64 = 0x1012;
+    const ARCH_SET_GS: u64 = 0x1001;
+    const ARCH_GET_FS: u64 = 0x1003;
+    const ARCH_GET_GS: u64 = 0x1004;
+    const ARCH_GET_CPUID: u64 = 0x1011;
+    const ARCH_SET_CPUID: u64 = 0x1012;
     match operation {
-        SET_FS if address >= aegis_abi::layout::PROGRAM_END => Err(Errno::EPERM),
-        SET_FS => {
+        ARCH_SET_FS if address >= aegis_abi::layout::PROGRAM_END => Err(Errno::EPERM),
+        ARCH_SET_FS => {
             context.system.platform.set_fs_base(address);
             Ok(0)
         }
-        GET_FS => {
+        ARCH_GET_FS => {
             write_all(context.memory, address, &context.system.platform.fs_base().to_le_bytes())?;
             Ok(0)
         }
-        GET_GS => {
+        ARCH_GET_GS => {
             write_all(context.memory, address, &0u64.to_le_bytes())?;
             Ok(0)
         }
         // Whether CPUID may be executed: always, and nothing here could take it away.
-        GET_CPUID => Ok(1),
-        SET_CPUID => Err(Errno::ENODEV),
-        SET_GS if address == 0 => Ok(0),
-        SET_GS => Err(Errno::EPERM),
+        ARCH_GET_CPUID => Ok(1),
+        ARCH_SET_CPUID => Err(Errno::ENODEV),
+        ARCH_SET_GS if address == 0 => Ok(0),
+        ARCH_SET_GS => Err(Errno::EPERM),
         _ => Err(Errno::EINVAL),
     }
 }
 
 /// `prctl(2)`: the options that programs set on themselves.
 pub fn prctl(context: &mut Context<'_>, [option, argument, third, fourth, fifth, _]: Arguments) -> Result<u64> {
-    const SET_PARENT_DEATH_SIGNAL: u64 = 1;
-    const GET_PARENT_DEATH_SIGNAL: u64 = 2;
-    const GET_DUMPABLE: u64 = 3;
-    const SET_DUMPABLE: u64 = 4;
-    const SET_NAME: u64 = 15;
-    const GET_NAME: u64 = 16;
-    const GET_SECURE_COMPUTING: u64 = 21;
-    const SET_SUBREAPER: u64 = 36;
-    const GET_SUBREAPER: u64 = 37;
-    const SET_NO_NEW_PRIVILEGES: u64 = 38;
-    const GET_NO_NEW_PRIVILEGES: u64 = 39;
     match option {
-        SET_NAME => {
+        PR_SET_NAME => {
             let name = read_string_prefix(context, argument)?;
             *context.thread.name.lock() = name;
             Ok(0)
         }
-        GET_NAME => {
+        PR_GET_NAME => {
             let name = Encoder::new().string(&context.thread.name.lock(), 16).finish();
             write_all(context.memory, argument, &name)?;
             Ok(0)
         }
-        GET_DUMPABLE => Ok(u64::from(context.process.space().dumpable())),
-        SET_DUMPABLE if argument <= 1 => {
+        PR_GET_DUMPABLE => Ok(u64::from(context.process.space().dumpable())),
+        PR_SET_DUMPABLE if argument <= 1 => {
             context.process.space().set_dumpable(argument as u8);
             Ok(0)
         }
-        SET_PARENT_DEATH_SIGNAL if argument <= 64 => {
+        PR_SET_PDEATHSIG if argument <= 64 => {
             context.process.parent_death_signal.store(argument as u8, Ordering::Relaxed);
             Ok(0)
         }
-        GET_PARENT_DEATH_SIGNAL => {
+        PR_GET_PDEATHSIG => {
             let number = u32::from(context.process.parent_death_signal.load(Ordering::Relaxed));
             write_all(context.memory, argument, &number.to_le_bytes())?;
             Ok(0)
         }
-        SET_SUBREAPER => {
+        PR_SET_CHILD_SUBREAPER => {
             context.process.is_subreaper.store(argument != 0, Ordering::Relaxed);
             Ok(0)
         }
-        GET_SUBREAPER => {
+        PR_GET_CHILD_SUBREAPER => {
             let is_subreaper = u32::from(context.process.is_subreaper.load(Ordering::Relaxed));
             write_all(context.memory, argument, &is_subreaper.to_le_bytes())?;
             Ok(0)
         }
-        GET_SECURE_COMPUTING => Ok(0),
-        GET_NO_NEW_PRIVILEGES if [argument, third, fourth, fifth] == [0; 4] => {
+        PR_GET_SECCOMP => Ok(0),
+        PR_GET_NO_NEW_PRIVS if [argument, third, fourth, fifth] == [0; 4] => {
             Ok(u64::from(context.thread.identities.lock().has_no_new_privileges))
         }
-        SET_NO_NEW_PRIVILEGES if argument == 1 && [third, fourth, fifth] == [0; 3] => {
+        PR_SET_NO_NEW_PRIVS if argument == 1 && [third, fourth, fifth] == [0; 3] => {
             context.thread.change_identities(context.system, context.process, |identities| {
                 identities.has_no_new_privileges = true;
                 Ok(0)
@@ -202,63 +199,47 @@ pub fn prctl(context: &mut Context<'_>, [option, argument, third, fourth, fifth,
 
 /// The options of `prctl(2)` that are kept and change little.
 fn quiet_option(context: &Context<'_>, option: u64, arguments: [u64; 4]) -> Result<u64> {
-    const GET_TIMING: u64 = 13;
-    const SET_TIMING: u64 = 14;
-    const SET_TIMER_SLACK: u64 = 29;
-    const GET_TIMER_SLACK: u64 = 30;
-    const GET_TID_ADDRESS: u64 = 40;
-    const SET_NO_LARGE_PAGES: u64 = 41;
-    const GET_NO_LARGE_PAGES: u64 = 42;
-    const GET_COUNTER: u64 = 25;
-    const SET_COUNTER: u64 = 26;
-    const EVENTS_OFF: u64 = 31;
-    const EVENTS_ON: u64 = 32;
-    const SET_MEMORY_FAULTS: u64 = 33;
-    const GET_MEMORY_FAULTS: u64 = 34;
-    const SET_PLACES: u64 = 35;
-    const SET_FLUSHER: u64 = 57;
-    const GET_FLUSHER: u64 = 58;
     let [argument, third, fourth, fifth] = arguments;
     match option {
         // The processor's counter may be read; nothing here could forbid it.
-        GET_COUNTER => write_all(context.memory, argument, &1_u32.to_le_bytes()).map(|()| 0),
-        SET_COUNTER if argument == 1 => Ok(0),
+        PR_GET_TSC => write_all(context.memory, argument, &1_u32.to_le_bytes()).map(|()| 0),
+        PR_SET_TSC if argument == 1 => Ok(0),
         // Nobody has such events.
-        EVENTS_OFF | EVENTS_ON => Ok(0),
-        SET_MEMORY_FAULTS => set_memory_faults(context, arguments),
-        GET_MEMORY_FAULTS if arguments == [0; 4] => Ok(memory_faults(context.thread.habits.load(Ordering::Relaxed))),
-        SET_PLACES => set_places(context, [argument, third, fourth, fifth]),
-        SET_FLUSHER | GET_FLUSHER if !context.can(Capability::SYS_RESOURCE) => Err(Errno::EPERM),
-        GET_FLUSHER if arguments == [0; 4] => {
+        PR_TASK_PERF_EVENTS_DISABLE | PR_TASK_PERF_EVENTS_ENABLE => Ok(0),
+        PR_MCE_KILL => set_memory_faults(context, arguments),
+        PR_MCE_KILL_GET if arguments == [0; 4] => Ok(memory_faults(context.thread.habits.load(Ordering::Relaxed))),
+        PR_SET_MM => set_places(context, [argument, third, fourth, fifth]),
+        PR_SET_IO_FLUSHER | PR_GET_IO_FLUSHER if !context.can(Capability::SYS_RESOURCE) => Err(Errno::EPERM),
+        PR_GET_IO_FLUSHER if arguments == [0; 4] => {
             Ok(u64::from(context.thread.habits.load(Ordering::Relaxed) & habit::FLUSHES))
         }
-        SET_FLUSHER if argument <= 1 && arguments[1..] == [0; 3] => {
+        PR_SET_IO_FLUSHER if argument <= 1 && arguments[1..] == [0; 3] => {
             match argument {
                 0 => context.thread.habits.fetch_and(!habit::FLUSHES, Ordering::Relaxed),
                 _ => context.thread.habits.fetch_or(habit::FLUSHES, Ordering::Relaxed),
             };
             Ok(0)
         }
-        GET_TIMING => Ok(0),
+        PR_GET_TIMING => Ok(0),
         // Only statistical timing, as on Linux.
-        SET_TIMING if argument == 0 => Ok(0),
-        GET_TIMER_SLACK => Ok(context.thread.timer_slack_ns.load(Ordering::Relaxed)),
-        SET_TIMER_SLACK => {
+        PR_SET_TIMING if argument == 0 => Ok(0),
+        PR_GET_TIMERSLACK => Ok(context.thread.timer_slack_ns.load(Ordering::Relaxed)),
+        PR_SET_TIMERSLACK => {
             let slack_ns = if argument as i64 <= 0 { TIMER_SLACK_NS } else { argument };
             context.thread.timer_slack_ns.store(slack_ns, Ordering::Relaxed);
             Ok(0)
         }
-        GET_TID_ADDRESS => {
+        PR_GET_TID_ADDRESS => {
             let address = *context.thread.clear_tid_address.lock();
             write_all(context.memory, argument, &address.to_le_bytes())?;
             Ok(0)
         }
-        SET_NO_LARGE_PAGES if arguments[1..] == [0; 3] => {
+        PR_SET_THP_DISABLE if arguments[1..] == [0; 3] => {
             context.process.has_no_large_pages.store(argument != 0, Ordering::Relaxed);
             context.process.space().lock().set_no_large_pages(argument != 0);
             Ok(0)
         }
-        GET_NO_LARGE_PAGES if arguments == [0; 4] => {
+        PR_GET_THP_DISABLE if arguments == [0; 4] => {
             Ok(u64::from(context.process.has_no_large_pages.load(Ordering::Relaxed)))
         }
         _ => capability::option(context, option, arguments),
@@ -290,17 +271,14 @@ fn set_memory_faults(context: &Context<'_>, arguments: [u64; 4]) -> Result<u64> 
 
 /// `PR_SET_MM`: what would be changed is where the parts of a program are said to lie, which is not kept.
 fn set_places(context: &Context<'_>, [what, value, third, fourth]: [u64; 4]) -> Result<u64> {
-    const MAP: u64 = 14;
-    const MAP_SIZE: u64 = 15;
-    const AUXILIARY: u64 = 12;
     /// Bytes of `struct prctl_mm_map`.
     const MAP_BYTES: u32 = 104;
-    if fourth != 0 || third != 0 && !matches!(what, AUXILIARY | MAP | MAP_SIZE) {
+    if fourth != 0 || third != 0 && !matches!(what, PR_SET_MM_AUXV | PR_SET_MM_MAP | PR_SET_MM_MAP_SIZE) {
         return Err(Errno::EINVAL);
     }
     match what {
-        MAP_SIZE => write_all(context.memory, value, &MAP_BYTES.to_le_bytes()).map(|()| 0),
-        MAP => Err(Errno::EINVAL),
+        PR_SET_MM_MAP_SIZE => write_all(context.memory, value, &MAP_BYTES.to_le_bytes()).map(|()| 0),
+        PR_SET_MM_MAP => Err(Errno::EINVAL),
         _ if !context.can(Capability::SYS_RESOURCE) => Err(Errno::EPERM),
         _ => Err(Errno::EINVAL),
     }
@@ -344,7 +322,7 @@ pub fn membarrier(context: &mut Context<'_>, [command, flags, ..]: Arguments) ->
     }
 }
 
-/// `personality(2)`: kept for programs that ask; what has an effect is [`crate::task::process::NO_SHIFTS`].
+/// `personality(2)`: kept for programs that ask; what has an effect is [`crate::task::process::ADDR_NO_RANDOMIZE`].
 pub fn personality(context: &mut Context<'_>, [persona, ..]: Arguments) -> Result<u64> {
     const ASK: u32 = u32::MAX;
     let process = &context.process;
@@ -386,11 +364,9 @@ pub fn vhangup(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
 
 /// `reboot(2)`: a pod does not manage the machine; only who may and says the magic words wrongly is told so.
 pub fn reboot(context: &mut Context<'_>, [first, second, ..]: Arguments) -> Result<u64> {
-    /// `LINUX_REBOOT_MAGIC1`.
-    const FIRST: u32 = 0xfee1_dead;
     /// `LINUX_REBOOT_MAGIC2` and its successors.
     const SECOND: [u32; 4] = [672_274_793, 85_072_278, 369_367_448, 537_993_216];
-    let is_right = first as u32 == FIRST && SECOND.contains(&(second as u32));
+    let is_right = first as u32 == LINUX_REBOOT_MAGIC1 && SECOND.contains(&(second as u32));
     if context.can(Capability::SYS_BOOT) && !is_right { Err(Errno::EINVAL) } else { Err(Errno::EPERM) }
 }
 

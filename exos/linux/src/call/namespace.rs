@@ -9,9 +9,13 @@ use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 use syscalls::Sysno;
 
+use crate::abi::linux::UMOUNT_NOFOLLOW;
+use crate::abi::linux::{
+    AT_FDCWD, CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_NEWUSER, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM,
+};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, partial};
-use crate::file::paths::{Access, CURRENT_DIRECTORY, read_path, start_of};
+use crate::file::paths::{Access, read_path, start_of};
 use crate::file::pidfd::ProcessFile;
 
 /// This family's part of the table.
@@ -27,14 +31,6 @@ pub const ENTRIES: &[Entry] = &[
     partial(Sysno::umount2, "checked, and never permitted", umount2),
 ];
 
-const CLONE_VM: u64 = 0x100;
-const CLONE_FS: u64 = 0x200;
-const CLONE_FILES: u64 = 0x400;
-const CLONE_SIGHAND: u64 = 0x800;
-const CLONE_THREAD: u64 = 0x1_0000;
-const CLONE_NEWNS: u64 = 0x2_0000;
-const CLONE_SYSVSEM: u64 = 0x4_0000;
-const CLONE_NEWUSER: u64 = 0x1000_0000;
 /// `CLONE_NEWTIME`, `CLONE_NEWCGROUP`, `CLONE_NEWUTS`, `CLONE_NEWIPC`, `CLONE_NEWPID`, `CLONE_NEWNET`.
 const OTHER_NAMESPACES: u64 = 0x80 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x2000_0000 | 0x4000_0000;
 const NAMESPACES: u64 = CLONE_NEWNS | CLONE_NEWUSER | OTHER_NAMESPACES;
@@ -75,7 +71,7 @@ pub fn mount(context: &mut Context<'_>, [source, target, kind, ..]: Arguments) -
         read_path(context, text)?;
     }
     let path = read_path(context, target)?;
-    let start = start_of(context, CURRENT_DIRECTORY as u64, &path)?;
+    let start = start_of(context, AT_FDCWD as u64, &path)?;
     Access::new(context).find(&start, &path, true, false)?;
     Err(Errno::EPERM)
 }
@@ -83,13 +79,12 @@ pub fn mount(context: &mut Context<'_>, [source, target, kind, ..]: Arguments) -
 /// `umount2(2)`: the same.
 pub fn umount2(context: &mut Context<'_>, [target, flags, ..]: Arguments) -> Result<u64> {
     const FLAGS: u64 = 0xf;
-    const NO_FOLLOW: u64 = 8;
     if flags & !FLAGS != 0 {
         return Err(Errno::EINVAL);
     }
     let path = read_path(context, target)?;
-    let start = start_of(context, CURRENT_DIRECTORY as u64, &path)?;
-    let location = Access::new(context).find(&start, &path, flags & NO_FOLLOW == 0, false)?;
+    let start = start_of(context, AT_FDCWD as u64, &path)?;
+    let location = Access::new(context).find(&start, &path, flags & UMOUNT_NOFOLLOW == 0, false)?;
     let is_refused = !context.can(Capability::SYS_ADMIN) || location.is_mount_root();
     Err(if is_refused { Errno::EPERM } else { Errno::EINVAL })
 }

@@ -7,7 +7,7 @@ use exos::fs::description::{Description, StatusFlags};
 use syscalls::Sysno;
 
 use super::signal::{send, signal_or_probe, user_info};
-use crate::abi::file::O_NON_BLOCKING;
+use crate::abi::linux::O_NONBLOCK;
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
 use crate::file::pidfd::ProcessFile;
@@ -44,7 +44,7 @@ fn is_there(context: &Context<'_>, process: &Arc<Process>) -> bool {
 /// `pidfd_open(2)`.
 pub fn pidfd_open(context: &mut Context<'_>, [pid, flags, ..]: Arguments) -> Result<u64> {
     let flags = u64::from(flags as u32);
-    if flags & !O_NON_BLOCKING != 0 || pid as u32 as i32 <= 0 {
+    if flags & !O_NONBLOCK != 0 || pid as u32 as i32 <= 0 {
         return Err(Errno::EINVAL);
     }
     let Some(process) = context.system.processes.get(pid as u32) else {

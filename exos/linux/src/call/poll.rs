@@ -15,7 +15,8 @@ use syscalls::Sysno;
 
 use super::signal::install_optional_mask;
 use crate::abi::bytes::get;
-use crate::abi::poll::{ERROR, HANG_UP, IN, IN_NORMAL, INVALID, OUT, OUT_NORMAL, PRIORITY, events_of};
+use crate::abi::linux::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDNORM, POLLWRNORM};
+use crate::abi::poll::events_of;
 use crate::abi::time::{read_timespec, timespec, timeval};
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
@@ -119,8 +120,8 @@ impl Polled {
     fn look(&mut self) -> bool {
         self.found = match &self.target {
             None => 0,
-            Some(Err(_)) => INVALID,
-            Some(Ok(description)) => events_of(description.readiness()) & (self.events | ERROR | HANG_UP),
+            Some(Err(_)) => POLLNVAL,
+            Some(Ok(description)) => events_of(description.readiness()) & (self.events | POLLERR | POLLHUP),
         };
         self.found != 0
     }
@@ -228,7 +229,7 @@ pub(crate) fn read_deadline(context: &Context<'_>, address: u64) -> Result<Optio
 
 /// The three sets of `select`: what each asks for, and which events count as that.
 const SETS: [(u32, u32); 3] =
-    [(IN, IN | IN_NORMAL | HANG_UP | ERROR), (OUT, OUT | OUT_NORMAL | ERROR), (PRIORITY, PRIORITY)];
+    [(POLLIN, POLLIN | POLLRDNORM | POLLHUP | POLLERR), (POLLOUT, POLLOUT | POLLWRNORM | POLLERR), (POLLPRI, POLLPRI)];
 
 /// One descriptor in one set.
 struct Selected {

@@ -16,7 +16,10 @@ use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
-use crate::abi::file::{O_ACCESS_MODE, O_CREATE, O_EXCLUSIVE, O_NON_BLOCKING, status_flags};
+use crate::abi::file::status_flags;
+use crate::abi::linux::O_ACCMODE;
+use crate::abi::linux::{O_CREAT, O_EXCL, O_NONBLOCK, SI_MESGQ};
+use crate::abi::linux::{SIGEV_NONE, SIGEV_SIGNAL};
 use crate::abi::time::read_timespec;
 use crate::abi::user_memory::{read_array, read_exact, write_all};
 use crate::call::context::{Arguments, Context};
@@ -37,8 +40,6 @@ pub const ENTRIES: &[Entry] = &[
 
 /// Bytes of `struct mq_attr`.
 const ATTRIBUTES_BYTES: usize = 64;
-/// `SI_MESGQ`.
-const CODE_MESSAGE: i32 = -3;
 /// Permission bits of the directory that all queues are in: whoever is not the owner of one cannot take its name away.
 const MODE_BITS: u64 = 0o7777;
 
@@ -64,7 +65,7 @@ pub fn mq_open(context: &mut Context<'_>, [name, flags, mode, attributes, ..]: A
     let name = read_path(context, name)?;
     check_name(&name)?;
     context.process.files.check_room()?;
-    let (wish, request) = match flags & O_ACCESS_MODE {
+    let (wish, request) = match flags & O_ACCMODE {
         0 => (Wish::READ, OpenRequest { read: true, write: false, non_blocking: false }),
         1 => (Wish::WRITE, OpenRequest { read: false, write: true, non_blocking: false }),
         2 => (Wish::READ | Wish::WRITE, OpenRequest { read: true, write: true, non_blocking: false }),
@@ -72,7 +73,7 @@ pub fn mq_open(context: &mut Context<'_>, [name, flags, mode, attributes, ..]: A
     };
     let credentials = credentials(context);
     let queues = &context.system.ipc.queues;
-    let (queue, is_new) = if flags & O_CREATE == 0 {
+    let (queue, is_new) = if flags & O_CREAT == 0 {
         (queues.find(&name)?, false)
     } else {
         let maker = Maker {
@@ -85,14 +86,14 @@ pub fn mq_open(context: &mut Context<'_>, [name, flags, mode, attributes, ..]: A
         queues.find_or_make(&name, maker, capacity)?
     };
     if !is_new {
-        if flags & O_CREATE != 0 && flags & O_EXCLUSIVE != 0 {
+        if flags & O_CREAT != 0 && flags & O_EXCL != 0 {
             return Err(Errno::EEXIST);
         }
         credentials.check(protection(&queue), wish)?;
     }
     let shown = [b"/", &*name].concat();
     let now = crate::file::paths::now(context);
-    let status = status_flags(flags & O_NON_BLOCKING);
+    let status = status_flags(flags & O_NONBLOCK);
     let namespace = &context.system.files.namespace;
     let description = namespace.anonymous_for(request, &shown, QueueFile::new(queue), status, now);
     context.process.files.add(description, true)
@@ -178,7 +179,7 @@ fn tell(context: &Context<'_>, notification: Notification) {
     let Some(Ok(signal)) = notification.signal.map(|number| Signal::new(u64::from(number))) else { return };
     let uid = context.thread.identities.lock().uid[0];
     let payload = SignalPayload::Sender { pid: context.process.pid, uid, value: notification.value };
-    process.raise(signal, SignalInfo { code: CODE_MESSAGE, errno: 0, payload });
+    process.raise(signal, SignalInfo { code: SI_MESGQ, errno: 0, payload });
 }
 
 /// `mq_timedreceive(2)`.
@@ -217,15 +218,13 @@ pub fn mq_timedreceive(
 /// `mq_notify(2)`.
 pub fn mq_notify(context: &mut Context<'_>, [descriptor, event, ..]: Arguments) -> Result<u64> {
     const EVENT_BYTES: usize = 64;
-    const BY_SIGNAL: u32 = 0;
-    const NONE: u32 = 1;
     let wish = match event {
         0 => None,
         address => {
             let bytes: [u8; EVENT_BYTES] = read_array(context.memory, address)?;
             let signal = match get::u32(&bytes, 12) {
-                BY_SIGNAL => Some(u8::try_from(get::u32(&bytes, 8)).map_err(|_| Errno::EINVAL)?),
-                NONE => None,
+                SIGEV_SIGNAL => Some(u8::try_from(get::u32(&bytes, 8)).map_err(|_| Errno::EINVAL)?),
+                SIGEV_NONE => None,
                 _ => return Err(Errno::EINVAL),
             };
             if signal.is_some_and(|number| number > 64) {
@@ -254,11 +253,11 @@ pub fn mq_getsetattr(context: &mut Context<'_>, [descriptor, new, old, ..]: Argu
             Some(get::u64(&bytes, 0))
         }
     };
-    if flags.is_some_and(|flags| flags & !O_NON_BLOCKING != 0) {
+    if flags.is_some_and(|flags| flags & !O_NONBLOCK != 0) {
         return Err(Errno::EINVAL);
     }
     let (description, queue) = queue_of(context, descriptor)?;
-    let before = if description.is_non_blocking() { O_NON_BLOCKING } else { 0 };
+    let before = if description.is_non_blocking() { O_NONBLOCK } else { 0 };
     let count = queue.message_count();
     if let Some(flags) = flags {
         let mut status = description.status();

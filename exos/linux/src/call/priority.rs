@@ -15,10 +15,14 @@ use exos::task::weight::{NICE_MAX, NICE_MIN};
 use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
+use crate::abi::linux::{
+    SCHED_FLAG_ALL, SCHED_FLAG_KEEP_PARAMS, SCHED_FLAG_KEEP_POLICY, SCHED_FLAG_RESET_ON_FORK, SCHED_FLAG_UTIL_CLAMP,
+};
+use crate::abi::linux::{SCHED_IDLE, SCHED_RESET_ON_FORK};
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::task::process::{POLICY_IDLE, Process, RESET_ON_FORK, Thread};
+use crate::task::process::{Process, Thread};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -31,16 +35,10 @@ pub const ENTRIES: &[Entry] = &[
 ];
 
 /// Bytes of the first `struct sched_attr` and of Linux 6.1's.
-const ATTRIBUTES_BYTES_MIN: u64 = 48;
+const SCHED_ATTR_SIZE_VER0: u64 = 48;
 const ATTRIBUTES_BYTES: usize = 56;
 /// Most bytes of one that a program may pass.
 const ATTRIBUTES_BYTES_MAX: u64 = 4096;
-/// `SCHED_FLAG_*`.
-const FLAG_RESET_ON_FORK: u64 = 1;
-const FLAG_KEEP_POLICY: u64 = 8;
-const FLAG_KEEP_PARAMETERS: u64 = 0x10;
-const FLAG_CLAMP: u64 = 0x60;
-const FLAG_ALL: u64 = 0x7f;
 
 /// A thread and its process; 0 is the caller. `EINVAL` for a negative number, `ESRCH`.
 fn find(context: &Context<'_>, tid: u64) -> Result<(Arc<Process>, Arc<Thread>)> {
@@ -70,12 +68,12 @@ struct Wish {
 /// is not known.
 fn read_wish(context: &Context<'_>, address: u64) -> Result<Wish> {
     let size = u32::from_le_bytes(read_array(context.memory, address)?);
-    let size = if size == 0 { ATTRIBUTES_BYTES_MIN } else { u64::from(size) };
+    let size = if size == 0 { SCHED_ATTR_SIZE_VER0 } else { u64::from(size) };
     let refuse = || {
         write_all(context.memory, address, &(ATTRIBUTES_BYTES as u32).to_le_bytes())?;
         Err(Errno::E2BIG)
     };
-    if !(ATTRIBUTES_BYTES_MIN..=ATTRIBUTES_BYTES_MAX).contains(&size) {
+    if !(SCHED_ATTR_SIZE_VER0..=ATTRIBUTES_BYTES_MAX).contains(&size) {
         return refuse();
     }
     let mut bytes = read_vec(context.memory, address, size, ATTRIBUTES_BYTES_MAX as usize)?;
@@ -84,7 +82,7 @@ fn read_wish(context: &Context<'_>, address: u64) -> Result<Wish> {
         return refuse();
     }
     let flags = get::u64(&bytes, 8);
-    if flags & FLAG_CLAMP != 0 && size < ATTRIBUTES_BYTES as u64 {
+    if flags & SCHED_FLAG_UTIL_CLAMP != 0 && size < ATTRIBUTES_BYTES as u64 {
         return Err(Errno::EINVAL);
     }
     let nice = (get::u32(&bytes, 16) as i32).clamp(NICE_MIN, NICE_MAX);
@@ -103,37 +101,37 @@ pub fn sched_setattr(context: &mut Context<'_>, [tid, address, flags, ..]: Argum
     }
     let (process, thread) = find(context, tid)?;
     let before = thread.policy.load(Ordering::Relaxed);
-    let (policy, resets) = if wish.flags & FLAG_KEEP_POLICY != 0 {
-        (before & !RESET_ON_FORK, before & RESET_ON_FORK != 0)
+    let (policy, resets) = if wish.flags & SCHED_FLAG_KEEP_POLICY != 0 {
+        (before & !SCHED_RESET_ON_FORK, before & SCHED_RESET_ON_FORK != 0)
     } else {
-        (wish.policy, wish.flags & FLAG_RESET_ON_FORK != 0)
+        (wish.policy, wish.flags & SCHED_FLAG_RESET_ON_FORK != 0)
     };
-    let keeps = wish.flags & FLAG_KEEP_PARAMETERS != 0;
+    let keeps = wish.flags & SCHED_FLAG_KEEP_PARAMS != 0;
     let priority = if keeps { 0 } else { wish.priority };
     match policy {
         0 | 3 | 5 | 6 if priority != 0 => return Err(Errno::EINVAL),
         1 | 2 if !(1..=99).contains(&priority) => return Err(Errno::EINVAL),
-        0..=3 | 5 | 6 if wish.flags & !FLAG_ALL != 0 => return Err(Errno::EINVAL),
+        0..=3 | 5 | 6 if wish.flags & !SCHED_FLAG_ALL != 0 => return Err(Errno::EINVAL),
         0 | 3 | 5 => {}
         6 if wish.deadline_ns == 0 => return Err(Errno::EINVAL),
         // Turns that are promised are nobody's to have here.
         1 | 2 | 6 => return Err(Errno::EPERM),
         _ => return Err(Errno::EINVAL),
     }
-    let sets_nice = !keeps && policy != POLICY_IDLE;
+    let sets_nice = !keeps && policy != SCHED_IDLE;
     let limit = process.limits.lock().soft(Resource::Nice);
     let is_less = sets_nice && wish.nice < thread.nice() && (20 - wish.nice) as u64 > limit
         || leaves_idle(&process, &thread, policy)
-        || before & RESET_ON_FORK != 0 && !resets
+        || before & SCHED_RESET_ON_FORK != 0 && !resets
         || !is_own(context, &process);
     if is_less && !context.can(Capability::SYS_NICE) {
         return Err(Errno::EPERM);
     }
-    if wish.flags & FLAG_CLAMP != 0 {
+    if wish.flags & SCHED_FLAG_UTIL_CLAMP != 0 {
         // As of a kernel without clamps of how busy a thread looks.
         return Err(Errno::EOPNOTSUPP);
     }
-    thread.policy.store(policy | if resets { RESET_ON_FORK } else { 0 }, Ordering::Relaxed);
+    thread.policy.store(policy | if resets { SCHED_RESET_ON_FORK } else { 0 }, Ordering::Relaxed);
     if sets_nice {
         thread.nice.store(wish.nice, Ordering::Relaxed);
     }
@@ -144,8 +142,8 @@ pub fn sched_setattr(context: &mut Context<'_>, [tid, address, flags, ..]: Argum
 /// Whether a thread is to have an idle one's policy no more, whose nice value the process could not choose.
 pub(super) fn leaves_idle(process: &Process, thread: &Thread, policy: u32) -> bool {
     let limit = process.limits.lock().soft(Resource::Nice);
-    let is_idle = thread.policy.load(Ordering::Relaxed) & !RESET_ON_FORK == POLICY_IDLE;
-    is_idle && policy != POLICY_IDLE && (20 - thread.nice()) as u64 > limit
+    let is_idle = thread.policy.load(Ordering::Relaxed) & !SCHED_RESET_ON_FORK == SCHED_IDLE;
+    is_idle && policy != SCHED_IDLE && (20 - thread.nice()) as u64 > limit
 }
 
 /// Whether a process is of the caller's user.
@@ -161,7 +159,7 @@ fn is_own(context: &Context<'_>, process: &Arc<Process>) -> bool {
 /// `sched_getattr(2)`.
 pub fn sched_getattr(context: &mut Context<'_>, [tid, address, size, flags, ..]: Arguments) -> Result<u64> {
     let size = u64::from(size as u32);
-    let is_size = (ATTRIBUTES_BYTES_MIN..=ATTRIBUTES_BYTES_MAX).contains(&size);
+    let is_size = (SCHED_ATTR_SIZE_VER0..=ATTRIBUTES_BYTES_MAX).contains(&size);
     if address == 0 || !is_size || flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
@@ -171,9 +169,9 @@ pub fn sched_getattr(context: &mut Context<'_>, [tid, address, size, flags, ..]:
     let length = size.min(ATTRIBUTES_BYTES as u64) as u32;
     let bytes = Encoder::new()
         .u32(length)
-        .u32(policy & !RESET_ON_FORK)
-        .u64(if policy & RESET_ON_FORK != 0 { FLAG_RESET_ON_FORK } else { 0 })
-        .u32(if policy & !RESET_ON_FORK == POLICY_IDLE { 0 } else { nice as u32 })
+        .u32(policy & !SCHED_RESET_ON_FORK)
+        .u64(if policy & SCHED_RESET_ON_FORK != 0 { SCHED_FLAG_RESET_ON_FORK } else { 0 })
+        .u32(if policy & !SCHED_RESET_ON_FORK == SCHED_IDLE { 0 } else { nice as u32 })
         .zero_to(ATTRIBUTES_BYTES)
         .finish();
     write_all(context.memory, address, &bytes[..length as usize])?;
@@ -216,26 +214,26 @@ fn priority_targets(context: &Context<'_>, which: u64, who: u64) -> Result<Vec<(
 
 /// The class of a priority of input and output, and what it is within the class.
 fn class_of(priority: u32) -> (u32, u32) {
-    const CLASS_SHIFT: u32 = 13;
-    ((priority >> CLASS_SHIFT) & 7, priority & ((1 << CLASS_SHIFT) - 1))
+    const IOPRIO_CLASS_SHIFT: u32 = 13;
+    ((priority >> IOPRIO_CLASS_SHIFT) & 7, priority & ((1 << IOPRIO_CLASS_SHIFT) - 1))
 }
 
 /// Classes: real time, best effort, idle.
-const CLASS_NONE: u32 = 0;
-const CLASS_REAL_TIME: u32 = 1;
-const CLASS_BEST_EFFORT: u32 = 2;
-const CLASS_IDLE: u32 = 3;
-const LEVEL_COUNT: u32 = 8;
+const IOPRIO_CLASS_NONE: u32 = 0;
+const IOPRIO_CLASS_RT: u32 = 1;
+const IOPRIO_CLASS_BE: u32 = 2;
+const IOPRIO_CLASS_IDLE: u32 = 3;
+const IOPRIO_NR_LEVELS: u32 = 8;
 
 /// `ioprio_set(2)`.
 pub fn ioprio_set(context: &mut Context<'_>, [which, who, priority, ..]: Arguments) -> Result<u64> {
     let priority = priority as u32;
     match class_of(priority) {
-        (CLASS_REAL_TIME, _) if !context.can(Capability::SYS_ADMIN) && !context.can(Capability::SYS_NICE) => {
+        (IOPRIO_CLASS_RT, _) if !context.can(Capability::SYS_ADMIN) && !context.can(Capability::SYS_NICE) => {
             return Err(Errno::EPERM);
         }
-        (CLASS_REAL_TIME | CLASS_BEST_EFFORT, level) if level < LEVEL_COUNT => {}
-        (CLASS_IDLE, _) | (CLASS_NONE, 0) => {}
+        (IOPRIO_CLASS_RT | IOPRIO_CLASS_BE, level) if level < IOPRIO_NR_LEVELS => {}
+        (IOPRIO_CLASS_IDLE, _) | (IOPRIO_CLASS_NONE, 0) => {}
         _ => return Err(Errno::EINVAL),
     }
     for (process, thread) in targets(context, which, who)? {
@@ -252,7 +250,7 @@ pub fn ioprio_set(context: &mut Context<'_>, [which, who, priority, ..]: Argumen
 /// `ioprio_get(2)`: of one what was set, of several the highest that would count.
 pub fn ioprio_get(context: &mut Context<'_>, [which, who, ..]: Arguments) -> Result<u64> {
     let targets = targets(context, which, who)?;
-    if which as u32 == WHICH_PROCESS {
+    if which as u32 == IOPRIO_WHO_PROCESS {
         let thread = targets.first().map(|(_, thread)| thread.io_priority.load(Ordering::Relaxed));
         return thread.map(u64::from).ok_or(Errno::ESRCH);
     }
@@ -263,23 +261,23 @@ pub fn ioprio_get(context: &mut Context<'_>, [which, who, ..]: Arguments) -> Res
 /// What counts for a thread: a priority that was not set follows from policy and nice value.
 fn effective(thread: &Thread) -> u32 {
     let set = thread.io_priority.load(Ordering::Relaxed);
-    if class_of(set).0 != CLASS_NONE {
+    if class_of(set).0 != IOPRIO_CLASS_NONE {
         return set;
     }
-    let is_idle = thread.policy.load(Ordering::Relaxed) & !RESET_ON_FORK == POLICY_IDLE;
-    let class = if is_idle { CLASS_IDLE } else { CLASS_BEST_EFFORT };
+    let is_idle = thread.policy.load(Ordering::Relaxed) & !SCHED_RESET_ON_FORK == SCHED_IDLE;
+    let class = if is_idle { IOPRIO_CLASS_IDLE } else { IOPRIO_CLASS_BE };
     class << 13 | ((thread.nice() + 20) / 5) as u32
 }
 
 /// `IOPRIO_WHO_PROCESS`.
-const WHICH_PROCESS: u32 = 1;
+const IOPRIO_WHO_PROCESS: u32 = 1;
 
 /// The threads that `which` and `who` mean: one, a group's, a user's. `ESRCH`: none.
 fn targets(context: &Context<'_>, which: u64, who: u64) -> Result<Vec<(Arc<Process>, Arc<Thread>)>> {
     let who = who as u32;
     let processes = match which as u32 {
-        WHICH_PROCESS if (who as i32) < 0 => return Err(Errno::ESRCH),
-        WHICH_PROCESS => return Ok(alloc::vec![find(context, u64::from(who))?]),
+        IOPRIO_WHO_PROCESS if (who as i32) < 0 => return Err(Errno::ESRCH),
+        IOPRIO_WHO_PROCESS => return Ok(alloc::vec![find(context, u64::from(who))?]),
         2 => {
             let group = if who == 0 { *context.process.group.lock() } else { who };
             context.system.processes.in_group(group)

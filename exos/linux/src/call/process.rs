@@ -22,6 +22,13 @@ use syscalls::Sysno;
 use super::pidfd;
 use super::schedule::{inherited_nice, inherited_policy};
 use crate::abi::bytes::{Encoder, get};
+use crate::abi::linux::{__WALL, __WCLONE, __WNOTHREAD};
+use crate::abi::linux::{
+    CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_CLEAR_SIGHAND, CLONE_DETACHED, CLONE_FILES, CLONE_FS,
+    CLONE_INTO_CGROUP, CLONE_IO, CLONE_PARENT, CLONE_PARENT_SETTID, CLONE_PIDFD, CLONE_SETTLS, CLONE_SIGHAND,
+    CLONE_SYSVSEM, CLONE_THREAD, CLONE_UNTRACED, CLONE_VFORK, CLONE_VM, WCONTINUED, WEXITED, WNOHANG, WNOWAIT,
+    WUNTRACED,
+};
 use crate::abi::time::timeval;
 use crate::abi::user_memory::{read_vec, write_all};
 use crate::call::context::{Arguments, Context};
@@ -47,24 +54,6 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::set_tid_address, set_tid_address),
 ];
 
-const CLONE_VM: u64 = 0x100;
-const CLONE_FS: u64 = 0x200;
-const CLONE_FILES: u64 = 0x400;
-const CLONE_SIGHAND: u64 = 0x800;
-const CLONE_PIDFD: u64 = 0x1000;
-const CLONE_VFORK: u64 = 0x4000;
-const CLONE_PARENT: u64 = 0x8000;
-const CLONE_THREAD: u64 = 0x1_0000;
-const CLONE_SYSVSEM: u64 = 0x4_0000;
-const CLONE_SETTLS: u64 = 0x8_0000;
-const CLONE_PARENT_SETTID: u64 = 0x10_0000;
-const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
-const CLONE_DETACHED: u64 = 0x40_0000;
-const CLONE_UNTRACED: u64 = 0x80_0000;
-const CLONE_CHILD_SETTID: u64 = 0x100_0000;
-const CLONE_IO: u64 = 0x8000_0000;
-const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const CLONE_KNOWN: u64 = CLONE_VM
     | CLONE_FS
     | CLONE_FILES
@@ -431,24 +420,8 @@ pub fn set_tid_address(context: &mut Context<'_>, [address, ..]: Arguments) -> R
     Ok(u64::from(context.thread.tid()))
 }
 
-/// `WNOHANG`.
-const NO_HANG: u64 = 1;
-/// `WUNTRACED` and `WSTOPPED`.
-const STOPPED: u64 = 2;
-/// `WEXITED`.
-const EXITED: u64 = 4;
-/// `WCONTINUED`.
-const CONTINUED: u64 = 8;
-/// `WNOWAIT`.
-const NO_REAP: u64 = 0x0100_0000;
 /// `__WNOTHREAD`, `__WALL`, `__WCLONE`.
 const KINDS: u64 = 0xe000_0000;
-/// `__WNOTHREAD`.
-const NO_THREADS: u64 = 0x2000_0000;
-/// `__WALL`.
-const ALL_KINDS: u64 = 0x4000_0000;
-/// `__WCLONE`.
-const CLONE_KIND: u64 = 0x8000_0000;
 
 /// Which children are waited for.
 enum Choice {
@@ -470,7 +443,7 @@ struct Found {
 }
 
 fn is_chosen(context: &Context<'_>, child: &Arc<Process>, choice: &Choice, options: u64) -> bool {
-    if options & NO_THREADS != 0 && parent_thread(context, child) != context.thread.tid() {
+    if options & __WNOTHREAD != 0 && parent_thread(context, child) != context.thread.tid() {
         return false;
     }
     let is_named = match choice {
@@ -480,7 +453,7 @@ fn is_chosen(context: &Context<'_>, child: &Arc<Process>, choice: &Choice, optio
         Choice::Group(group) => *child.group.lock() == *group,
     };
     let is_clone = child.exit_signal.load(Ordering::Relaxed) != Signal::CHLD.number();
-    is_named && (options & ALL_KINDS != 0 || is_clone == (options & CLONE_KIND != 0))
+    is_named && (options & __WALL != 0 || is_clone == (options & __WCLONE != 0))
 }
 
 /// The thread of the caller's process whose child it is: who made it, or the first one that is left.
@@ -496,7 +469,7 @@ fn look(context: &Context<'_>, choice: &Choice, options: u64) -> Result<Option<F
     let children = context.system.processes.children_of(context.process.pid);
     let chosen: Vec<_> = children.into_iter().filter(|child| is_chosen(context, child, choice, options)).collect();
     // Of one that has ended nothing but that can be told, and once.
-    let is_told = |child: &Process| options & EXITED == 0 || child.is_claimed.load(Ordering::Acquire);
+    let is_told = |child: &Process| options & WEXITED == 0 || child.is_claimed.load(Ordering::Acquire);
     let may_tell = |child: &Arc<Process>| !child.is_zombie.load(Ordering::Acquire) || !is_told(child);
     let found = chosen.iter().find_map(|child| look_at(context, child, options));
     // Asked after the look: of one that another thread has claimed during it no news will come.
@@ -507,16 +480,16 @@ fn look(context: &Context<'_>, choice: &Choice, options: u64) -> Result<Option<F
 }
 
 fn look_at(context: &Context<'_>, child: &Arc<Process>, options: u64) -> Option<Found> {
-    let reaps = options & NO_REAP == 0;
+    let reaps = options & WNOWAIT == 0;
     let change = {
         let mut pause = child.pause.lock();
         if child.is_zombie.load(Ordering::Acquire) {
-            let is_there = options & EXITED != 0 && !child.is_claimed.load(Ordering::Acquire);
+            let is_there = options & WEXITED != 0 && !child.is_claimed.load(Ordering::Acquire);
             (is_there && (!reaps || claim(child))).then_some(ChildChange::Ended)?
-        } else if options & STOPPED != 0 && pause.is_stop_unreported {
+        } else if options & WUNTRACED != 0 && pause.is_stop_unreported {
             pause.is_stop_unreported = !reaps;
             ChildChange::Stopped(pause.stopped_by?)
-        } else if options & CONTINUED != 0 && pause.is_continue_unreported {
+        } else if options & WCONTINUED != 0 && pause.is_continue_unreported {
             pause.is_continue_unreported = !reaps;
             ChildChange::Continued
         } else {
@@ -549,7 +522,7 @@ fn wait_for(context: &mut Context<'_>, choice: Choice, options: u64) -> Result<O
     let _registration = context.watch(&context.process.changes, Readiness::READ);
     loop {
         match look(context, &choice, options)? {
-            None if options & NO_HANG == 0 => {
+            None if options & WNOHANG == 0 => {
                 if let Err(error) = context.wait(None) {
                     // The signal may be the child's own news, which comes first.
                     return look(context, &choice, options)?.map(Some).ok_or(error);
@@ -579,7 +552,7 @@ fn usage(found: &Found) -> Vec<u8> {
 /// `wait4(2)`.
 pub fn wait4(context: &mut Context<'_>, [pid, status, options, resources, ..]: Arguments) -> Result<u64> {
     let options = u64::from(options as u32);
-    if options & !(NO_HANG | STOPPED | CONTINUED | KINDS) != 0 {
+    if options & !(WNOHANG | WUNTRACED | WCONTINUED | KINDS) != 0 {
         return Err(Errno::EINVAL);
     }
     let choice = match pid as u32 as i32 {
@@ -589,7 +562,7 @@ pub fn wait4(context: &mut Context<'_>, [pid, status, options, resources, ..]: A
         pid if pid < 0 => Choice::Group(pid.unsigned_abs()),
         pid => Choice::Process(pid.unsigned_abs()),
     };
-    let Some(found) = wait_for(context, choice, options | EXITED)? else { return Ok(0) };
+    let Some(found) = wait_for(context, choice, options | WEXITED)? else { return Ok(0) };
     if status != 0 {
         write_all(context.memory, status, &status_word(&found).to_le_bytes())?;
     }
@@ -622,8 +595,8 @@ pub fn waitid(context: &mut Context<'_>, [kind, number, info, options, resources
 /// What `waitid` waits for.
 fn look_for(context: &mut Context<'_>, [kind, number, options]: [u64; 3]) -> Result<Option<Found>> {
     let options = u64::from(options as u32);
-    let wanted = options & (EXITED | STOPPED | CONTINUED);
-    if options & !(NO_HANG | STOPPED | EXITED | CONTINUED | NO_REAP | KINDS) != 0 || wanted == 0 {
+    let wanted = options & (WEXITED | WUNTRACED | WCONTINUED);
+    if options & !(WNOHANG | WUNTRACED | WEXITED | WCONTINUED | WNOWAIT | KINDS) != 0 || wanted == 0 {
         return Err(Errno::EINVAL);
     }
     let mut is_non_blocking = false;
@@ -640,9 +613,9 @@ fn look_for(context: &mut Context<'_>, [kind, number, options]: [u64; 3]) -> Res
         2 if number as u32 as i32 > 0 => Choice::Group(number as u32),
         _ => return Err(Errno::EINVAL),
     };
-    let waits = if is_non_blocking { options | NO_HANG } else { options };
+    let waits = if is_non_blocking { options | WNOHANG } else { options };
     let found = wait_for(context, choice, waits)?;
-    if found.is_none() && options & NO_HANG == 0 {
+    if found.is_none() && options & WNOHANG == 0 {
         return Err(Errno::EAGAIN);
     }
     Ok(found)

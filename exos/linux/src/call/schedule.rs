@@ -9,10 +9,11 @@ use exos::task::capability::Capability;
 use exos::task::schedule::SLICE_NS;
 
 use super::priority::leaves_idle;
+use crate::abi::linux::SCHED_RESET_ON_FORK;
 use crate::abi::time::write_timespec;
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::task::process::{RESET_ON_FORK, Thread};
+use crate::task::process::Thread;
 
 /// Most bytes of a processor mask that is looked at.
 const MASK_BYTES_MAX: usize = 8192;
@@ -102,13 +103,13 @@ fn find_scheduled(context: &Context<'_>, tid: u64) -> Result<Arc<Thread>> {
 /// The policy of a thread that `thread` makes: only policies with priorities are reset.
 #[must_use]
 pub fn inherited_policy(thread: &Thread) -> u32 {
-    thread.policy.load(Ordering::Relaxed) & !RESET_ON_FORK
+    thread.policy.load(Ordering::Relaxed) & !SCHED_RESET_ON_FORK
 }
 
 /// The nice value of a thread that `thread` makes.
 #[must_use]
 pub fn inherited_nice(thread: &Thread) -> i32 {
-    let resets = thread.policy.load(Ordering::Relaxed) & RESET_ON_FORK != 0;
+    let resets = thread.policy.load(Ordering::Relaxed) & SCHED_RESET_ON_FORK != 0;
     if resets { thread.nice().max(0) } else { thread.nice() }
 }
 
@@ -145,14 +146,14 @@ fn set_policy(context: &Context<'_>, tid: u64, policy: Option<u32>, address: u64
     let priority = i32::from_le_bytes(read_array(context.memory, address)?);
     let thread = thread?;
     let policy = policy.unwrap_or_else(|| thread.policy.load(Ordering::Relaxed));
-    if matches!(policy & !RESET_ON_FORK, 0 | 3 | 5) && priority == 0 {
+    if matches!(policy & !SCHED_RESET_ON_FORK, 0 | 3 | 5) && priority == 0 {
         find_own(context, tid)?;
     }
-    match policy & !RESET_ON_FORK {
+    match policy & !SCHED_RESET_ON_FORK {
         0 | 3 | 5 if priority == 0 => {
             let owner = context.system.processes.named(thread.tid()).unwrap_or_else(|| context.process.clone());
-            let gives_up_reset = thread.policy.load(Ordering::Relaxed) & !policy & RESET_ON_FORK != 0;
-            let is_more = gives_up_reset || leaves_idle(&owner, &thread, policy & !RESET_ON_FORK);
+            let gives_up_reset = thread.policy.load(Ordering::Relaxed) & !policy & SCHED_RESET_ON_FORK != 0;
+            let is_more = gives_up_reset || leaves_idle(&owner, &thread, policy & !SCHED_RESET_ON_FORK);
             if is_more && !context.can(Capability::SYS_NICE) {
                 return Err(Errno::EPERM);
             }

@@ -8,7 +8,9 @@ use exos::ipc::semaphore::{Attempt, Look, Operation, Question};
 use exos::task::schedule::Task;
 use syscalls::Sysno;
 
-use super::ipc_object::{Asker, LIMITS, NO_WAIT, REMOVE, SET, STATUS, encode_ownership, id_of, making, read_ownership};
+use super::ipc_object::{
+    Asker, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, encode_ownership, id_of, making, read_ownership,
+};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::read_timespec;
 use crate::abi::user_memory::{read_exact, write_all};
@@ -26,7 +28,7 @@ pub const ENTRIES: &[Entry] = &[
 /// Bytes of `struct sembuf`.
 const OPERATION_BYTES: usize = 6;
 /// `SEM_UNDO`.
-const UNDO: u16 = 0x1000;
+const SEM_UNDO: u16 = 0x1000;
 
 /// `semget(2)`.
 pub fn semget(context: &mut Context<'_>, [key, length, flags, ..]: Arguments) -> Result<u64> {
@@ -89,8 +91,8 @@ fn read_operations(context: &Context<'_>, address: u64, count: usize) -> Result<
         Operation {
             number: get::u16(entry, 0),
             change: get::u16(entry, 2) as i16,
-            no_wait: u64::from(flags) & NO_WAIT != 0,
-            undoes: flags & UNDO != 0,
+            no_wait: u64::from(flags) & IPC_NOWAIT != 0,
+            undoes: flags & SEM_UNDO != 0,
         }
     }));
     Ok(operations)
@@ -98,36 +100,36 @@ fn read_operations(context: &Context<'_>, address: u64, count: usize) -> Result<
 
 /// `semctl(2)`.
 pub fn semctl(context: &mut Context<'_>, [id, number, command, argument, ..]: Arguments) -> Result<u64> {
-    const PROCESS: u32 = 11;
-    const VALUE: u32 = 12;
-    const ALL: u32 = 13;
-    const WAITERS_FOR_MORE: u32 = 14;
-    const WAITERS_FOR_ZERO: u32 = 15;
-    const SET_VALUE: u32 = 16;
-    const SET_ALL: u32 = 17;
-    const INDEX_STATUS: u32 = 18;
-    const FIGURES: u32 = 19;
-    const ANY_STATUS: u32 = 20;
+    const GETPID: u32 = 11;
+    const GETVAL: u32 = 12;
+    const GETALL: u32 = 13;
+    const GETNCNT: u32 = 14;
+    const GETZCNT: u32 = 15;
+    const SETVAL: u32 = 16;
+    const SETALL: u32 = 17;
+    const SEM_STAT: u32 = 18;
+    const SEM_INFO: u32 = 19;
+    const SEM_STAT_ANY: u32 = 20;
     let asker = Asker::new(context);
     let (id, caller, semaphores) = (id_of(id)?, asker.caller(), &context.system.ipc.semaphores);
     let ask = |question| semaphores.ask(&caller, id, number as u32 as i32, question).map(u64::from);
     match command as u32 {
-        PROCESS => return ask(Question::Process),
-        VALUE => return ask(Question::Value),
-        WAITERS_FOR_MORE => return ask(Question::WaitersForMore),
-        WAITERS_FOR_ZERO => return ask(Question::WaitersForZero),
-        STATUS => return status(context, id, Look::Number, argument),
-        INDEX_STATUS => return status(context, id, Look::Index, argument),
-        ANY_STATUS => return status(context, id, Look::Any, argument),
-        LIMITS | FIGURES => return figures(context, command as u32 == LIMITS, argument),
-        ALL => {
+        GETPID => return ask(Question::Process),
+        GETVAL => return ask(Question::Value),
+        GETNCNT => return ask(Question::WaitersForMore),
+        GETZCNT => return ask(Question::WaitersForZero),
+        IPC_STAT => return status(context, id, Look::Number, argument),
+        SEM_STAT => return status(context, id, Look::Index, argument),
+        SEM_STAT_ANY => return status(context, id, Look::Any, argument),
+        IPC_INFO | SEM_INFO => return figures(context, command as u32 == IPC_INFO, argument),
+        GETALL => {
             let values = semaphores.values(&caller, id)?;
             let mut bytes = Vec::new();
             bytes.try_reserve_exact(values.len() * 2).map_err(|_| Errno::ENOMEM)?;
             bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
             write_all(context.memory, argument, &bytes)?;
         }
-        SET_ALL => {
+        SETALL => {
             let count = semaphores.length_to_set(&caller, id)?;
             let mut bytes = Vec::new();
             bytes.try_reserve_exact(count * 2).map_err(|_| Errno::ENOMEM)?;
@@ -136,9 +138,9 @@ pub fn semctl(context: &mut Context<'_>, [id, number, command, argument, ..]: Ar
             let values: Vec<u16> = bytes.as_chunks().0.iter().map(|pair| u16::from_le_bytes(*pair)).collect();
             semaphores.set_values(&caller, id, &values)?;
         }
-        SET_VALUE => semaphores.set_value(&caller, id, number as u32 as i32, argument as u32 as i32)?,
-        REMOVE => semaphores.remove(&caller, id)?,
-        SET => {
+        SETVAL => semaphores.set_value(&caller, id, number as u32 as i32, argument as u32 as i32)?,
+        IPC_RMID => semaphores.remove(&caller, id)?,
+        IPC_SET => {
             let (uid, gid, mode) = read_ownership(context.memory, argument)?;
             semaphores.set_owner(&caller, id, uid, gid, mode)?;
         }

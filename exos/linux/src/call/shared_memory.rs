@@ -11,7 +11,9 @@ use exos::mem::{AddressSpace, Placement};
 use exos::task::limits::Resource;
 use syscalls::Sysno;
 
-use super::ipc_object::{Asker, LIMITS, REMOVE, SET, STATUS, encode_ownership, id_of, making, read_ownership};
+use super::ipc_object::{
+    Asker, IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT, encode_ownership, id_of, making, read_ownership,
+};
 use crate::abi::bytes::Encoder;
 use crate::abi::user_memory::write_all;
 use crate::call::context::{Arguments, Context};
@@ -26,12 +28,12 @@ pub const ENTRIES: &[Entry] = &[
 ];
 
 /// `SHM_HUGETLB`.
-const HUGE: u64 = 0o4000;
+const SHM_HUGETLB: u64 = 0o4000;
 
 /// `shmget(2)`.
 pub fn shmget(context: &mut Context<'_>, [key, bytes, flags, ..]: Arguments) -> Result<u64> {
     let asker = Asker::new(context);
-    if flags & HUGE != 0 {
+    if flags & SHM_HUGETLB != 0 {
         // No pages are set aside for huge mappings, which is what this error says.
         return Err(Errno::ENOMEM);
     }
@@ -42,17 +44,17 @@ pub fn shmget(context: &mut Context<'_>, [key, bytes, flags, ..]: Arguments) -> 
 
 /// `shmat(2)`.
 pub fn shmat(context: &mut Context<'_>, [id, address, flags, ..]: Arguments) -> Result<u64> {
-    const READ_ONLY: u64 = 0o10_000;
-    const ROUND: u64 = 0o20_000;
-    const REPLACE: u64 = 0o40_000;
-    const EXECUTE: u64 = 0o100_000;
+    const SHM_RDONLY: u64 = 0o10_000;
+    const SHM_RND: u64 = 0o20_000;
+    const SHM_REMAP: u64 = 0o40_000;
+    const SHM_EXEC: u64 = 0o100_000;
     let asker = Asker::new(context);
     let (id, segments) = (id_of(id)?, &context.system.ipc.segments);
     let flags = Attachment {
-        reads_only: flags & READ_ONLY != 0,
-        rounds: flags & ROUND != 0,
-        replaces: flags & REPLACE != 0,
-        executes: flags & EXECUTE != 0,
+        reads_only: flags & SHM_RDONLY != 0,
+        rounds: flags & SHM_RND != 0,
+        replaces: flags & SHM_REMAP != 0,
+        executes: flags & SHM_EXEC != 0,
     };
     let caller = asker.caller();
     let request = segments.attach(&caller, id, address, flags)?;
@@ -105,26 +107,26 @@ fn attachment_at(space: &AddressSpace, address: u64) -> Option<(i32, Vec<Range<u
 
 /// `shmctl(2)`.
 pub fn shmctl(context: &mut Context<'_>, [id, command, buffer, ..]: Arguments) -> Result<u64> {
-    const LOCK: u32 = 11;
-    const UNLOCK: u32 = 12;
-    const INDEX_STATUS: u32 = 13;
-    const FIGURES: u32 = 14;
-    const ANY_STATUS: u32 = 15;
+    const SHM_LOCK: u32 = 11;
+    const SHM_UNLOCK: u32 = 12;
+    const SHM_STAT: u32 = 13;
+    const SHM_INFO: u32 = 14;
+    const SHM_STAT_ANY: u32 = 15;
     let asker = Asker::new(context);
     let (id, caller, segments) = (id_of(id)?, asker.caller(), &context.system.ipc.segments);
     match command as u32 {
-        REMOVE => segments.remove(&caller, id)?,
-        SET => {
+        IPC_RMID => segments.remove(&caller, id)?,
+        IPC_SET => {
             let (uid, gid, mode) = read_ownership(context.memory, buffer)?;
             segments.set_owner(&caller, id, uid, gid, mode)?;
         }
-        STATUS => return status(context, id, Look::Number, buffer),
-        INDEX_STATUS => return status(context, id, Look::Index, buffer),
-        ANY_STATUS => return status(context, id, Look::Any, buffer),
-        LIMITS | FIGURES => return figures(context, command as u32 == LIMITS, buffer),
-        LOCK | UNLOCK => {
+        IPC_STAT => return status(context, id, Look::Number, buffer),
+        SHM_STAT => return status(context, id, Look::Index, buffer),
+        SHM_STAT_ANY => return status(context, id, Look::Any, buffer),
+        IPC_INFO | SHM_INFO => return figures(context, command as u32 == IPC_INFO, buffer),
+        SHM_LOCK | SHM_UNLOCK => {
             let may_lock = context.process.limits.lock().soft(Resource::LockedMemory) > 0;
-            segments.set_locked(&caller, id, command as u32 == LOCK, may_lock)?;
+            segments.set_locked(&caller, id, command as u32 == SHM_LOCK, may_lock)?;
         }
         _ => return Err(Errno::EINVAL),
     }

@@ -10,6 +10,7 @@ use exos::task::limits::Resource;
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
 
 use crate::abi::bytes::get;
+use crate::abi::linux::{MINSIGSTKSZ, SI_QUEUE, SI_TKILL, SI_USER, SS_AUTODISARM, SS_DISABLE};
 use crate::abi::time::read_timespec;
 use crate::abi::user_memory::{read_array, read_words, write_all, write_words};
 use crate::call::context::{Arguments, Context};
@@ -18,17 +19,8 @@ use crate::task::caller::Restart;
 use crate::task::process::FIRST_PID;
 use crate::task::process::{Process, Thread};
 use crate::task::signal_delivery::raise_fault;
-use crate::task::signal_frame::{
-    AlternateStack, STACK_AUTO_DISARM, STACK_BYTES_MIN, STACK_DISABLE, encode_info, restore,
-};
+use crate::task::signal_frame::{AlternateStack, encode_info, restore};
 use crate::task::timers::{complete_notice, forget_signal};
-
-/// `SI_USER`.
-const CODE_USER: i32 = 0;
-/// `SI_QUEUE`.
-const CODE_QUEUE: i32 = -1;
-/// `SI_TKILL`.
-pub(crate) const CODE_THREAD: i32 = -6;
 
 /// Linux's signal sets are 8 bytes; any other size is a program built for another kernel.
 fn check_set_size(size: u64) -> Result<()> {
@@ -205,7 +197,7 @@ pub(super) fn send(context: &Context<'_>, target: &Process, signal: Option<Signa
         return Err(Errno::EPERM);
     }
     if let Some(signal) = signal
-        && info.code != CODE_USER
+        && info.code != SI_USER
         && signal.is_real_time()
         && target.pending_count() as u64 >= target.limits.lock().soft(Resource::PendingSignals)
     {
@@ -231,7 +223,7 @@ pub fn kill(context: &mut Context<'_>, [pid, number, ..]: Arguments) -> Result<u
         pid if pid < 0 => processes.in_group(pid.unsigned_abs()),
         pid => processes.named(pid.unsigned_abs()).into_iter().collect(),
     };
-    let info = sender(context, CODE_USER);
+    let info = sender(context, SI_USER);
     // Nobody is told of those whom a signal to all may not reach.
     let mut outcome = if pid == -1 && !targets.is_empty() { Ok(0) } else { Err(Errno::ESRCH) };
     let mut pace = Pace::default();
@@ -290,7 +282,7 @@ fn send_to_thread(
 /// `tkill(2)`.
 pub fn tkill(context: &mut Context<'_>, [tid, number, ..]: Arguments) -> Result<u64> {
     let signal = signal_or_probe(number)?;
-    send_to_thread(context, None, tid, signal, sender(context, CODE_THREAD))
+    send_to_thread(context, None, tid, signal, sender(context, SI_TKILL))
 }
 
 /// `tgkill(2)`.
@@ -299,25 +291,25 @@ pub fn tgkill(context: &mut Context<'_>, [pid, tid, number, ..]: Arguments) -> R
     if pid as u32 as i32 <= 0 {
         return Err(Errno::EINVAL);
     }
-    send_to_thread(context, Some(pid as u32), tid, signal, sender(context, CODE_THREAD))
+    send_to_thread(context, Some(pid as u32), tid, signal, sender(context, SI_TKILL))
 }
 
 /// What a program passes as `siginfo_t`. `EPERM`: codes that only the kernel may use, sent to others.
 fn read_info(context: &Context<'_>, address: u64, to_others: bool) -> Result<SignalInfo> {
     let bytes: [u8; 32] = read_array(context.memory, address)?;
     let code = get::i32(&bytes, 8);
-    if to_others && (code >= 0 || code == CODE_THREAD) {
+    if to_others && (code >= 0 || code == SI_TKILL) {
         return Err(Errno::EPERM);
     }
     let payload =
         SignalPayload::Sender { pid: get::u32(&bytes, 16), uid: get::u32(&bytes, 20), value: get::u64(&bytes, 24) };
-    Ok(SignalInfo { code: if code == 0 { CODE_QUEUE } else { code }, errno: get::i32(&bytes, 4), payload })
+    Ok(SignalInfo { code: if code == 0 { SI_QUEUE } else { code }, errno: get::i32(&bytes, 4), payload })
 }
 
 /// What `pidfd_send_signal` sends: what the program passes for this very signal, or as `kill` does.
 pub(super) fn user_info(context: &Context<'_>, address: u64, number: u64, pid: u32) -> Result<SignalInfo> {
     if address == 0 {
-        return Ok(sender(context, CODE_USER));
+        return Ok(sender(context, SI_USER));
     }
     let bytes: [u8; 128] = read_array(context.memory, address)?;
     if get::u32(&bytes, 0) != number as u32 {
@@ -367,12 +359,12 @@ fn check_stack(stack: AlternateStack, is_in_use: bool) -> Result<AlternateStack>
     if is_in_use {
         return Err(Errno::EPERM);
     }
-    let mode = stack.flags & !STACK_AUTO_DISARM;
+    let mode = stack.flags & !SS_AUTODISARM;
     match mode {
-        STACK_DISABLE => Ok(AlternateStack { flags: mode | stack.flags & STACK_AUTO_DISARM, base: 0, length: 0 }),
+        SS_DISABLE => Ok(AlternateStack { flags: mode | stack.flags & SS_AUTODISARM, base: 0, length: 0 }),
         // SS_ONSTACK is accepted as 0 for old programs, as on Linux.
-        0 | 1 if stack.length < STACK_BYTES_MIN => Err(Errno::ENOMEM),
-        0 | 1 => Ok(AlternateStack { flags: stack.flags & STACK_AUTO_DISARM, ..stack }),
+        0 | 1 if stack.length < MINSIGSTKSZ => Err(Errno::ENOMEM),
+        0 | 1 => Ok(AlternateStack { flags: stack.flags & SS_AUTODISARM, ..stack }),
         _ => Err(Errno::EINVAL),
     }
 }

@@ -17,9 +17,9 @@ use exos::net::unix::{Identity, Socket, SocketFile, SocketKind};
 use syscalls::Sysno;
 
 use super::waiting::until_ready_by;
-use crate::abi::socket::{
-    ADDRESS_BYTES_MAX, CLOSE_ON_EXEC, FAMILY_COUNT, FAMILY_UNIX, NON_BLOCKING, Name, name_bytes, read_name,
-};
+use crate::abi::linux::AF_MAX;
+use crate::abi::linux::AF_UNIX;
+use crate::abi::socket::{ADDRESS_BYTES_MAX, Name, SOCK_CLOEXEC, SOCK_NONBLOCK, name_bytes, read_name};
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
@@ -61,16 +61,16 @@ pub(super) fn identity_of(context: &Context<'_>) -> Identity {
 /// What kind of socket is asked for; flags are checked.
 fn kind_of(family: u64, kind: u64, protocol: u64) -> Result<SocketKind> {
     let base = kind & 0xf;
-    if kind & !(0xf | NON_BLOCKING | CLOSE_ON_EXEC) != 0 {
+    if kind & !(0xf | SOCK_NONBLOCK | SOCK_CLOEXEC) != 0 {
         return Err(Errno::EINVAL);
     }
-    if u64::from(family as u32) >= FAMILY_COUNT {
+    if u64::from(family as u32) >= AF_MAX {
         return Err(Errno::EAFNOSUPPORT);
     }
     if base > TYPE_MAX {
         return Err(Errno::EINVAL);
     }
-    if family != u64::from(FAMILY_UNIX) {
+    if family != u64::from(AF_UNIX) {
         return Err(Errno::EAFNOSUPPORT);
     }
     if protocol as u32 > 1 {
@@ -87,11 +87,11 @@ fn kind_of(family: u64, kind: u64, protocol: u64) -> Result<SocketKind> {
 
 /// A descriptor for a socket.
 fn add(context: &Context<'_>, socket: Arc<Socket>, flags: u64) -> Result<u64> {
-    let status = if flags & NON_BLOCKING != 0 { StatusFlags::NON_BLOCKING } else { StatusFlags::empty() };
+    let status = if flags & SOCK_NONBLOCK != 0 { StatusFlags::NON_BLOCKING } else { StatusFlags::empty() };
     let number = socket.number();
     let file = SocketFile::new(socket);
     let description = context.system.files.namespace.socket(number, file, status, now(context));
-    context.process.files.add(description, flags & CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & SOCK_CLOEXEC != 0)
 }
 
 /// `socket(2)`.
@@ -195,7 +195,7 @@ pub fn accept(context: &mut Context<'_>, [descriptor, address, length, ..]: Argu
 
 /// `accept4(2)`.
 pub fn accept4(context: &mut Context<'_>, [descriptor, address, length, flags, ..]: Arguments) -> Result<u64> {
-    if flags & !(NON_BLOCKING | CLOSE_ON_EXEC) != 0 {
+    if flags & !(SOCK_NONBLOCK | SOCK_CLOEXEC) != 0 {
         return Err(Errno::EINVAL);
     }
     let (description, socket) = socket_at(context, descriptor)?;

@@ -11,7 +11,12 @@ use syscalls::Sysno;
 use super::socket::socket_at;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::errno;
-use crate::abi::socket::{FAMILY_UNIX, LEVEL_SOCKET, option};
+use crate::abi::linux::{
+    AF_UNIX, SO_ACCEPTCONN, SO_BROADCAST, SO_BUSY_POLL, SO_DOMAIN, SO_ERROR, SO_KEEPALIVE, SO_LINGER, SO_MEMINFO,
+    SO_OOBINLINE, SO_PASSCRED, SO_PEERCRED, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT,
+    SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDBUFFORCE, SO_SNDLOWAT, SO_TYPE, SOL_SOCKET,
+};
+use crate::abi::socket::option;
 use crate::abi::user_memory::{read_array, read_exact, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, partial};
@@ -23,8 +28,7 @@ pub const ENTRIES: &[Entry] = &[
 ];
 
 /// Switches that concern networks: they are told back as they were set.
-const KEPT: [u64; 5] =
-    [option::REUSE_ADDRESS, option::BROADCAST, option::KEEP_ALIVE, option::URGENT_INLINE, option::REUSE_PORT];
+const KEPT: [u64; 5] = [SO_REUSEADDR, SO_BROADCAST, SO_KEEPALIVE, SO_OOBINLINE, SO_REUSEPORT];
 const MICROSECOND_NS: u64 = 1000;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -40,20 +44,20 @@ fn kind_number(kind: SocketKind) -> i32 {
 /// The value of an option. `ENOPROTOOPT`: there is no such option.
 fn value_of(socket: &Socket, name: u64) -> Result<Vec<u8>> {
     let number = match name {
-        option::TYPE => kind_number(socket.kind()),
-        option::DOMAIN => i32::from(FAMILY_UNIX),
-        option::ERROR => socket.take_error().map_or(0, |error| errno::number(error) as i32),
-        option::SEND_BUFFER => socket.send_buffer_bytes() as i32,
-        option::RECEIVE_BUFFER => socket.receive_buffer_bytes() as i32,
-        option::PASS_CREDENTIALS => i32::from(socket.wants_identity()),
-        option::ACCEPTS_CONNECTIONS => i32::from(socket.is_listening()),
-        option::RECEIVE_LOW_WATER => socket.low_water_bytes() as i32,
-        option::SEND_LOW_WATER => 1,
+        SO_TYPE => kind_number(socket.kind()),
+        SO_DOMAIN => i32::from(AF_UNIX),
+        SO_ERROR => socket.take_error().map_or(0, |error| errno::number(error) as i32),
+        SO_SNDBUF => socket.send_buffer_bytes() as i32,
+        SO_RCVBUF => socket.receive_buffer_bytes() as i32,
+        SO_PASSCRED => i32::from(socket.wants_identity()),
+        SO_ACCEPTCONN => i32::from(socket.is_listening()),
+        SO_RCVLOWAT => socket.low_water_bytes() as i32,
+        SO_SNDLOWAT => 1,
         // No message says when it was sent, and nobody looks for them without being told.
-        option::PROTOCOL | option::BUSY_POLL => 0,
+        SO_PROTOCOL | SO_BUSY_POLL => 0,
         name if option::TIMES.contains(&name) => 0,
-        option::PRIORITY => socket.priority() as i32,
-        option::MEMORY => {
+        SO_PRIORITY => socket.priority() as i32,
+        SO_MEMINFO => {
             // What is charged for what waits, and what may be: of the receiver, to whom nothing is charged, and the
             // sender.
             let sent = socket.unreceived_bytes() as u32;
@@ -61,8 +65,8 @@ fn value_of(socket: &Socket, name: u64) -> Result<Vec<u8>> {
             return Ok(encoder.u32(sent).u32(socket.send_buffer_bytes() as u32).zero_to(36).finish());
         }
         name if KEPT.contains(&name) => i32::from(socket.kept_options() & 1 << name != 0),
-        option::LINGER => return Ok(socket.linger().to_le_bytes().to_vec()),
-        option::PEER_CREDENTIALS => {
+        SO_LINGER => return Ok(socket.linger().to_le_bytes().to_vec()),
+        SO_PEERCRED => {
             // Nobody has been there yet: no process, and no user at all.
             let nobody = Identity { pid: 0, uid: u32::MAX, gid: u32::MAX };
             let peer = socket.peer_identity().unwrap_or(nobody);
@@ -85,7 +89,7 @@ pub fn getsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
     let (_, socket) = socket_at(context, descriptor)?;
     let room = i32::from_le_bytes(read_array(context.memory, length)?);
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
-    if u64::from(level as u32) != LEVEL_SOCKET {
+    if u64::from(level as u32) != SOL_SOCKET {
         return Err(Errno::EOPNOTSUPP);
     }
     let value = value_of(&socket, u64::from(name as u32))?;
@@ -112,7 +116,7 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
     const TIME_BYTES: u64 = 16;
     let (_, socket) = socket_at(context, descriptor)?;
     let length = u64::try_from(length as i32).map_err(|_| Errno::EINVAL)?;
-    if u64::from(level as u32) != LEVEL_SOCKET {
+    if u64::from(level as u32) != SOL_SOCKET {
         return Err(Errno::EOPNOTSUPP);
     }
     let name = u64::from(name as u32);
@@ -125,26 +129,26 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
     let bytes = value.max(0) as usize;
     let is_timeout = |names: [u64; 2]| names.contains(&name);
     match name {
-        option::SEND_BUFFER => socket.set_send_buffer_bytes(value as u32 as usize),
-        option::RECEIVE_BUFFER => socket.set_receive_buffer_bytes(value as u32 as usize),
-        option::SEND_BUFFER_FORCE | option::RECEIVE_BUFFER_FORCE if !context.can(Capability::NET_ADMIN) => {
+        SO_SNDBUF => socket.set_send_buffer_bytes(value as u32 as usize),
+        SO_RCVBUF => socket.set_receive_buffer_bytes(value as u32 as usize),
+        SO_SNDBUFFORCE | SO_RCVBUFFORCE if !context.can(Capability::NET_ADMIN) => {
             return Err(Errno::EPERM);
         }
-        option::SEND_BUFFER_FORCE => socket.set_send_buffer_bytes(bytes),
-        option::RECEIVE_BUFFER_FORCE => socket.set_receive_buffer_bytes(bytes),
-        option::LINGER => {
+        SO_SNDBUFFORCE => socket.set_send_buffer_bytes(bytes),
+        SO_RCVBUFFORCE => socket.set_receive_buffer_bytes(bytes),
+        SO_LINGER => {
             // Closing a local socket never waits; it is told back as Linux does.
             let bytes: [u8; 8] =
                 if length < 8 { return Err(Errno::EINVAL) } else { read_array(context.memory, address)? };
             let seconds = if value == 0 { socket.linger() >> 32 } else { u64::from(get::u32(&bytes, 4)) };
             socket.set_linger(seconds << 32 | u64::from(value != 0));
         }
-        option::PASS_CREDENTIALS => socket.set_wants_identity(value != 0),
-        option::RECEIVE_LOW_WATER => socket.set_low_water_bytes(if value < 0 { i32::MAX as usize } else { bytes }),
-        option::PRIORITY if !(0..=6).contains(&value) && !context.can(Capability::NET_ADMIN) => {
+        SO_PASSCRED => socket.set_wants_identity(value != 0),
+        SO_RCVLOWAT => socket.set_low_water_bytes(if value < 0 { i32::MAX as usize } else { bytes }),
+        SO_PRIORITY if !(0..=6).contains(&value) && !context.can(Capability::NET_ADMIN) => {
             return Err(Errno::EPERM);
         }
-        option::PRIORITY => socket.set_priority(value as u32),
+        SO_PRIORITY => socket.set_priority(value as u32),
         name if option::TIMES.contains(&name) && value == 0 => {}
         name if KEPT.contains(&name) => socket.keep_option(name as u32, value != 0),
         _ if is_timeout(option::RECEIVE_TIMEOUT) || is_timeout(option::SEND_TIMEOUT) => {

@@ -17,7 +17,8 @@ use syscalls::Sysno;
 
 use super::file_transfer::{Capped, read_offset, readable, readv, writable, write_from_source, write_offset};
 use super::waiting::until_ready;
-use crate::abi::user_memory::{TRANSFER_BYTES_MAX, UserReader, read_extents, readable_bytes};
+use crate::abi::linux::SPLICE_F_NONBLOCK;
+use crate::abi::user_memory::{MAX_RW_COUNT, UserReader, read_extents, readable_bytes};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
 use crate::file::paths::now;
@@ -29,8 +30,6 @@ pub const ENTRIES: &[Entry] = &[
     partial(Sysno::vmsplice, "copies: pages given are not kept", vmsplice),
 ];
 
-/// `SPLICE_F_NONBLOCK`.
-const NON_BLOCKING: u64 = 2;
 /// `SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT`.
 const FLAGS: u64 = 0xf;
 
@@ -74,8 +73,8 @@ pub fn splice(context: &mut Context<'_>, [input, from, output, to, length, flags
         return Ok(0);
     }
     let (input, output) = (readable(context, input)?, writable(context, output)?);
-    let length = length.min(TRANSFER_BYTES_MAX);
-    let waits = flags & NON_BLOCKING == 0;
+    let length = length.min(MAX_RW_COUNT);
+    let waits = flags & SPLICE_F_NONBLOCK == 0;
     if (input.pipe().is_some() && from != 0) || (output.pipe().is_some() && to != 0) {
         return Err(Errno::ESPIPE);
     }
@@ -175,12 +174,12 @@ pub fn tee(context: &mut Context<'_>, [input, output, length, flags, ..]: Argume
     if Arc::ptr_eq(&from, &to) {
         return Err(Errno::EINVAL);
     }
-    let waits = flags & NON_BLOCKING == 0;
+    let waits = flags & SPLICE_F_NONBLOCK == 0;
     if !wait_for_bytes(context, &input, waits)? {
         return Ok(0);
     }
     wait_for_room(context, &output, waits)?;
-    let length = length.min(TRANSFER_BYTES_MAX) as usize;
+    let length = length.min(MAX_RW_COUNT) as usize;
     let mut bytes: Vec<u8> = Vec::new();
     let count = length.min(from.readable_bytes()).min(to.room());
     reserve::reserve(&mut bytes, count)?;
@@ -204,7 +203,7 @@ pub fn vmsplice(context: &mut Context<'_>, [descriptor, extents, count, flags, .
         if extents.iter().all(|extent| extent.length == 0) {
             return Ok(0);
         }
-        wait_for_room(context, &description, flags & NON_BLOCKING == 0)?;
+        wait_for_room(context, &description, flags & SPLICE_F_NONBLOCK == 0)?;
         // What there is room for, as on Linux: whoever reads may be who writes.
         let room = description.pipe().map_or(0, |pipe| pipe.room());
         let memory = context.memory;
@@ -216,7 +215,7 @@ pub fn vmsplice(context: &mut Context<'_>, [descriptor, extents, count, flags, .
         let mut source = UserReader::new(memory, &extents);
         return write_from_source(context, &description, &mut Capped::new(context, &mut source, room), None);
     }
-    if flags & NON_BLOCKING != 0 {
+    if flags & SPLICE_F_NONBLOCK != 0 {
         wait_for_bytes(context, &description, false)?;
     }
     readv(context, [descriptor, extents, count, 0, 0, 0])

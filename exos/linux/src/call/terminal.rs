@@ -19,6 +19,11 @@ use exos::task::capability::Capability;
 use exos::task::signal::{Signal, SignalSet};
 
 use crate::abi::file::{self as abi, request};
+use crate::abi::linux::{
+    O_ACCMODE, O_CLOEXEC, O_NOCTTY, TCFLSH, TCSETAF, TCSETSF, TCSETSF2, TCXONC, TIOCEXCL, TIOCGETD, TIOCGEXCL,
+    TIOCGPGRP, TIOCGPKT, TIOCGPTLCK, TIOCGPTN, TIOCGPTPEER, TIOCGSID, TIOCGSOFTCAR, TIOCNOTTY, TIOCNXCL, TIOCOUTQ,
+    TIOCPKT, TIOCSCTTY, TIOCSETD, TIOCSIG, TIOCSPGRP, TIOCSPTLCK, TIOCSSOFTCAR, TIOCSTI, TIOCVHANGUP,
+};
 use crate::abi::user_memory::{Extent, UserWriter, read_array, write_all};
 use crate::call::context::Context;
 use crate::file::paths::{Access, now};
@@ -135,7 +140,7 @@ pub(super) fn adopt(context: &Context<'_>, description: &Description, flags: u64
     if side.tty().is_exclusive() && !caller.is_root {
         return Err(Errno::EBUSY);
     }
-    if flags & abi::O_NO_CONTROLLING_TERMINAL == 0 && caller.is_leader && side.tty().session().is_none() {
+    if flags & O_NOCTTY == 0 && caller.is_leader && side.tty().session().is_none() {
         let other = context.system.files.terminals.controlling(caller.session);
         // Failing to is no error of open's.
         let _ = side.tty().take_control(&caller, other.as_ref(), false);
@@ -157,7 +162,7 @@ fn is_change(number: u32) -> bool {
         || request::SET_SHORT_MODES.contains(&number)
         || request::SET_MODES_2.contains(&number)
         || request::LINE_CONTROL.contains(&number)
-        || matches!(number, request::FLUSH | request::SET_FOREGROUND_GROUP)
+        || matches!(number, TCFLSH | TIOCSPGRP)
 }
 
 /// `ioctl` on a side of a terminal.
@@ -170,13 +175,13 @@ pub(super) fn request(
 ) -> Result<u64> {
     let caller = caller_of(context);
     if side.is_hung_up() {
-        return Err(if number == request::SET_FOREGROUND_GROUP { Errno::ENOTTY } else { Errno::EIO });
+        return Err(if number == TIOCSPGRP { Errno::ENOTTY } else { Errno::EIO });
     }
     let tty = side.tty();
     if matches!(side, Side::Slave(_)) && is_change(number) {
         let verdict = tty.judge_changer(&caller);
         // As on Linux, who may not put a group in front has no terminal to do so.
-        let refusal = if number == request::SET_FOREGROUND_GROUP { Errno::ENOTTY } else { Errno::EIO };
+        let refusal = if number == TIOCSPGRP { Errno::ENOTTY } else { Errno::EIO };
         obey(context, verdict).map_err(|error| if error == Errno::EIO { refusal } else { error })?;
     }
     match side {
@@ -196,14 +201,14 @@ pub(super) fn request(
         outcome => return outcome.map(|()| 0),
     }
     match number {
-        request::OPEN_PEER => return Err(Errno::EIO),
-        request::GET_UNSENT_COUNT => {
+        TIOCGPTPEER => return Err(Errno::EIO),
+        TIOCOUTQ => {
             // What one side of a pair writes is the other's at once.
             let is_screen = matches!(side, Side::Slave(_)) && tty.has_screen();
             let count = if is_screen { tty.pending_output() } else { 0 };
             write_all(memory, address, &(count as u32).to_le_bytes())?;
         }
-        request::FLUSH => {
+        TCFLSH => {
             let what = match address {
                 0 => Flush::Input,
                 1 => Flush::Output,
@@ -215,14 +220,14 @@ pub(super) fn request(
                 Side::Master(_) => tty.flush_master(what),
             }
         }
-        request::FLOW => match address {
+        TCXONC => match address {
             0 => tty.set_stopped(true),
             1 => tty.set_stopped(false),
             2 | 3 if matches!(side, Side::Slave(_)) => tty.send_flow(address == 2),
             2 | 3 => {}
             _ => return Err(Errno::EINVAL),
         },
-        request::SET_MODES_FLUSHING | request::SET_SHORT_MODES_FLUSHING | request::SET_MODES_2_FLUSHING => {
+        TCSETSF | TCSETAF | TCSETSF2 => {
             super::file_control::terminal_request(context, description.terminal()?, number, address)?;
             tty.flush(Flush::Input);
         }
@@ -236,7 +241,7 @@ pub(super) fn request(
 fn line_request(context: &Context<'_>, tty: &Tty, caller: &TerminalCaller, number: u32, address: u64) -> Result<()> {
     let memory = context.memory;
     match number {
-        request::TYPE_IN => {
+        TIOCSTI => {
             let is_own = tty.session() == Some(caller.session);
             if !is_own && !caller.is_root {
                 return Err(Errno::EPERM);
@@ -244,19 +249,19 @@ fn line_request(context: &Context<'_>, tty: &Tty, caller: &TerminalCaller, numbe
             let [byte] = read_array(memory, address)?;
             tty.type_byte(byte);
         }
-        request::HANG_UP if !caller.is_root => return Err(Errno::EPERM),
-        request::HANG_UP => tty.hang_up(false),
-        request::MAKE_EXCLUSIVE => tty.set_exclusive(true),
-        request::END_EXCLUSIVE => tty.set_exclusive(false),
-        request::GET_EXCLUSIVE => write_all(memory, address, &u32::from(tty.is_exclusive()).to_le_bytes())?,
+        TIOCVHANGUP if !caller.is_root => return Err(Errno::EPERM),
+        TIOCVHANGUP => tty.hang_up(false),
+        TIOCEXCL => tty.set_exclusive(true),
+        TIOCNXCL => tty.set_exclusive(false),
+        TIOCGEXCL => write_all(memory, address, &u32::from(tty.is_exclusive()).to_le_bytes())?,
         // There is one discipline, and no carrier to be lost.
-        request::GET_DISCIPLINE => write_all(memory, address, &[0; 4])?,
-        request::GET_SOFT_CARRIER => write_all(memory, address, &0u32.to_le_bytes())?,
-        request::SET_DISCIPLINE => match u32::from_le_bytes(read_array(memory, address)?) {
+        TIOCGETD => write_all(memory, address, &[0; 4])?,
+        TIOCGSOFTCAR => write_all(memory, address, &0u32.to_le_bytes())?,
+        TIOCSETD => match u32::from_le_bytes(read_array(memory, address)?) {
             0 => {}
             _ => return Err(Errno::EINVAL),
         },
-        request::SET_SOFT_CARRIER => drop(read_array::<4>(memory, address)?),
+        TIOCSSOFTCAR => drop(read_array::<4>(memory, address)?),
         _ => return Err(Errno::ENOTTY),
     }
     Ok(())
@@ -264,14 +269,7 @@ fn line_request(context: &Context<'_>, tty: &Tty, caller: &TerminalCaller, numbe
 
 /// Requests that [`session_request`] answers.
 fn is_about_session(number: u32) -> bool {
-    matches!(
-        number,
-        request::SET_FOREGROUND_GROUP
-            | request::GET_FOREGROUND_GROUP
-            | request::GET_SESSION
-            | request::SET_CONTROLLING_TERMINAL
-            | request::GIVE_UP_CONTROL
-    )
+    matches!(number, TIOCSPGRP | TIOCGPGRP | TIOCGSID | TIOCSCTTY | TIOCNOTTY)
 }
 
 /// What is about the session that a terminal controls. `ENOTTY`: another request, or not the caller's terminal.
@@ -284,27 +282,27 @@ fn session_request(
 ) -> Result<()> {
     let (tty, memory) = (side.tty(), context.memory);
     match number {
-        request::SET_FOREGROUND_GROUP => {
+        TIOCSPGRP => {
             let group = i32::from_le_bytes(read_array(memory, address)?);
             let group = u32::try_from(group).map_err(|_| Errno::EINVAL)?;
             check_own(side, caller)?;
             tty.put_in_front(caller, group)
         }
-        request::GET_FOREGROUND_GROUP => {
+        TIOCGPGRP => {
             check_own(side, caller)?;
             write_all(memory, address, &tty.foreground_group().to_le_bytes())
         }
-        request::GET_SESSION => {
+        TIOCGSID => {
             check_own(side, caller)?;
             let session = tty.session().ok_or(Errno::ENOTTY)?;
             write_all(memory, address, &session.to_le_bytes())
         }
-        request::SET_CONTROLLING_TERMINAL => {
+        TIOCSCTTY => {
             let other = context.system.files.terminals.controlling(caller.session);
             let other = other.filter(|other| !Arc::ptr_eq(other, tty));
             tty.take_control(caller, other.as_ref(), address == 1)
         }
-        request::GIVE_UP_CONTROL => {
+        TIOCNOTTY => {
             check_own(side, caller)?;
             if caller.is_leader {
                 tty.leave_control();
@@ -322,13 +320,13 @@ fn master_request(context: &mut Context<'_>, tty: &Tty, number: u32, address: u6
     let memory = context.memory;
     let put = |value: u32| write_all(memory, address, &value.to_le_bytes());
     match number {
-        request::GET_NUMBER => put(tty.index())?,
-        request::SET_LOCK => tty.set_locked(i32::from_le_bytes(read_array(memory, address)?) != 0),
-        request::GET_LOCK => put(u32::from(tty.is_locked()))?,
-        request::SET_PACKETS => tty.set_packets(i32::from_le_bytes(read_array(memory, address)?) != 0),
-        request::GET_PACKETS => put(u32::from(tty.has_packets()))?,
-        request::SEND_SIGNAL => tty.send_signal(address)?,
-        request::OPEN_PEER => return open_peer(context, tty, address),
+        TIOCGPTN => put(tty.index())?,
+        TIOCSPTLCK => tty.set_locked(i32::from_le_bytes(read_array(memory, address)?) != 0),
+        TIOCGPTLCK => put(u32::from(tty.is_locked()))?,
+        TIOCPKT => tty.set_packets(i32::from_le_bytes(read_array(memory, address)?) != 0),
+        TIOCGPKT => put(u32::from(tty.has_packets()))?,
+        TIOCSIG => tty.send_signal(address)?,
+        TIOCGPTPEER => return open_peer(context, tty, address),
         _ => return Err(Errno::ENOTTY),
     }
     Ok(0)
@@ -342,7 +340,7 @@ fn open_peer(context: &mut Context<'_>, tty: &Tty, flags: u64) -> Result<u64> {
     let follow = LookupFlags { follow: true, directory: false };
     let location = access.namespace().lookup(&access.caller(), &root, path.as_bytes(), follow)?;
     let how = OpenHow {
-        access: match flags & abi::O_ACCESS_MODE {
+        access: match flags & O_ACCMODE {
             0 => OpenAccess::Read,
             1 => OpenAccess::Write,
             _ => OpenAccess::ReadWrite,
@@ -353,5 +351,5 @@ fn open_peer(context: &mut Context<'_>, tty: &Tty, flags: u64) -> Result<u64> {
     };
     let description = access.namespace().open_at(&access.caller(), location, &how)?;
     adopt(context, &description, flags)?;
-    context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & O_CLOEXEC != 0)
 }

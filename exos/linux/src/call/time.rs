@@ -3,6 +3,7 @@
 use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 
+use crate::abi::linux::{CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_TAI, CLOCK_THREAD_CPUTIME_ID, TIMER_ABSTIME};
 use crate::abi::time as abi;
 use crate::abi::user_memory::write_all;
 use crate::call::context::{Arguments, Context};
@@ -19,10 +20,10 @@ pub(super) fn clock_ns(context: &Context<'_>, id: u64) -> Result<u64> {
     // Clocks 0 and 5 are realtime, 1, 4, 6 and 7 monotonic (there is no suspend), 2 and 3 processor time; TAI without
     // a leap table is realtime.
     match id {
-        0 | 5 | 8 | abi::CLOCK_TAI => Ok(context.system.realtime_ns()),
+        0 | 5 | 8 | CLOCK_TAI => Ok(context.system.realtime_ns()),
         1 | 4 | 6 | 7 | 9 => Ok(context.now_ns()),
-        abi::CLOCK_PROCESS_CPU => Ok(context.process.used_ns(context.now_ns())),
-        abi::CLOCK_THREAD_CPU => Ok(context.thread.time.used_ns(context.now_ns())),
+        CLOCK_PROCESS_CPUTIME_ID => Ok(context.process.used_ns(context.now_ns())),
+        CLOCK_THREAD_CPUTIME_ID => Ok(context.thread.time.used_ns(context.now_ns())),
         // Process and thread clocks made from a number: negative, low bits 2 (all time) or 6 (a thread's); only one's
         // own here.
         _ => processor_clock_ns(context, id as u32 as i32),
@@ -63,7 +64,7 @@ pub fn clock_getres(context: &mut Context<'_>, [id, address, ..]: Arguments) -> 
 /// `clock_settime(2)`: the pod's clock, not the machine's.
 pub fn clock_settime(context: &mut Context<'_>, [id, address, ..]: Arguments) -> Result<u64> {
     let is_processor = is_processor_clock(id);
-    if id as u32 != abi::CLOCK_REALTIME as u32 && !is_processor {
+    if id as u32 != CLOCK_REALTIME as u32 && !is_processor {
         return Err(Errno::EINVAL);
     }
     let ns = abi::read_timespec(context.memory, address)?;
@@ -154,12 +155,12 @@ pub fn nanosleep(context: &mut Context<'_>, [request, remaining, ..]: Arguments)
 
 /// `clock_nanosleep(2)`.
 pub fn clock_nanosleep(context: &mut Context<'_>, [id, flags, request, remaining, ..]: Arguments) -> Result<u64> {
-    if !matches!(id, 0 | 1 | 7 | 8 | 9 | abi::CLOCK_TAI) {
+    if !matches!(id, 0 | 1 | 7 | 8 | 9 | CLOCK_TAI) {
         clock_ns(context, id)?;
         return Err(Errno::EOPNOTSUPP);
     }
     let wanted_ns = abi::read_timespec(context.memory, request)?;
-    if flags & abi::TIMER_ABSOLUTE == 0 {
+    if flags & TIMER_ABSTIME == 0 {
         let deadline_ns = context.deadline_after(wanted_ns);
         return sleep_until(context, deadline_ns, remaining);
     }

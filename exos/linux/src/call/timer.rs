@@ -9,6 +9,10 @@ use exos::task::timer::{Notice, Setting, TimeBase};
 use syscalls::Sysno;
 
 use crate::abi::bytes::get;
+use crate::abi::linux::{
+    CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_TAI, CLOCK_THREAD_CPUTIME_ID, TIMER_ABSTIME,
+};
+use crate::abi::linux::{SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD, SIGEV_THREAD_ID};
 use crate::abi::time as abi;
 use crate::abi::time::IntervalTimer;
 use crate::abi::user_memory::{read_array, write_all};
@@ -104,10 +108,10 @@ fn base_of_clock(context: &Context<'_>, clock: u64) -> Result<(TimeBase, bool)> 
     /// The clock of one thread, among those made from a number.
     const IS_THREAD: i32 = 4;
     match u64::from(clock as u32) {
-        abi::CLOCK_REALTIME | abi::CLOCK_TAI => Ok((TimeBase::Monotonic, true)),
-        abi::CLOCK_MONOTONIC | 7 => Ok((TimeBase::Monotonic, false)),
-        abi::CLOCK_PROCESS_CPU => Ok((TimeBase::Process, false)),
-        abi::CLOCK_THREAD_CPU => Ok((TimeBase::Thread(context.thread.tid()), false)),
+        CLOCK_REALTIME | CLOCK_TAI => Ok((TimeBase::Monotonic, true)),
+        CLOCK_MONOTONIC | 7 => Ok((TimeBase::Monotonic, false)),
+        CLOCK_PROCESS_CPUTIME_ID => Ok((TimeBase::Process, false)),
+        CLOCK_THREAD_CPUTIME_ID => Ok((TimeBase::Thread(context.thread.tid()), false)),
         // Raw and coarse clocks; and those that wake a suspended machine, which has no alarm clock.
         4..=6 | 8 | 9 => Err(Errno::EOPNOTSUPP),
         _ => {
@@ -130,10 +134,6 @@ fn base_of_clock(context: &Context<'_>, clock: u64) -> Result<(TimeBase, bool)> 
 
 /// How a `struct sigevent` wants to be told.
 fn read_notice(context: &Context<'_>, address: u64) -> Result<Option<Notice>> {
-    const SIGNAL: u32 = 0;
-    const NONE: u32 = 1;
-    const THREAD: u32 = 2;
-    const THREAD_ID: u32 = 4;
     if address == 0 {
         return Ok(Some(Notice { signal: Signal::ALRM, thread: None, value: None }));
     }
@@ -141,9 +141,9 @@ fn read_notice(context: &Context<'_>, address: u64) -> Result<Option<Notice>> {
     let (value, number, kind, tid) =
         (get::u64(&bytes, 0), get::u32(&bytes, 8), get::u32(&bytes, 12), get::u32(&bytes, 16));
     let thread = match kind {
-        NONE => return Ok(None),
-        SIGNAL | THREAD => None,
-        THREAD_ID => Some(context.process.thread(tid).ok_or(Errno::EINVAL)?.tid()),
+        SIGEV_NONE => return Ok(None),
+        SIGEV_SIGNAL | SIGEV_THREAD => None,
+        SIGEV_THREAD_ID => Some(context.process.thread(tid).ok_or(Errno::EINVAL)?.tid()),
         _ => return Err(Errno::EINVAL),
     };
     Ok(Some(Notice { signal: Signal::new(u64::from(number))?, thread, value: Some(value) }))
@@ -187,7 +187,7 @@ pub fn timer_settime(context: &mut Context<'_>, [id, flags, new, old, ..]: Argum
     let (base, is_realtime) = context.process.timers.lock().base(id)?;
     let now_ns = context.now_ns();
     let shown_ns = base_ns(context.process, base, now_ns);
-    let deadline_ns = match (flags & abi::TIMER_ABSOLUTE != 0, is_realtime) {
+    let deadline_ns = match (flags & TIMER_ABSTIME != 0, is_realtime) {
         (false, _) => shown_ns.saturating_add(value_ns),
         (true, false) => value_ns,
         (true, true) => now_ns.saturating_add(value_ns.saturating_sub(context.system.realtime_ns())),

@@ -9,10 +9,11 @@ use exos::fs::walk::LookupFlags;
 use exos::fs::watch::{Watcher, event};
 use syscalls::Sysno;
 
-use crate::abi::file::{O_CLOSE_ON_EXEC, O_NON_BLOCKING, status_flags};
+use crate::abi::file::status_flags;
+use crate::abi::linux::{AT_FDCWD, O_CLOEXEC, O_NONBLOCK};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};
-use crate::file::paths::{Access, CURRENT_DIRECTORY, read_path, start_of};
+use crate::file::paths::{Access, read_path, start_of};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -30,14 +31,14 @@ pub fn inotify_init(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
 /// `inotify_init1(2)`.
 pub fn inotify_init1(context: &mut Context<'_>, [flags, ..]: Arguments) -> Result<u64> {
     let flags = u64::from(flags as u32);
-    if flags & !(O_CLOSE_ON_EXEC | O_NON_BLOCKING) != 0 {
+    if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
     let namespace = &context.system.files.namespace;
     let watcher = namespace.watches().watcher()?;
     let now = crate::file::paths::now(context);
     let description = namespace.anonymous("anon_inode:inotify", watcher, status_flags(flags), now);
-    context.process.files.add(description, flags & O_CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & O_CLOEXEC != 0)
 }
 
 fn with_watcher<T>(description: &Arc<Description>, act: impl FnOnce(&Watcher) -> Result<T>) -> Result<T> {
@@ -57,7 +58,7 @@ pub fn inotify_add_watch(context: &mut Context<'_>, [descriptor, path, mask, ..]
     }
     with_watcher(&description, |_| Ok(()))?;
     let path = read_path(context, path)?;
-    let start = start_of(context, CURRENT_DIRECTORY as u64, &path)?;
+    let start = start_of(context, AT_FDCWD as u64, &path)?;
     let access = Access::new(context);
     let flags = LookupFlags { follow: mask & event::DONT_FOLLOW == 0, directory: mask & event::ONLY_DIRECTORY != 0 };
     let location = access.namespace().lookup(&access.caller(), &start, &path, flags)?;

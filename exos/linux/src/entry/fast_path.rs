@@ -24,12 +24,12 @@ use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
 use crate::abi::file as abi;
+use crate::abi::linux::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_LARGEFILE, O_NOCTTY, SI_TKILL};
 use crate::abi::user_memory::{Extent, STRING_STEP_BYTES, UserMemory, UserReader, UserWriter, read_short, write_all};
 use crate::call::context::{Context, Handler};
 use crate::call::file_transfer::{one, receive_into, send_from};
-use crate::call::signal::{CODE_THREAD, change_action};
+use crate::call::signal::change_action;
 use crate::call::{epoll, file_control, file_descriptor, file_metadata, file_path, futex, memory};
-use crate::file::paths::{AT_EMPTY_PATH, AT_NO_FOLLOW, CURRENT_DIRECTORY};
 use crate::task::caller::Caller;
 use crate::task::process::{Process, Thread};
 use crate::task::system::System;
@@ -276,7 +276,7 @@ fn path_at<'a>(
     address: u64,
     bytes: &'a mut [u8; STRING_STEP_BYTES],
 ) -> Option<&'a [u8]> {
-    if directory as i32 != CURRENT_DIRECTORY {
+    if directory as i32 != AT_FDCWD {
         return None;
     }
     read_short(caller.memory, address, bytes).filter(|path| !path.is_empty())
@@ -303,19 +303,19 @@ fn tell_status(caller: &Caller<'_>, inode: &InodeRef, address: u64) -> Answer {
 
 /// `stat(2)`.
 pub fn stat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
-    status_at(caller, [CURRENT_DIRECTORY as u64, frame.rdi, frame.rsi], LookupFlags::FOLLOW)
+    status_at(caller, [AT_FDCWD as u64, frame.rdi, frame.rsi], LookupFlags::FOLLOW)
 }
 
 /// `lstat(2)`.
 pub fn lstat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
-    status_at(caller, [CURRENT_DIRECTORY as u64, frame.rdi, frame.rsi], LookupFlags::NO_FOLLOW)
+    status_at(caller, [AT_FDCWD as u64, frame.rdi, frame.rsi], LookupFlags::NO_FOLLOW)
 }
 
 /// `newfstatat(2)`.
 pub fn newfstatat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     let flags = match u64::from(frame.r10 as u32) {
         0 => LookupFlags::FOLLOW,
-        AT_NO_FOLLOW => LookupFlags::NO_FOLLOW,
+        AT_SYMLINK_NOFOLLOW => LookupFlags::NO_FOLLOW,
         // What the C library makes of `fstat`.
         AT_EMPTY_PATH if is_empty(caller, frame.rsi) => return status_of(caller, frame.rdi, frame.rdx),
         _ => return handled(caller, frame, file_metadata::newfstatat),
@@ -353,14 +353,14 @@ pub fn fstat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
 
 /// `open(2)`.
 pub fn open(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
-    open_at(caller, [CURRENT_DIRECTORY as u64, frame.rdi, frame.rsi])
+    open_at(caller, [AT_FDCWD as u64, frame.rdi, frame.rsi])
 }
 
 /// `openat(2)`.
 pub fn openat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     // What a walk from elsewhere leads to is not known.
     let opened = match frame.rdi as i32 {
-        CURRENT_DIRECTORY => open_at(caller, [frame.rdi, frame.rsi, frame.rdx]),
+        AT_FDCWD => open_at(caller, [frame.rdi, frame.rsi, frame.rdx]),
         _ => None,
     };
     if opened.is_some() { opened } else { handled(caller, frame, file_descriptor::openat) }
@@ -379,7 +379,7 @@ fn open_at(caller: &Caller<'_>, [directory, path, flags]: [u64; 3]) -> Answer {
 }
 
 /// Flags of `open` that say nothing of what is opened.
-const FLAGS_OF_DESCRIPTOR: u32 = (abi::O_CLOSE_ON_EXEC | abi::O_LARGE_FILE | abi::O_NO_CONTROLLING_TERMINAL) as u32;
+const FLAGS_OF_DESCRIPTOR: u32 = (O_CLOEXEC | O_LARGEFILE | O_NOCTTY) as u32;
 
 fn open_for(caller: &Caller<'_>, access: Access, [directory, path, flags]: [u64; 3]) -> Answer {
     reserve::check().ok()?;
@@ -396,7 +396,7 @@ fn open_for(caller: &Caller<'_>, access: Access, [directory, path, flags]: [u64;
         walk::Caller { root: namespace.root(), credentials: &credentials, umask: 0, now: Timestamp::default() };
     let how = OpenHow { access, flags: OpenFlags::empty(), status: StatusFlags::empty(), ..OpenHow::READ };
     let description = namespace.open_found(&opener, location, &how).ok()?;
-    Some(files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0))
+    Some(files.add(description, flags & O_CLOEXEC != 0))
 }
 
 /// `close(2)`.
@@ -433,7 +433,7 @@ pub fn own_signal(caller: &Caller<'_>, frame: &UpcallFrame) -> Option<(Signal, S
     let signal = Signal::new(number).ok().filter(|signal| !signal.acts_when_raised())?;
     let uid = caller.thread.facts.uid.load(Ordering::Relaxed);
     let payload = SignalPayload::Sender { pid, uid, value: 0 };
-    Some((signal, SignalInfo { code: CODE_THREAD, errno: 0, payload }))
+    Some((signal, SignalInfo { code: SI_TKILL, errno: 0, payload }))
 }
 
 /// What an epoll instance has to report now. Where it has nothing and the caller would wait, that is the handler's.

@@ -11,11 +11,10 @@ use exos::error::{Errno, Result};
 use exos::reserve::{self, Level};
 use syscalls::Sysno;
 
+use crate::abi::linux::EPOLL_CTL_ADD;
 use crate::call::context::{Arguments, Context};
 use crate::task::out_of_memory::{level_after_giving, make_room};
 
-/// `EPOLL_CTL_ADD`.
-const EPOLL_ADD: u64 = 1;
 /// The error of a call that is refused.
 fn refusal(call: Sysno, arguments: &Arguments) -> Option<Errno> {
     match call {
@@ -35,7 +34,7 @@ fn refusal(call: Sysno, arguments: &Arguments) -> Option<Errno> {
             Some(Errno::ENOMEM)
         }
         Sysno::memfd_create | Sysno::pidfd_open | Sysno::pidfd_getfd | Sysno::setgroups => Some(Errno::ENOMEM),
-        Sysno::epoll_ctl => (arguments[1] == EPOLL_ADD).then_some(Errno::ENOMEM),
+        Sysno::epoll_ctl => (arguments[1] == u64::from(EPOLL_CTL_ADD)).then_some(Errno::ENOMEM),
         Sysno::mmap | Sysno::mremap | Sysno::mprotect | Sysno::mlock | Sysno::mlock2 | Sysno::mlockall => {
             Some(Errno::ENOMEM)
         }

@@ -11,7 +11,7 @@
 //!
 //! Entries do not keep descriptions open: one whose last descriptor is closed is forgotten when that is told, and at
 //! the latest when the instance has grown to twice its size. No lock is held while descriptions are asked, as an epoll
-//! instance can itself be watched; cycles and nesting beyond [`NESTING_MAX`] are refused when they are made.
+//! instance can itself be watched; cycles and nesting beyond [`EP_MAX_NESTS`] are refused when they are made.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
@@ -28,18 +28,13 @@ use exos::preempt::Pace;
 use exos::reserve;
 use exos::sync::Mutex;
 
-use crate::abi::poll::{ERROR, HANG_UP, events_of, interest_of};
+use crate::abi::linux::{EPOLLET, EPOLLEXCLUSIVE, EPOLLONESHOT, POLLERR, POLLHUP};
+use crate::abi::poll::{events_of, interest_of};
 
 /// Most epoll instances that watch one another in a row (`EP_MAX_NESTS` and the outermost).
-pub const NESTING_MAX: usize = 5;
+pub const EP_MAX_NESTS: usize = 5;
 /// Most entries of an instance.
 pub const ENTRY_COUNT_MAX: usize = 1 << 20;
-/// `EPOLLEXCLUSIVE`.
-pub const EXCLUSIVE: u32 = 1 << 28;
-/// `EPOLLONESHOT`.
-pub const ONE_SHOT: u32 = 1 << 30;
-/// `EPOLLET`.
-pub const EDGE_TRIGGERED: u32 = 1 << 31;
 /// What an instance's queue is told when ready entries were put back that another look may have missed meanwhile:
 /// whoever sleeps in `epoll_wait` waits for everything, while whoever watches the instance knows of them already. (No
 /// instance is ever ready for writing.)
@@ -174,8 +169,8 @@ impl Watched {
             return Look::Idle { announces: true };
         }
         // Asking may itself bring a change to light, which is noted before the note is looked at.
-        let events = events_of(description.readiness()) & (wanted | ERROR | HANG_UP);
-        let is_due = wanted & EDGE_TRIGGERED == 0 || self.has_changed.load(Ordering::Acquire);
+        let events = events_of(description.readiness()) & (wanted | POLLERR | POLLHUP);
+        let is_due = wanted & EPOLLET == 0 || self.has_changed.load(Ordering::Acquire);
         if events == 0 || !is_due {
             return Look::Idle { announces: description.announces() };
         }
@@ -187,10 +182,10 @@ impl Watched {
     #[inline]
     fn level(&self) -> Option<u32> {
         let wanted = self.events.load(Ordering::Acquire);
-        if wanted == DISARMED || wanted & (EDGE_TRIGGERED | ONE_SHOT) != 0 {
+        if wanted == DISARMED || wanted & (EPOLLET | EPOLLONESHOT) != 0 {
             return None;
         }
-        let events = events_of(self.description.upgrade()?.readiness()) & (wanted | ERROR | HANG_UP);
+        let events = events_of(self.description.upgrade()?.readiness()) & (wanted | POLLERR | POLLHUP);
         if events == 0 { None } else { Some(events) }
     }
 
@@ -198,18 +193,18 @@ impl Watched {
     fn reported(&self) -> bool {
         let wanted = self.events.load(Ordering::Acquire);
         self.has_changed.store(false, Ordering::Release);
-        if wanted & ONE_SHOT != 0 {
+        if wanted & EPOLLONESHOT != 0 {
             self.events.store(DISARMED, Ordering::Release);
         }
-        wanted & ONE_SHOT == 0
+        wanted & EPOLLONESHOT == 0
     }
 
     fn arm(self: &Arc<Self>, description: &Description, events: u32, data: u64) -> Result<()> {
         let queue = description.wait_queue().ok_or(Errno::EPERM)?;
         self.data.store(data, Ordering::Release);
-        self.events.store(events | ERROR | HANG_UP, Ordering::Release);
+        self.events.store(events | POLLERR | POLLHUP, Ordering::Release);
         let me = Arc::<Self>::downgrade(self);
-        let registration = match events & EXCLUSIVE {
+        let registration = match events & EPOLLEXCLUSIVE {
             0 => queue.register(me, interest_of(events)),
             _ => queue.register_alone(me, interest_of(events)),
         };
@@ -303,8 +298,8 @@ impl Epoll {
         // Two that are added at once must not each overlook the other, and close a circle.
         let nesting = inner.map(|_| NESTING.lock());
         if let Some(inner) = inner {
-            let row = self.height(NESTING_MAX) + inner.depth(NESTING_MAX);
-            if row > NESTING_MAX || inner.leads_to(self, NESTING_MAX) {
+            let row = self.height(EP_MAX_NESTS) + inner.depth(EP_MAX_NESTS);
+            if row > EP_MAX_NESTS || inner.leads_to(self, EP_MAX_NESTS) {
                 return Err(Errno::ELOOP);
             }
         }
@@ -371,7 +366,7 @@ impl Epoll {
     /// `ENOENT`: it is not watched. `EINVAL`: it is watched exclusively.
     pub fn modify(&self, descriptor: u32, description: &Description, events: u32, data: u64) -> Result<()> {
         let watched = self.find(descriptor, description)?;
-        if watched.events.load(Ordering::Acquire) & EXCLUSIVE != 0 {
+        if watched.events.load(Ordering::Acquire) & EPOLLEXCLUSIVE != 0 {
             return Err(Errno::EINVAL);
         }
         watched.arm(description, events, data)

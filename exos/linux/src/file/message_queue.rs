@@ -3,6 +3,7 @@
 //! Messages are sent and received by calls of their own (`crate::call::posix_queue`); reading gives a line about the
 //! queue, and `poll` says whether there is a message or room for one.
 
+use crate::abi::linux::SIGEV_NONE;
 use alloc::sync::Arc;
 use core::any::Any;
 
@@ -11,9 +12,6 @@ use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::transfer::{Destination, Source, put_from};
 use exos::fs::vnode::{OpenFile, SeekSupport};
 use exos::ipc::posix_queue::PosixQueue;
-
-/// `SIGEV_NONE`.
-const NOTIFY_NONE: u32 = 1;
 
 /// An open queue.
 pub struct QueueFile {
@@ -39,7 +37,7 @@ impl OpenFile for QueueFile {
         let (bytes, notification) = self.queue.summary();
         let pid = notification.map_or(0, |notification| notification.pid);
         let signal = notification.and_then(|notification| notification.signal).unwrap_or(0);
-        let kind = if notification.is_some() && signal == 0 { NOTIFY_NONE } else { 0 };
+        let kind = if notification.is_some() && signal == 0 { SIGEV_NONE } else { 0 };
         let line = alloc::format!("QSIZE:{bytes:<10} NOTIFY:{kind:<5} SIGNO:{signal:<5} NOTIFY_PID:{pid:<6}\n");
         put_from(line.as_bytes(), offset, destination)
     }

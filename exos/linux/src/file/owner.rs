@@ -15,27 +15,13 @@ use exos::sync::Mutex;
 use exos::task::capability::Capability;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
+use crate::abi::linux::{DN_ACCESS, DN_ATTRIB, DN_CREATE, DN_DELETE, DN_MODIFY, DN_MULTISHOT, DN_RENAME};
 use crate::call::context::Context;
 use crate::task::process::Process;
 use crate::task::system::System;
 
 /// What `F_NOTIFY` asks for.
-pub mod notice {
-    /// `DN_ACCESS`.
-    pub const ACCESS: u32 = 1;
-    /// `DN_MODIFY`.
-    pub const MODIFY: u32 = 2;
-    /// `DN_CREATE`.
-    pub const CREATE: u32 = 4;
-    /// `DN_DELETE`.
-    pub const DELETE: u32 = 8;
-    /// `DN_RENAME`.
-    pub const RENAME: u32 = 0x10;
-    /// `DN_ATTRIB`.
-    pub const ATTRIB: u32 = 0x20;
-    /// `DN_MULTISHOT`.
-    pub const MULTISHOT: u32 = 0x8000_0000;
-}
+pub mod notice {}
 
 /// What a number of an owner is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -175,20 +161,20 @@ impl FileOwner {
     /// Begins to tell what happens in a directory: bits of [`notice`], none to end it. `EMFILE`, `ENOSPC`, `ENOMEM`.
     pub fn set_notices(self: &Arc<Self>, context: &Context<'_>, description: &Description, wanted: u32) -> Result<()> {
         let before = (self.notices.lock().take(), self.state.lock().watcher.take());
-        if wanted & !notice::MULTISHOT == 0 {
+        if wanted & !DN_MULTISHOT == 0 {
             return Ok(());
         }
         // One more kind is one more: the others stay.
         let wanted = wanted | before.1.as_ref().map_or(0, |(_, wanted)| *wanted);
         drop(before);
-        let kinds = wanted & !notice::MULTISHOT;
+        let kinds = wanted & !DN_MULTISHOT;
         let table = [
-            (notice::ACCESS, event::ACCESS),
-            (notice::MODIFY, event::MODIFY),
-            (notice::CREATE, event::CREATE | event::MOVED_TO),
-            (notice::DELETE, event::DELETE | event::MOVED_FROM),
-            (notice::RENAME, event::MOVED_FROM),
-            (notice::ATTRIB, event::ATTRIB),
+            (DN_ACCESS, event::ACCESS),
+            (DN_MODIFY, event::MODIFY),
+            (DN_CREATE, event::CREATE | event::MOVED_TO),
+            (DN_DELETE, event::DELETE | event::MOVED_FROM),
+            (DN_RENAME, event::MOVED_FROM),
+            (DN_ATTRIB, event::ATTRIB),
         ];
         let mask = table.iter().filter(|(kind, _)| kinds & kind != 0).fold(0, |mask, (_, events)| mask | events);
         let watcher = context.system.files.namespace.watches().watcher()?;
@@ -211,12 +197,12 @@ impl FileOwner {
                 continue;
             }
             let moved = mask & event::MOVED_FROM != 0;
-            let as_deleted = moved && wanted & notice::DELETE != 0;
-            let as_renamed = moved && wanted & notice::RENAME != 0;
+            let as_deleted = moved && wanted & DN_DELETE != 0;
+            let as_renamed = moved && wanted & DN_RENAME != 0;
             for _ in 0..if moved { u32::from(as_deleted) + u32::from(as_renamed) } else { 1 } {
                 self.send(MESSAGE);
             }
-            if wanted & notice::MULTISHOT == 0 {
+            if wanted & DN_MULTISHOT == 0 {
                 let ended = self.state.lock().watcher.take();
                 drop(ended);
                 return true;

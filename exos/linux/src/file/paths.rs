@@ -13,23 +13,12 @@ use exos::fs::permission::Credentials;
 use exos::fs::vnode::Timestamp;
 use exos::fs::walk::{self, LookupFlags};
 
+use crate::abi::linux::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
 use crate::abi::user_memory::{Text, read_text};
 use crate::task::caller::Caller;
 use crate::task::process::Process;
 use crate::task::system::System;
 
-/// `AT_FDCWD`.
-pub const CURRENT_DIRECTORY: i32 = -100;
-/// `AT_SYMLINK_NOFOLLOW`.
-pub const AT_NO_FOLLOW: u64 = 0x100;
-/// `AT_REMOVEDIR`, `AT_EACCESS`.
-pub const AT_REMOVE_DIRECTORY: u64 = 0x200;
-/// `AT_SYMLINK_FOLLOW`.
-pub const AT_FOLLOW: u64 = 0x400;
-/// `AT_NO_AUTOMOUNT`.
-pub const AT_NO_AUTOMOUNT: u64 = 0x800;
-/// `AT_EMPTY_PATH`.
-pub const AT_EMPTY_PATH: u64 = 0x1000;
 /// Longest path without its end.
 const PATH_BYTES_MAX: usize = 4095;
 
@@ -132,7 +121,7 @@ pub fn read_path_into(caller: &Caller<'_>, address: u64, text: &mut Text) -> Res
 /// Where a path starts: the working directory, or the location of a descriptor. Absolute paths do not look at the
 /// descriptor.
 pub fn start_of(caller: &Caller<'_>, directory: u64, path: &[u8]) -> Result<Location> {
-    if directory as i32 == CURRENT_DIRECTORY || path.first() == Some(&b'/') {
+    if directory as i32 == AT_FDCWD || path.first() == Some(&b'/') {
         return Ok(caller.process.files.current());
     }
     Ok(caller.process.files.get(directory)?.location().clone())
@@ -160,8 +149,8 @@ pub fn find_at(
         return Err(Errno::ENOENT);
     }
     let start = start_of(caller, directory, path)?;
-    let follow = flags & AT_NO_FOLLOW == 0;
-    if directory as i32 == CURRENT_DIRECTORY || path.is_empty() {
+    let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
+    if directory as i32 == AT_FDCWD || path.is_empty() {
         return access.find(&start, path, follow, allows_empty);
     }
     access.namespace.lookup_once(&access.caller(), &start, path, LookupFlags { follow, directory: false })

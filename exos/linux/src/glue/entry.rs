@@ -17,7 +17,7 @@ use exos::platform::FrameBytes;
 use exos::reserve::{self, Level};
 use exos::rewrite::trampoline::ENTRY_JUMP;
 use exos::task::signal::{Signal, SignalInfo};
-use exos_linux::abi::time::{CLOCK_MONOTONIC, CLOCK_REALTIME, timespec_words};
+use exos_linux::abi::time::timespec_words;
 use exos_linux::abi::user_memory::UserMemory;
 use exos_linux::call::context::{Arguments, Context};
 use exos_linux::call::signal::return_from_handler;
@@ -42,6 +42,7 @@ use super::processor::{this_number, this_processor};
 use super::run::{RUN, Run, end};
 use super::user::Faulted;
 use super::{HEAP_BASE, direct, fast, fiber, kernel, memory, shortage, user, vector};
+use exos_linux::abi::linux::{CLOCK_MONOTONIC, CLOCK_REALTIME};
 
 /// RFLAGS: trap after each instruction.
 const TRAP_FLAG: u64 = 1 << 8;

@@ -8,7 +8,7 @@
 
 use exos::error::{Errno, Result};
 use exos_linux::task::signal_frame::{
-    HEADER_BYTES, LEGACY_BYTES, SOFTWARE_BYTES_OFFSET, VECTOR_MAGIC_1, VECTOR_MAGIC_2, VECTOR_TRAILER_BYTES,
+    FP_XSTATE_MAGIC1, FP_XSTATE_MAGIC2, HEADER_BYTES, LEGACY_BYTES, SOFTWARE_BYTES_OFFSET, VECTOR_TRAILER_BYTES,
 };
 use exos_linux::task::vector_buffer::{VECTOR_BYTES_MAX, VectorBuffer};
 
@@ -111,8 +111,8 @@ core::arch::global_asm!(
     extended = const LEGACY_BYTES + HEADER_BYTES,
     software = const SOFTWARE_BYTES_OFFSET,
     trailer = const VECTOR_TRAILER_BYTES,
-    magic_1 = const VECTOR_MAGIC_1,
-    magic_2 = const VECTOR_MAGIC_2,
+    magic_1 = const FP_XSTATE_MAGIC1,
+    magic_2 = const FP_XSTATE_MAGIC2,
     is_legacy = const IS_LEGACY,
 );
 

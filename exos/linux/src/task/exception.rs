@@ -1,5 +1,6 @@
 //! From processor exceptions to signals (`arch/x86/kernel/traps.c`, `arch/x86/mm/fault.c`).
 
+use crate::abi::linux::SI_KERNEL;
 use aegis_abi::upcall::UpcallFrame;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
@@ -15,8 +16,6 @@ pub const VECTOR_PAGE_FAULT: u64 = 14;
 pub const PAGE_FAULT_WRITE: u64 = 1 << 1;
 /// Error code of a page fault: an instruction fetch.
 pub const PAGE_FAULT_FETCH: u64 = 1 << 4;
-/// `SI_KERNEL`.
-const CODE_KERNEL: i32 = 0x80;
 
 /// The signal for an exception other than a page fault.
 #[must_use]
@@ -25,12 +24,12 @@ pub fn signal_for(frame: &UpcallFrame) -> (Signal, SignalInfo) {
     let (signal, code, payload) = match frame.vector {
         0 => (Signal::FPE, 1, at_instruction),
         1 => (Signal::TRAP, 2, at_instruction),
-        3 => (Signal::TRAP, CODE_KERNEL, SignalPayload::None),
+        3 => (Signal::TRAP, SI_KERNEL, SignalPayload::None),
         6 => (Signal::ILL, 2, at_instruction),
-        11 | 12 => (Signal::BUS, CODE_KERNEL, SignalPayload::None),
+        11 | 12 => (Signal::BUS, SI_KERNEL, SignalPayload::None),
         16 | 19 => (Signal::FPE, 0, at_instruction),
         17 => (Signal::BUS, 1, SignalPayload::None),
-        _ => (Signal::SEGV, CODE_KERNEL, SignalPayload::None),
+        _ => (Signal::SEGV, SI_KERNEL, SignalPayload::None),
     };
     (signal, SignalInfo { code, errno: 0, payload })
 }

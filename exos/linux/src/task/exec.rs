@@ -20,11 +20,12 @@ use exos::load::stack::StartFacts;
 use exos::load::{LoadError, LoadRequest, Program, ProgramFile, Shifts, read_file};
 use exos::mem::FileIdentity;
 
+use crate::abi::linux::MINSIGSTKSZ;
 use crate::file::paths::Access;
 use crate::task::memory::DUMPABLE_BY_USER;
-use crate::task::process::{Image, NO_SHIFTS, Process, Thread};
+use crate::task::process::{ADDR_NO_RANDOMIZE, Image, Process, Thread};
 use crate::task::profile;
-use crate::task::signal_frame::{AlternateStack, STACK_BYTES_MIN};
+use crate::task::signal_frame::AlternateStack;
 use crate::task::system::System;
 
 /// `#!` lines that may follow each other.
@@ -285,7 +286,7 @@ fn start_facts(system: &System, process: &Process, bytes: &[u8]) -> StartFacts {
         identity: [identities.uid[0], identities.uid[1], identities.gid[0], identities.gid[1]],
         processor_features,
         has_fsgsbase: true,
-        signal_stack_bytes: STACK_BYTES_MIN.max(vector_bytes as u64 + 1024),
+        signal_stack_bytes: MINSIGSTKSZ.max(vector_bytes as u64 + 1024),
         random,
         ..StartFacts::default()
     }
@@ -293,7 +294,7 @@ fn start_facts(system: &System, process: &Process, bytes: &[u8]) -> StartFacts {
 
 /// Where things go, within the limits of `Shifts`; `bytes` are 24 random ones.
 fn shifts(process: &Process, bytes: &[u8]) -> Shifts {
-    if process.persona.load(Ordering::Relaxed) & NO_SHIFTS != 0 {
+    if process.persona.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE != 0 {
         return Shifts { image_pages: 0, stack_pages: 0, heap_pages: 0 };
     }
     let word = |index: usize| crate::abi::bytes::get::u64(bytes, index * 8);

@@ -15,6 +15,7 @@ use exos::fs::readiness::Readiness;
 use exos::task::limits::Resource;
 use exos::task::signal::{Disposition, HANDLER_IGNORE, Signal, SignalInfo, SignalPayload};
 
+use crate::abi::linux::{SA_NOCLDSTOP, SA_NOCLDWAIT};
 use crate::task::caller::Caller;
 use crate::task::futex_word::{release_robust, wake_address};
 use crate::task::memory::Space;
@@ -23,10 +24,6 @@ use crate::task::system::System;
 
 /// The processor's note in a page-table entry that it was used.
 const ACCESSED: u64 = aegis_abi::memory::entry::ACCESSED;
-/// `SA_NOCLDWAIT`.
-const FLAG_NO_CHILD_WAIT: u64 = 2;
-/// `SA_NOCLDSTOP`.
-const FLAG_NO_CHILD_STOP: u64 = 1;
 /// What `wait` and `SIGCHLD` say of a change in a child (`CLD_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildChange {
@@ -226,7 +223,7 @@ pub fn claim(child: &Process) -> bool {
 /// Whether a parent that treats its children's signal so has a child forgotten when it ends.
 fn is_unwanted(child: &Process, wanted: &Disposition) -> bool {
     child.exit_signal.load(Ordering::Relaxed) == Signal::CHLD.number()
-        && (wanted.handler == HANDLER_IGNORE || wanted.flags & FLAG_NO_CHILD_WAIT != 0)
+        && (wanted.handler == HANDLER_IGNORE || wanted.flags & SA_NOCLDWAIT != 0)
 }
 
 /// Tells the parent about a change: its signal and whoever waits there. A parent that does not want to know of ends
@@ -243,7 +240,7 @@ pub fn tell_parent(system: &Arc<System>, child: &Arc<Process>, (change, is_claim
     let exit_signal = child.exit_signal.load(Ordering::Relaxed);
     let is_silent = match change {
         ChildChange::Ended => exit_signal == 0,
-        ChildChange::Stopped(_) | ChildChange::Continued => wanted.flags & FLAG_NO_CHILD_STOP != 0,
+        ChildChange::Stopped(_) | ChildChange::Continued => wanted.flags & SA_NOCLDSTOP != 0,
     };
     let number = if is_end { exit_signal } else { Signal::CHLD.number() };
     if is_end && (is_claimed || is_unwanted(child, &wanted) && claim(child)) {

@@ -5,11 +5,9 @@ use alloc::sync::{Arc, Weak};
 use exos::fs::terminal::job_control::JobControl;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
+use crate::abi::linux::SI_KERNEL;
 use crate::task::process::Process;
 use crate::task::system::System;
-
-/// `SI_KERNEL`.
-const CODE_KERNEL: i32 = 0x80;
 
 /// The process table of a pod.
 pub struct PodJobs(Weak<System>);
@@ -24,7 +22,7 @@ impl PodJobs {
 
 fn raise(process: &Process, signal: Signal) {
     let payload = SignalPayload::Sender { pid: 0, uid: 0, value: 0 };
-    process.raise(signal, SignalInfo { code: CODE_KERNEL, errno: 0, payload });
+    process.raise(signal, SignalInfo { code: SI_KERNEL, errno: 0, payload });
 }
 
 impl JobControl for PodJobs {

@@ -16,13 +16,12 @@ use exos::platform::LogLevel;
 use exos::reserve::{self, Level};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
+use crate::abi::linux::SI_KERNEL;
 use crate::task::caller::Caller;
 use crate::task::process::FIRST_PID;
 use crate::task::process::Process;
 use crate::task::system::System;
 
-/// `SI_KERNEL`.
-const CODE_KERNEL: i32 = 0x80;
 /// How long to wait for a process that is ending before looking again.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 /// With more free frames than these somebody has given some back meanwhile.
@@ -115,7 +114,7 @@ fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64
         format_args!("out of memory: process {} is killed, which holds {held_kib} KiB", victim.pid),
     );
     let payload = SignalPayload::Sender { pid: 0, uid: 0, value: 0 };
-    victim.raise(Signal::KILL, SignalInfo { code: CODE_KERNEL, errno: 0, payload });
+    victim.raise(Signal::KILL, SignalInfo { code: SI_KERNEL, errno: 0, payload });
 }
 
 /// How much of the reserve is there, after the pool gave back what it has free for the heap to take, as long as there
@@ -180,7 +179,7 @@ pub fn forget_taken(system: &System) {
     for process in system.processes.all() {
         if process.space().lock().forget_taken(&taken) && !process.has_ended() {
             let payload = SignalPayload::Sender { pid: 0, uid: 0, value: 0 };
-            process.raise(Signal::KILL, SignalInfo { code: CODE_KERNEL, errno: 0, payload });
+            process.raise(Signal::KILL, SignalInfo { code: SI_KERNEL, errno: 0, payload });
             count += 1;
         }
     }

@@ -19,6 +19,7 @@ use exos::task::signal::{Dispositions, Pending, Signal, SignalInfo, SignalSet, T
 use exos::task::timer::TimerTable;
 use exos::task::weight;
 
+use crate::abi::linux::{SCHED_IDLE, SCHED_RESET_ON_FORK};
 use crate::file::seen_descriptors::SeenDescriptors;
 use crate::task::identities::Identities;
 use crate::task::pause::Pause;
@@ -33,11 +34,7 @@ pub const NO_PARENT: u32 = 0;
 /// What a timer may be late by, of a process that has not said otherwise (`PR_SET_TIMERSLACK`).
 pub const TIMER_SLACK_NS: u64 = 50_000;
 /// `ADDR_NO_RANDOMIZE`, a bit of a personality: programs lie where they always lie.
-pub const NO_SHIFTS: u32 = 0x4_0000;
-/// `SCHED_IDLE`.
-pub const POLICY_IDLE: u32 = 5;
-/// `SCHED_RESET_ON_FORK`, a bit of a policy.
-pub const RESET_ON_FORK: u32 = 0x4000_0000;
+pub const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
 
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -711,7 +708,7 @@ impl Thread {
 
     /// Has it weigh what its policy and nice value say.
     pub fn weigh(&self) {
-        let is_idle = self.policy.load(Ordering::Relaxed) & !RESET_ON_FORK == POLICY_IDLE;
+        let is_idle = self.policy.load(Ordering::Relaxed) & !SCHED_RESET_ON_FORK == SCHED_IDLE;
         let weight = if is_idle { weight::WEIGHT_IDLE } else { weight::of_nice(self.nice()) };
         self.task.set_weight(weight);
     }

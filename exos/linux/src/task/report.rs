@@ -14,12 +14,11 @@ use exos::mem::area::STACK_GUARD_BYTES;
 use exos::task::limits::{Resource, UNLIMITED};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
+use crate::abi::linux::SI_KERNEL;
 use crate::task::caller::Caller;
 use crate::task::exception::{PAGE_FAULT_FETCH, PAGE_FAULT_WRITE, VECTOR_PAGE_FAULT};
 use crate::task::symbol::locate;
 
-/// Code of a signal that the system itself raised (`SI_KERNEL`); of `SIGKILL`: memory ran out.
-const CODE_KERNEL: i32 = 0x80;
 /// Vector of the general protection fault.
 const VECTOR_GENERAL_PROTECTION: u64 = 13;
 
@@ -30,7 +29,7 @@ pub fn describe(caller: &Caller<'_>, signal: Signal, info: &SignalInfo, frame: &
     let is_fault = matches!(info.payload, SignalPayload::Fault { .. });
     let is_sent = info.code <= 0 && !is_fault;
     let what = match signal {
-        Signal::KILL if info.code == CODE_KERNEL => {
+        Signal::KILL if info.code == SI_KERNEL => {
             let (limit_bytes, _) = caller.system.memory_bytes();
             return format!("{name}: killed: out of memory (limit {} MiB; -m gives more)", limit_bytes >> 20);
         }
@@ -88,10 +87,10 @@ fn cause(caller: &Caller<'_>, signal: Signal, info: &SignalInfo, frame: &UpcallF
         return format!("{access} {address:#x}{reason}");
     }
     match (signal, info.code, frame.vector) {
-        (Signal::SEGV, CODE_KERNEL, VECTOR_GENERAL_PROTECTION) => {
+        (Signal::SEGV, SI_KERNEL, VECTOR_GENERAL_PROTECTION) => {
             String::from("address that is none, or privileged instruction,")
         }
-        (Signal::SEGV, CODE_KERNEL, _) => String::from("no room on the stack for a signal's handler"),
+        (Signal::SEGV, SI_KERNEL, _) => String::from("no room on the stack for a signal's handler"),
         (Signal::FPE, 0, _) => String::from("floating-point exception"),
         (Signal::FPE, 1, _) => String::from("integer division by zero or overflow"),
         (Signal::BUS, 1, _) => String::from("misaligned access"),

@@ -11,14 +11,13 @@ use exos::error::Errno;
 use exos::task::signal::{self, Delivery, Disposition, Signal, SignalInfo, SignalSet};
 
 use crate::abi::errno;
+use crate::abi::linux::{SA_RESTART, SS_AUTODISARM};
 use crate::task::caller::{Caller, Restart};
 use crate::task::exit::{ChildChange, is_orphaned, tell_parent};
 use crate::task::process::Ending;
 use crate::task::signal_frame::{self, Entry};
 use crate::task::timers::complete_notice;
 
-/// `SA_RESTART`.
-const FLAG_RESTART: u64 = 0x1000_0000;
 /// Bytes of a `syscall` instruction, which a restarted call executes again.
 const SYSCALL_BYTES: u64 = 2;
 
@@ -75,7 +74,7 @@ pub fn finish(caller: &Caller<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
                 if let Some((number, restart)) = interrupted.take() {
                     let starts_again = match restart {
                         Restart::Always => true,
-                        Restart::UnlessHandlerForbids => disposition.flags & FLAG_RESTART != 0,
+                        Restart::UnlessHandlerForbids => disposition.flags & SA_RESTART != 0,
                         _ => false,
                     };
                     if starts_again {
@@ -140,7 +139,7 @@ pub fn enter_handler(
     let Caught { disposition, mask_before } = *caught;
     let entry = Entry { signal, info, disposition, mask_before, stack, vector_format: platform.vector_format() };
     if signal_frame::build(caller.memory, frame, &entry).is_ok() {
-        if stack.flags & signal_frame::STACK_AUTO_DISARM != 0 {
+        if stack.flags & SS_AUTODISARM != 0 {
             *caller.thread.stack.lock() = signal_frame::AlternateStack::default();
         }
         platform.reset_vector();

@@ -12,21 +12,9 @@ use aegis_abi::upcall::{USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame};
 use exos::error::{Errno, Result};
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
 
+use crate::abi::linux::{SA_ONSTACK, SA_RESTORER, SS_DISABLE, SS_ONSTACK};
 use crate::abi::user_memory::{UserMemory, write_words};
 use crate::task::exception::VECTOR_PAGE_FAULT;
-
-/// `SA_ONSTACK`.
-pub const FLAG_ON_STACK: u64 = 0x0800_0000;
-/// `SA_RESTORER`; x86-64 demands it.
-pub const FLAG_RESTORER: u64 = 0x0400_0000;
-/// `SS_DISABLE`.
-pub const STACK_DISABLE: u32 = 2;
-/// `SS_ONSTACK`.
-pub const STACK_ON: u32 = 1;
-/// `SS_AUTODISARM`.
-pub const STACK_AUTO_DISARM: u32 = 1 << 31;
-/// `MINSIGSTKSZ`, what `sigaltstack` accepts at least.
-pub const STACK_BYTES_MIN: u64 = 2048;
 
 /// Words of `ucontext_t` in the frame.
 const CONTEXT_WORD_COUNT: usize = 38;
@@ -53,9 +41,9 @@ const FLAGS_CHANGEABLE: u64 = 0x1_0000 | 0x4_0000 | 0xdd5;
 /// first magic word, the bytes with trailer, the features, the bytes without.
 pub const SOFTWARE_BYTES_OFFSET: usize = 464;
 /// `FP_XSTATE_MAGIC1`.
-pub const VECTOR_MAGIC_1: u32 = 0x4650_5853;
+pub const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
 /// `FP_XSTATE_MAGIC2`, which stands behind the state.
-pub const VECTOR_MAGIC_2: u32 = 0x4650_5845;
+pub const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
 /// Bytes of the second magic word.
 pub const VECTOR_TRAILER_BYTES: usize = 4;
 /// The part of an XSAVE area that FXSAVE has (Intel SDM vol. 1, 13.4).
@@ -78,7 +66,7 @@ pub struct AlternateStack {
 
 impl Default for AlternateStack {
     fn default() -> Self {
-        Self { base: 0, flags: STACK_DISABLE, length: 0 }
+        Self { base: 0, flags: SS_DISABLE, length: 0 }
     }
 }
 
@@ -86,7 +74,7 @@ impl AlternateStack {
     /// Whether `rsp` is on it.
     #[must_use]
     pub fn contains(&self, rsp: u64) -> bool {
-        self.flags & STACK_DISABLE == 0 && rsp > self.base && rsp - self.base <= self.length
+        self.flags & SS_DISABLE == 0 && rsp > self.base && rsp - self.base <= self.length
     }
 
     /// Its `stack_t`, with the flags as `sigaltstack` reports them.
@@ -101,7 +89,7 @@ impl AlternateStack {
 
     #[inline]
     fn words(&self, rsp: u64) -> [u64; 3] {
-        let on = if self.contains(rsp) { STACK_ON } else { 0 };
+        let on = if self.contains(rsp) { SS_ONSTACK } else { 0 };
         [self.base, u64::from(self.flags | on), self.length]
     }
 }
@@ -159,11 +147,11 @@ fn pair(low: u32, high: u32) -> u64 {
 /// `EFAULT`: the stack cannot hold it; the caller then ends the process by SIGSEGV, as Linux does.
 #[inline(always)]
 pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry<'_>) -> Result<()> {
-    if entry.disposition.flags & FLAG_RESTORER == 0 {
+    if entry.disposition.flags & SA_RESTORER == 0 {
         return Err(Errno::EFAULT);
     }
-    let uses_alternate = entry.disposition.flags & FLAG_ON_STACK != 0
-        && entry.stack.flags & STACK_DISABLE == 0
+    let uses_alternate = entry.disposition.flags & SA_ONSTACK != 0
+        && entry.stack.flags & SS_DISABLE == 0
         && !entry.stack.contains(frame.rsp.wrapping_sub(RED_ZONE_BYTES));
     // Whoever is on it already stays on it, or has no stack left.
     let stays_on_alternate = uses_alternate || entry.stack.contains(frame.rsp);
@@ -274,7 +262,7 @@ pub fn restore(memory: &dyn UserMemory, frame: &mut UpcallFrame, vector_format: 
         mask: SignalSet(context[MASK_WORD]),
         stack: AlternateStack {
             base: context[STACK_WORD],
-            flags: context[STACK_WORD + 1] as u32 & !STACK_ON,
+            flags: context[STACK_WORD + 1] as u32 & !SS_ONSTACK,
             length: context[STACK_WORD + 2],
         },
         has_vector: vector_address != 0,

@@ -1,8 +1,9 @@
 //! The frame's layout is checked against the offsets that glibc's headers give on Linux, and by a round trip. What the
 //! vector state looks like is checked where there is one: `tests/linux/signals.c`.
 
-use super::{AlternateStack, Entry, FLAG_ON_STACK, FLAG_RESTORER, build, restore};
+use super::{AlternateStack, Entry, build, restore};
 use crate::abi::bytes::get;
+use crate::abi::linux::{SA_ONSTACK, SA_RESTORER};
 use crate::abi::user_memory::UserMemory;
 use aegis_abi::upcall::UpcallFrame;
 use core::cell::RefCell;
@@ -92,7 +93,7 @@ fn entry() -> Entry<'static> {
         info: &INFO,
         disposition: Disposition {
             handler: 0x40_2000,
-            flags: FLAG_RESTORER,
+            flags: SA_RESTORER,
             restorer: 0x40_3000,
             mask: SignalSet::EMPTY,
         },
@@ -166,7 +167,7 @@ fn the_alternate_stack_is_used_once_and_refused_when_too_small() {
     let memory = Memory::new();
     let mut frame = program();
     let mut wanted = entry();
-    wanted.disposition.flags |= FLAG_ON_STACK;
+    wanted.disposition.flags |= SA_ONSTACK;
     wanted.stack = AlternateStack { base: BASE + 0xa000, flags: 0, length: 0x2000 };
     build(&memory, &mut frame, &wanted).expect("room");
     assert!(wanted.stack.contains(frame.rsp));

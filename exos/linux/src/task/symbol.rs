@@ -16,6 +16,7 @@ use exos::load::read_file;
 use exos::mem::{FramePool, PageSource};
 
 use crate::abi::bytes::get;
+use crate::abi::linux::{PT_LOAD, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_NOTYPE};
 use crate::task::memory::Space;
 
 /// Sections of a file that are looked at.
@@ -31,9 +32,6 @@ const SECTION_BYTES: u64 = 64;
 const SYMBOL_BYTES: u64 = 24;
 /// Symbols that are read at a time.
 const BATCH_COUNT: u64 = 170;
-const SEGMENT_LOAD: u32 = 1;
-const SECTION_SYMBOLS: u32 = 2;
-const SECTION_DYNAMIC_SYMBOLS: u32 = 11;
 /// Section numbers from here on are not sections (`SHN_LORESERVE`).
 const SECTION_RESERVED: u16 = 0xff00;
 
@@ -152,14 +150,14 @@ impl<'a> ElfFile<'a> {
             // A mapping begins at the page of the segment's first byte.
             let first_page = start & !4095;
             let is_inside = offset >= first_page && offset < start.checked_add(length)?;
-            let is_load = get::u32(&segment, 0) == SEGMENT_LOAD;
+            let is_load = get::u32(&segment, 0) == PT_LOAD;
             (is_load && is_inside).then(|| get::u64(&segment, 16).wrapping_add(offset.wrapping_sub(start)))
         })
     }
 
     /// The function that holds `address`, from the full symbol table or else from the dynamic one.
     fn function_at(&self, address: u64) -> Option<(String, u64)> {
-        [SECTION_SYMBOLS, SECTION_DYNAMIC_SYMBOLS].into_iter().find_map(|kind| {
+        [SHT_SYMTAB, SHT_DYNSYM].into_iter().find_map(|kind| {
             let (symbols, names) = self.symbol_table(kind)?;
             let best = self.nearest(&symbols, address)?;
             let name = self.name(names, best.name_offset)?;
@@ -226,20 +224,18 @@ fn rank(candidate: &Candidate) -> (bool, u64, bool) {
 /// A symbol as a candidate: a function, or a label in code, at or below the address, that does not
 /// end before it.
 fn candidate(symbol: &[u8], address: u64) -> Option<Candidate> {
-    const LABEL: u8 = 0;
-    const FUNCTION: u8 = 2;
-    const INDIRECT_FUNCTION: u8 = 10;
+    const STT_GNU_IFUNC: u8 = 10;
     let kind = symbol[4] & 15;
     let section = get::u16(symbol, 6);
     let (value, length) = (get::u64(symbol, 8), get::u64(symbol, 16));
     let distance = address.checked_sub(value)?;
-    let is_code = matches!(kind, LABEL | FUNCTION | INDIRECT_FUNCTION);
+    let is_code = matches!(kind, STT_NOTYPE | STT_FUNC | STT_GNU_IFUNC);
     let is_defined = section != 0 && section < SECTION_RESERVED;
     let has_ended = length != 0 && distance >= length;
     (is_code && is_defined && !has_ended && get::u32(symbol, 0) != 0).then(|| Candidate {
         value,
         name_offset: u64::from(get::u32(symbol, 0)),
-        is_function: kind != LABEL,
+        is_function: kind != STT_NOTYPE,
         holds_address: length != 0,
     })
 }

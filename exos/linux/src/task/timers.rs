@@ -10,15 +10,12 @@ use exos::task::limits::{Limit, Resource, UNLIMITED};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use exos::task::timer::{Notice, TimeBase};
 
+use crate::abi::linux::{SI_KERNEL, SI_TIMER};
 use crate::task::process::Process;
 use crate::task::system::System;
 
 /// How often at most a timer of processor time is looked at: so late it may be.
 const LOOK_STEP_NS: u64 = 4_000_000;
-/// `SI_TIMER`.
-const CODE_TIMER: i32 = -2;
-/// `SI_KERNEL`.
-const CODE_KERNEL: i32 = 0x80;
 
 /// What time a base shows.
 pub(crate) fn base_ns(process: &Process, base: TimeBase, now_ns: u64) -> u64 {
@@ -59,7 +56,7 @@ fn check_processor_limit(process: &Process, now_ns: u64) -> Option<u64> {
     let limit = processor_limit(process)?;
     let used_ns = base_ns(process, TimeBase::Process, now_ns);
     let at_ns = |seconds: u64| seconds.max(1).saturating_mul(1_000_000_000);
-    let info = SignalInfo { code: CODE_KERNEL, ..SignalInfo::default() };
+    let info = SignalInfo { code: SI_KERNEL, ..SignalInfo::default() };
     if used_ns >= at_ns(limit.hard) {
         process.raise(Signal::KILL, info);
         return None;
@@ -113,7 +110,7 @@ fn check_interval(process: &Process, which: usize, base: TimeBase, signal: Signa
         }
         timers[which].deadline_ns = deadline_ns;
     }
-    process.raise(signal, SignalInfo { code: CODE_KERNEL, ..SignalInfo::default() });
+    process.raise(signal, SignalInfo { code: SI_KERNEL, ..SignalInfo::default() });
     (deadline_ns != 0).then(|| look_ns(process, base, deadline_ns, now_ns))
 }
 
@@ -123,7 +120,7 @@ fn check_created(process: &Process, now_ns: u64) -> Option<u64> {
     for timer in expired {
         let Notice { signal, thread, value } = timer.notice;
         let payload = SignalPayload::Timer { id: timer.id, overrun: 0, value: value.unwrap_or(timer.id as u64) };
-        let info = SignalInfo { code: CODE_TIMER, errno: 0, payload };
+        let info = SignalInfo { code: SI_TIMER, errno: 0, payload };
         let thread = thread.map(|tid| process.thread(tid));
         // A thread that has ended is told nothing more.
         let is_ignored = match thread {

@@ -8,9 +8,10 @@ use exos::error::{Errno, Result};
 use exos::task::signal::{Signal, SignalSet};
 
 use crate::abi::bytes::get;
+use crate::abi::linux::AT_FDCWD;
+use crate::abi::linux::O_CREAT;
 use crate::abi::user_memory::{Extent, UserMemory, read_array, read_extents, read_string};
 use crate::call::context::{Arguments, Context};
-use crate::file::paths::CURRENT_DIRECTORY;
 use crate::task::report::signal_name;
 
 /// Bytes of a string that are shown.
@@ -131,15 +132,14 @@ pub(super) fn render_before(
         Format::Size => format!("{value}"),
         Format::Hex => format!("{value:#x}"),
         Format::Pointer => address(value),
-        Format::At if value as i32 == CURRENT_DIRECTORY => String::from("AT_FDCWD"),
+        Format::At if value as i32 == AT_FDCWD => String::from("AT_FDCWD"),
         Format::At => format!("{}", value as u32 as i32),
         Format::Path => or_address(value, string(memory, value, PATH_BYTES_SHOWN)),
         Format::Mode => mode(value as u32),
         Format::OpenFlags => open_flags(value),
         Format::OpenMode(flags) => {
-            const CREATE: u64 = 0o100;
             const TEMPORARY: u64 = 0o20_200_000;
-            let creates = other(flags) & CREATE != 0 || other(flags) & TEMPORARY == TEMPORARY;
+            let creates = other(flags) & O_CREAT != 0 || other(flags) & TEMPORARY == TEMPORARY;
             if creates { mode(value as u32) } else { String::new() }
         }
         Format::Word(names) => word(value, names),
