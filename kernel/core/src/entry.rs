@@ -8,7 +8,7 @@
 //! another state may still be `current` there (it was stopped from elsewhere) until that processor
 //! enters the kernel and leaves it. Everything else of this crate is below it.
 
-use aegis_abi::call::{BellAwait, GateCall, GateReply, ProcessorState, Yield};
+use aegis_abi::call::{BellAwait, GateCall, GateReply, Yield};
 use aegis_abi::counter::Counter;
 use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::types::{CapSlot, FrameNumber, Status};
@@ -62,7 +62,7 @@ impl<M: Machine> State<'_, M> {
         let current = self.cpus[cpu].current;
         if let Some(processor) = current
             && let Some(environment) = self.processors[processor].environment
-            && self.processors[processor].state == ProcessorState::Running
+            && self.processors[processor].is_running()
             && frame.rip >= LIBOS_BASE
             && !crate::call::may_switch(frame.rax)
         {
@@ -86,7 +86,7 @@ impl<M: Machine> State<'_, M> {
     #[inline(always)]
     pub(crate) fn goes_on(&self, cpu: CpuId, processor: ProcessorId) -> bool {
         let object = &self.processors[processor];
-        object.state == ProcessorState::Running && object.due == 0 && !self.cpus[cpu].is_deadline_stale
+        object.is_running() && object.due == 0 && !self.cpus[cpu].is_deadline_stale
     }
 
     /// One that is not a kernel call, or one that may take its caller from the processor.
@@ -169,7 +169,7 @@ impl<M: Machine> State<'_, M> {
         let environment = object.environment?;
         let here = &self.cpus[cpu];
         let is_in_slice = here.limit_ns == 0 && here.payer.is_some();
-        if object.state != ProcessorState::Running || frame.rip < LIBOS_BASE || !is_in_slice {
+        if !object.is_running() || frame.rip < LIBOS_BASE || !is_in_slice {
             return None;
         }
         let caller = Caller { cpu, processor, environment };
@@ -233,7 +233,7 @@ impl<M: Machine> State<'_, M> {
         here.is_live = current.is_some();
         here.entered = current;
         // One that was stopped from elsewhere asks for nothing any more.
-        current.filter(|p| self.processors[*p].state == ProcessorState::Running)
+        current.filter(|p| self.processors[*p].is_running())
     }
 
     /// Puts the registers of who runs next into the frame, unless they are there.
@@ -263,7 +263,7 @@ impl<M: Machine> State<'_, M> {
         let mut now_ns = None;
         loop {
             match self.cpus[cpu].current {
-                Some(processor) if self.processors[processor].state == ProcessorState::Running => {
+                Some(processor) if self.processors[processor].is_running() => {
                     if self.processors[processor].due == 0 {
                         break;
                     }

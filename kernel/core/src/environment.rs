@@ -181,7 +181,7 @@ impl<M: Machine> State<'_, M> {
         self.spend(512);
         self.stop_processor(processor);
         self.processors[processor].is_ending = true;
-        match self.processors[processor].cpu {
+        match self.processors[processor].cpu() {
             Some(cpu) => {
                 self.machine.kick(cpu);
                 Err(More)

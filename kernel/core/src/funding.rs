@@ -10,7 +10,7 @@
 //! exactly if it is in the ready set, and transfers exactly if it calls; one that runs is touched. A draw can only name
 //! a member of the ready set, whatever the lottery answers (INV-5).
 
-use aegis_abi::call::{ProcessorState, TICKET_AMOUNT_MAX, TICKET_VALUE_ONE};
+use aegis_abi::call::{TICKET_AMOUNT_MAX, TICKET_VALUE_ONE};
 use aegis_lottery::{AMOUNT_SUM_MAX, COMPENSATION_ONE, CurrencyId, Error, Random, TicketId, Used, VALUE_ONE};
 
 use crate::id::{CPU_COUNT_MAX, ENVIRONMENT_COUNT_MAX, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
@@ -88,7 +88,7 @@ impl<M: Machine> State<'_, M> {
             let object = &mut self.processors[processor];
             next = object.funding.next_touched.take();
             object.funding.is_touched = false;
-            let is_running = object.state == ProcessorState::Running;
+            let is_running = object.is_running();
             let is_ready = object.funding.is_ready || is_running && counts_running;
             // What was paid in advance comes first.
             let funding = &mut object.funding;
@@ -133,7 +133,7 @@ impl<M: Machine> State<'_, M> {
 
     /// One that runs elsewhere won a draw: who pays for that slice pays one in advance. `None`: it does not run.
     fn prepay(&mut self, winner: ProcessorId) -> Option<()> {
-        let cpu = self.processors[winner].cpu.filter(|_| !self.is_in_ready(winner))?;
+        let cpu = self.processors[winner].cpu().filter(|_| !self.is_in_ready(winner))?;
         let (payer, most_ns) = (self.cpus[cpu].payer.unwrap_or(winner), KEPT_SLICES_MAX * self.slice_ns);
         let prepaid_ns = &mut self.processors[payer].funding.prepaid_ns;
         let before_ns = core::mem::replace(prepaid_ns, most_ns.min(*prepaid_ns + self.slice_ns));
@@ -345,7 +345,7 @@ impl<M: Machine> State<'_, M> {
             is_free == (funding.client == CurrencyId::BASE)
                 && (is_free || self.lottery.tag(funding.client) as usize == id.index())
                 && is_free != funding.ticket.is_some()
-                && (object.state != ProcessorState::Running || funding.is_touched)
+                && (!object.is_running() || funding.is_touched)
                 && (funding.is_touched
                     || is_free
                     || transfers_to == callee

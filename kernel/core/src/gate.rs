@@ -54,7 +54,7 @@ impl<M: Machine> State<'_, M> {
         let callee = gate
             .processor
             .and_then(|(named, _)| self.live_processor(named))
-            .filter(|callee| self.processors[*callee].state != ProcessorState::Stopped)
+            .filter(|callee| self.processors[*callee].state() != ProcessorState::Stopped)
             .ok_or(Status::PeerGone)?;
         Ok(Call { callee, rip: gate.rip, badge: gate.badge })
     }
@@ -89,15 +89,14 @@ impl<M: Machine> State<'_, M> {
         let &Gate { processor, rip, badge, .. } = &self.gates[gate];
         let (Named { id: callee, serial }, _) = processor?;
         let object = &mut self.processors[callee];
-        if object.serial != serial || object.state != ProcessorState::Accepting || object.due != 0 {
+        if object.serial != serial || object.state() != ProcessorState::Accepting || object.due != 0 {
             return None;
         }
         object.transfer.serving = Some(caller.processor);
         let top = object.pages.save_area_top();
         let object = &mut self.processors[caller.processor];
         save_call(frame, &mut object.registers);
-        object.state = ProcessorState::Calling;
-        object.transfer.calling = Some(Call { callee, rip, badge });
+        object.begin_call(Call { callee, rip, badge });
         self.count(caller.environment, Counter::GateCalls, 1);
         (frame.rip, frame.rsp, frame.rdi, frame.rflags) = (rip, top, badge, USER_FLAGS);
         Some(callee)
@@ -113,9 +112,9 @@ impl<M: Machine> State<'_, M> {
             return None;
         }
         let object = &mut self.processors[callee];
-        (object.transfer.serving, object.state) = (None, ProcessorState::Accepting);
+        object.transfer.serving = None;
         save_call(frame, &mut object.registers);
-        object.set_result(Status::Interrupted, 0);
+        object.accept();
         let object = &mut self.processors[client];
         object.transfer.calling = None;
         let registers = &object.registers;
@@ -131,9 +130,8 @@ impl<M: Machine> State<'_, M> {
         refuse_if(call.callee == processor, Status::WrongState)?;
         refuse_if(self.closes_cycle(processor, call.callee), Status::PeerBusy)?;
         self.count(caller.environment, Counter::GateCalls, 1);
-        self.processors[processor].state = ProcessorState::Calling;
-        self.processors[processor].transfer.calling = Some(call);
-        if self.processors[call.callee].state == ProcessorState::Accepting {
+        self.processors[processor].begin_call(call);
+        if self.processors[call.callee].state() == ProcessorState::Accepting {
             self.begin_serving(processor, call);
             self.hand_off(caller.cpu, call.callee);
         } else {
@@ -155,7 +153,7 @@ impl<M: Machine> State<'_, M> {
             Ok(call) => call,
             Err(status) => return Outcome::Done(status, 0),
         };
-        if self.processors[call.callee].state != ProcessorState::Accepting {
+        if self.processors[call.callee].state() != ProcessorState::Accepting {
             return Outcome::Done(Status::PeerBusy, 0);
         }
         let message = self.processors[caller.processor].registers;
@@ -178,8 +176,7 @@ impl<M: Machine> State<'_, M> {
             self.processors[client].transfer.calling = None;
             self.hand_off(caller.cpu, client);
         }
-        self.processors[callee].state = ProcessorState::Accepting;
-        self.processors[callee].set_result(Status::Interrupted, 0);
+        self.processors[callee].accept();
         let (_, pending) = self.mask_word(callee);
         if (pending | self.processors[callee].due) & SLEEP_ENDING_KINDS != 0 {
             self.make_ready(callee);

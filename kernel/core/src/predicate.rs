@@ -111,7 +111,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn note_asleep(&mut self, processor: ProcessorId) {
-        self.processors[processor].state = ProcessorState::Asleep;
+        self.processors[processor].fall_asleep();
         self.note_presence(self.processors[processor].environment_id());
     }
 
@@ -268,7 +268,7 @@ impl<M: Machine> State<'_, M> {
         self.spend(ProcessorId::COUNT);
         for processor in self.processors.ids() {
             let object = &self.processors[processor];
-            if object.environment == Some(environment) && object.state == ProcessorState::Asleep {
+            if object.environment == Some(environment) && object.state() == ProcessorState::Asleep {
                 let is_concerned = object.predicate.terms().any(|term| concerns(&term.source));
                 self.spend(PREDICATE_TERM_COUNT_MAX);
                 if is_concerned {

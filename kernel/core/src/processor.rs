@@ -90,15 +90,10 @@ impl<M: Machine> State<'_, M> {
         let serial = self.new_serial();
         self.prepare_control_page(&pages);
         self.machine.context_made(id, &pages, vector_state);
-        self.processors[id] = Processor {
-            serial,
-            environment: Some(environment),
-            paid_with: Some(paid_with),
-            pages,
-            vector_state,
-            funding,
-            ..Processor::EMPTY
-        };
+        // A free entry is empty.
+        let object = &mut self.processors[id];
+        (object.serial, object.environment, object.paid_with) = (serial, Some(environment), Some(paid_with));
+        (object.pages, object.vector_state, object.funding) = (pages, vector_state, funding);
         self.environments[environment].count_entry(Table::Processors, true);
         Ok(Named { id, serial })
     }
@@ -114,14 +109,14 @@ impl<M: Machine> State<'_, M> {
         let environment = self.processors[processor].environment_id();
         let root = self.environments[environment].root;
         let object = &mut self.processors[processor];
-        if object.state != ProcessorState::Stopped
+        if object.state() != ProcessorState::Stopped
             || object.is_ending
             || self.environments[environment].is_stopped()
             || self.environments[environment].is_ending
         {
             return Err(Status::WrongState);
         }
-        if object.cpu.is_some() {
+        if object.cpu().is_some() {
             return Err(Status::Again);
         }
         object.registers = start_registers(rip, rsp, argument);
@@ -243,7 +238,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn make_due(&mut self, processor: ProcessorId, kind: UpcallKind) {
         let bit = 1 << kind as u32;
         self.processors[processor].due |= bit;
-        match self.processors[processor].state {
+        match self.processors[processor].state() {
             ProcessorState::Running => {
                 self.kick_holder(processor);
             }
@@ -286,7 +281,7 @@ impl<M: Machine> State<'_, M> {
     /// Makes the physical processor that runs a virtual one look again, unless that is the one
     /// which is in the kernel now.
     fn kick_holder(&mut self, processor: ProcessorId) {
-        if let Some(cpu) = self.processors[processor].cpu
+        if let Some(cpu) = self.processors[processor].cpu()
             && self.this_cpu != Some(cpu)
         {
             self.machine.kick(cpu);
@@ -295,7 +290,7 @@ impl<M: Machine> State<'_, M> {
 
     /// Stops a processor, whatever it is doing; whoever waits for it is told that it is gone.
     pub(crate) fn stop_processor(&mut self, processor: ProcessorId) {
-        match self.processors[processor].state {
+        match self.processors[processor].state() {
             ProcessorState::Stopped => return,
             ProcessorState::Ready => {
                 self.take_from_ready(processor);
@@ -311,8 +306,7 @@ impl<M: Machine> State<'_, M> {
             }
             ProcessorState::Accepting | ProcessorState::Calling => {}
         }
-        self.processors[processor].state = ProcessorState::Stopped;
-        self.processors[processor].due = 0;
+        self.processors[processor].stop();
         self.abandon_transfers(processor);
         self.touch(processor);
     }
@@ -320,7 +314,7 @@ impl<M: Machine> State<'_, M> {
     /// Time that a processor has used, up to now.
     pub(crate) fn time_used_ns(&self, processor: ProcessorId) -> u64 {
         let object = &self.processors[processor];
-        let since_ns = object.cpu.map_or(0, |cpu| self.machine.now_ns().saturating_sub(self.cpus[cpu].dispatched_ns));
+        let since_ns = object.cpu().map_or(0, |cpu| self.machine.now_ns().saturating_sub(self.cpus[cpu].dispatched_ns));
         object.time_used_ns.saturating_add(since_ns)
     }
 

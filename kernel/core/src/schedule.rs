@@ -10,7 +10,7 @@
 //! rest that somebody gave away by whom a draw gave it to. So a share does not depend on the pattern in which slices
 //! are used. Time that nobody else wanted is free.
 
-use aegis_abi::call::{ProcessorState, StopReason};
+use aegis_abi::call::StopReason;
 use aegis_abi::counter::Counter;
 use aegis_abi::types::{CapSlot, Rights, SLOT_NONE, Status};
 use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallFrame, UpcallKind};
@@ -29,7 +29,7 @@ impl<M: Machine> State<'_, M> {
     /// Lets a processor compete, and wakes an idle physical processor for it.
     #[inline(always)]
     pub(crate) fn make_ready(&mut self, processor: ProcessorId) {
-        self.processors[processor].state = ProcessorState::Ready;
+        self.processors[processor].become_ready();
         self.add_to_ready(processor);
         if let Some(cpu) = CpuId::from_index(self.idle_cpus.trailing_zeros() as usize) {
             self.idle_cpus &= !(1 << cpu.index());
@@ -64,7 +64,7 @@ impl<M: Machine> State<'_, M> {
     /// slice by passing it on.
     pub(crate) fn hand_off(&mut self, cpu: CpuId, target: ProcessorId) {
         if self.cpus[cpu].limit_ns == 0 {
-            self.processors[target].state = ProcessorState::Ready;
+            self.processors[target].become_ready();
             self.cpus[cpu].hand_off = Some(target);
         } else {
             self.make_ready(target);
@@ -121,9 +121,7 @@ impl<M: Machine> State<'_, M> {
         let here = &mut self.cpus[cpu];
         here.last = Some(processor);
         let used_ns = now_ns.saturating_sub(here.dispatched_ns);
-        let object = &mut self.processors[processor];
-        (object.cpu, object.left_ns) = (None, now_ns);
-        object.time_used_ns = object.time_used_ns.wrapping_add(used_ns);
+        self.processors[processor].end_turn(now_ns, used_ns);
     }
 
     /// Gives a physical processor that nobody holds to a processor that is in no queue.
@@ -132,8 +130,7 @@ impl<M: Machine> State<'_, M> {
         let here = &mut self.cpus[cpu];
         here.current = Some(processor);
         here.dispatched_ns = now_ns;
-        let object = &mut self.processors[processor];
-        (object.state, object.cpu, object.has_run) = (ProcessorState::Running, Some(cpu), true);
+        self.processors[processor].begin_turn(cpu);
         self.touch(processor);
     }
 
@@ -321,7 +318,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn end_slice(&mut self, cpu: CpuId, frame: &UpcallFrame) {
         let now_ns = self.machine.now_ns();
         let Some(processor) = self.cpus[cpu].current else { return };
-        if self.processors[processor].state != ProcessorState::Running || now_ns < self.cpus[cpu].slice_end_ns {
+        if !self.processors[processor].is_running() || now_ns < self.cpus[cpu].slice_end_ns {
             return;
         }
         let limit_ns = self.cpus[cpu].limit_ns;

@@ -90,7 +90,7 @@ impl<M: Machine> State<'_, M> {
             return Ok(());
         };
         let is_in_it = |root, state, is_on_cpu| root == tables.root && (state != ProcessorState::Stopped || is_on_cpu);
-        if self.processors.iter().any(|(_, p)| is_in_it(p.root, p.state, p.cpu.is_some())) {
+        if self.processors.iter().any(|(_, p)| is_in_it(p.root, p.state(), p.cpu().is_some())) {
             return Err(Status::Busy);
         }
         capability.flags |= DYING;

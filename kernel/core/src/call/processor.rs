@@ -64,7 +64,7 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Proce
     let named = state.lookup_processor(caller.environment, call.slot, Rights::READ)?;
     let object = &state.processors[named.id];
     Ok(match ProcessorField::from_number(call.field).ok_or(bad_argument(1))? {
-        ProcessorField::State => object.state as u64,
+        ProcessorField::State => object.state() as u64,
         ProcessorField::TimeUsedNs => state.time_used_ns(named.id),
         ProcessorField::Slices => object.slices,
         ProcessorField::OverrunNs => object.overrun_ns,
@@ -73,7 +73,7 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Proce
 
 pub(super) fn destroy<M: Machine>(state: &mut State<M>, caller: Caller, call: ProcessorDestroy) -> Answer {
     let named = state.lookup_processor(caller.environment, call.slot, Rights::CONTROL)?;
-    refuse_if(state.processors[named.id].state != ProcessorState::Stopped, Status::WrongState)?;
+    refuse_if(state.processors[named.id].state() != ProcessorState::Stopped, Status::WrongState)?;
     let progress = state.end_processor(named.id);
     super::capability::drop_ended(state, caller, call.slot, progress)
 }

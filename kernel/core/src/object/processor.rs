@@ -8,7 +8,7 @@ use aegis_abi::upcall::{USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame, Up
 
 use super::capability::CapRef;
 use super::funding::Funding;
-use super::gate::Transfer;
+use super::gate::{Call, Transfer};
 use super::predicate::Predicate;
 use crate::id::{CpuId, EnvironmentId, Id};
 
@@ -68,11 +68,11 @@ begins! {
         pub(crate) is_ending: bool = false,
         /// The root table of the space that it is in, from its start on.
         pub(crate) root: FrameNumber = FrameNumber(0),
-        pub(crate) state: ProcessorState = ProcessorState::Stopped,
+        state: ProcessorState = ProcessorState::Stopped,
         pub(crate) has_run: bool = false,
         /// Bit n: an upcall of kind n waits for the return to user mode.
         pub(crate) due: u32 = 0,
-        pub(crate) cpu: Option<CpuId> = None,
+        cpu: Option<CpuId> = None,
         pub(crate) pages: Pages =
             Pages { first_frame: 0, save_area_frame_count: 0, control_address: 0, save_area_base: 0 },
         pub(crate) vector_state: FrameNumber = FrameNumber(0),
@@ -91,6 +91,70 @@ begins! {
 }
 
 impl Processor {
+    #[inline(always)]
+    pub(crate) fn state(&self) -> ProcessorState {
+        self.state
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_running(&self) -> bool {
+        self.state == ProcessorState::Running
+    }
+
+    /// The physical processor that it has.
+    #[inline(always)]
+    pub(crate) fn cpu(&self) -> Option<CpuId> {
+        self.cpu
+    }
+
+    /// Wants a physical processor, or is handed one.
+    #[inline(always)]
+    pub(crate) fn become_ready(&mut self) {
+        self.state = ProcessorState::Ready;
+    }
+
+    /// Gets a physical processor.
+    #[inline(always)]
+    pub(crate) fn begin_turn(&mut self, cpu: CpuId) {
+        debug_assert!(self.cpu.is_none() && self.serial != 0, "it is in one place");
+        (self.state, self.cpu, self.has_run) = (ProcessorState::Running, Some(cpu), true);
+    }
+
+    /// Loses it; what it does then was said before.
+    #[inline(always)]
+    pub(crate) fn end_turn(&mut self, now_ns: u64, used_ns: u64) {
+        debug_assert!(self.cpu.is_some(), "it was somewhere");
+        (self.cpu, self.left_ns) = (None, now_ns);
+        self.time_used_ns = self.time_used_ns.wrapping_add(used_ns);
+    }
+
+    /// Waits for what its predicate says.
+    #[inline(always)]
+    pub(crate) fn fall_asleep(&mut self) {
+        debug_assert_ne!(self.state, ProcessorState::Asleep, "one sleep at a time");
+        self.state = ProcessorState::Asleep;
+    }
+
+    /// Waits for the reply to a call.
+    #[inline(always)]
+    pub(crate) fn begin_call(&mut self, call: Call) {
+        debug_assert!(self.is_running() && self.transfer.calling.is_none(), "one call at a time");
+        (self.state, self.transfer.calling) = (ProcessorState::Calling, Some(call));
+    }
+
+    /// Waits for calls; when it goes on without one, that was interrupted.
+    #[inline(always)]
+    pub(crate) fn accept(&mut self) {
+        debug_assert!(self.is_running() && self.transfer.serving.is_none(), "who accepts has replied");
+        self.state = ProcessorState::Accepting;
+        self.set_result(Status::Interrupted, 0);
+    }
+
+    /// Does nothing any more until it is started.
+    pub(crate) fn stop(&mut self) {
+        (self.state, self.due) = (ProcessorState::Stopped, 0);
+    }
+
     /// What its call returns, when it goes on.
     #[inline(always)]
     pub(crate) fn set_result(&mut self, status: Status, value: u64) {

@@ -97,7 +97,7 @@ fn who_waits_for_a_bell_is_interrupted_when_it_may_not_any_more() {
     world.start(S + 10);
     world.kick(1);
     world.enter(1, Call::Sleep(Sleep { terms: SCRATCH, term_count: 1 }));
-    assert_eq!(world.state.processors[processor].state, ProcessorState::Asleep);
+    assert_eq!(world.state.processors[processor].state(), ProcessorState::Asleep);
     world.ok(Call::CapRevoke(CapRevoke { slot: CapSlot(S + 30) }));
     world.kick(1);
     assert_eq!(world.current(1), Some(processor));

@@ -324,25 +324,25 @@ fn check_processors(state: &State<Fake>) {
         let object = &state.processors[id];
         let is_handed = state.cpus.iter().any(|(_, c)| c.hand_off == Some(id));
         assert!(!is_handed, "nothing is left half handed over");
-        assert_eq!(state.is_in_ready(id), object.state == ProcessorState::Ready, "{id:?}");
+        assert_eq!(state.is_in_ready(id), object.state() == ProcessorState::Ready, "{id:?}");
         let in_sleepers = asleep.iter().filter(|p| **p == id).count();
-        assert_eq!(in_sleepers, usize::from(object.state == ProcessorState::Asleep), "{id:?}");
+        assert_eq!(in_sleepers, usize::from(object.state() == ProcessorState::Asleep), "{id:?}");
         if object.serial == 0 {
-            assert_eq!(object.state, ProcessorState::Stopped);
+            assert_eq!(object.state(), ProcessorState::Stopped);
             continue;
         }
         let holders: Vec<_> = state.cpus.ids().filter(|c| state.cpus[*c].current == Some(id)).collect();
-        assert_eq!(object.cpu, holders.first().copied());
+        assert_eq!(object.cpu(), holders.first().copied());
         assert!(holders.len() <= 1);
-        if object.state == ProcessorState::Running {
+        if object.state() == ProcessorState::Running {
             assert_eq!(holders.len(), 1);
         }
-        if object.state != ProcessorState::Stopped {
+        if object.state() != ProcessorState::Stopped {
             let environment = object.environment_id();
             let is_in = |(_, space): (_, &Space)| space.environment == Some(environment) && space.root == object.root;
             assert!(object.root == state.environments[environment].root || state.spaces.iter().any(is_in));
         }
-        assert_eq!(object.state == ProcessorState::Calling, object.transfer.calling.is_some());
+        assert_eq!(object.state() == ProcessorState::Calling, object.transfer.calling.is_some());
         if let Some(client) = object.transfer.serving {
             let call = state.processors[client].transfer.calling.expect("it calls");
             assert_eq!(call.callee, id);
@@ -351,7 +351,7 @@ fn check_processors(state: &State<Fake>) {
             let call = state.processors[client].transfer.calling.expect("it calls");
             assert_eq!(call.callee, id);
         }
-        if object.state != ProcessorState::Asleep {
+        if object.state() != ProcessorState::Asleep {
             assert_eq!(object.predicate.terms().count(), 0);
         }
         let mut has_words = false;
@@ -367,7 +367,7 @@ fn check_processors(state: &State<Fake>) {
             }
         }
         word_sleepers += u32::from(has_words);
-        assert_eq!(words.contains(&id), has_words && object.state == ProcessorState::Asleep, "{id:?}");
+        assert_eq!(words.contains(&id), has_words && object.state() == ProcessorState::Asleep, "{id:?}");
     }
     assert_eq!(word_sleepers, state.word_sleeper_count);
     for bell in state.bells.ids() {

@@ -127,7 +127,7 @@ fn share(used: &[f64], index: usize) -> f64 {
 fn sleep_for(world: &mut World, processor: ProcessorId) {
     let call = Call::Sleep(Sleep { terms: 0, term_count: 0 });
     world.enter(0, call);
-    assert_eq!(world.state.processors[processor].state, ProcessorState::Asleep);
+    assert_eq!(world.state.processors[processor].state(), ProcessorState::Asleep);
     // Something wakes it at once: it was away for no time.
     world.state.wake(processor, aegis_abi::Status::Ok, 0);
 }

@@ -41,7 +41,7 @@ fn server() -> (World, ProcessorId) {
     let yield_to = Call::Yield(aegis_abi::call::Yield { processor: CapSlot(SERVER) });
     assert_eq!(world.enter(0, yield_to).next, Some(server));
     assert_eq!(world.enter(0, reply()).next, Some(world.first_processor));
-    assert_eq!(world.state.processors[server].state, ProcessorState::Accepting);
+    assert_eq!(world.state.processors[server].state(), ProcessorState::Accepting);
     (world, server)
 }
 
@@ -68,7 +68,7 @@ fn a_call_carries_registers_and_the_slice_there_and_back() {
     let frame = world.frame[0];
     assert_eq!((frame.rax, frame.rsi, frame.rdx, frame.r9), (0, 21, 22, 25));
     assert_eq!((frame.rbx, frame.rsp, frame.r15), (100, 0x5000, 2));
-    assert_eq!(world.state.processors[server].state, ProcessorState::Accepting);
+    assert_eq!(world.state.processors[server].state(), ProcessorState::Accepting);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn callers_queue_in_order() {
     assert_eq!(world.enter(1, send(GATE)).next, Some(other));
     assert_eq!(world.result(1).0, Status::PeerBusy);
     assert_eq!(world.enter(1, call(GATE)).next, None);
-    assert_eq!(world.state.processors[other].state, ProcessorState::Calling);
+    assert_eq!(world.state.processors[other].state(), ProcessorState::Calling);
     // The reply goes back at once; the server is ready for the next call.
     assert_eq!(world.enter(0, reply()).next, Some(world.first_processor));
     assert_eq!(world.kick(1).next, Some(server));
@@ -148,7 +148,7 @@ fn a_caller_that_ends_is_forgotten() {
     let stop = Call::ProcessorStop(ProcessorStop { slot: SLOT_FIRST_PROCESSOR });
     assert_eq!(world.call(stop).0, Status::Ok);
     assert_eq!(world.enter(0, reply()).next, None);
-    assert_eq!(world.state.processors[server].state, ProcessorState::Accepting);
+    assert_eq!(world.state.processors[server].state(), ProcessorState::Accepting);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_slice_that_is_over_cannot_be_passed_on() {
     world.timer(0);
     assert_eq!(world.current(0), next, "nobody overran");
     let waits = if next == Some(other) { server } else { other };
-    assert_eq!(world.state.processors[waits].state, ProcessorState::Ready);
+    assert_eq!(world.state.processors[waits].state(), ProcessorState::Ready);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn what_is_handed_over_at_once_goes_as_if_it_were_not() {
             }
             for id in left.state.processors.ids().filter(|id| left.state.processors[*id].serial != 0) {
                 let [a, b] = [&left.state.processors[id], &right.state.processors[id]];
-                assert_eq!((a.state, a.due, a.time_used_ns), (b.state, b.due, b.time_used_ns), "seed {seed}");
+                assert_eq!((a.state(), a.due, a.time_used_ns), (b.state(), b.due, b.time_used_ns), "seed {seed}");
                 assert_eq!(left.masks(id), right.masks(id), "seed {seed}");
             }
         }

@@ -449,7 +449,7 @@ fn time_that_nobody_wants_is_free() {
 fn who_wakes_by_the_clock_pays_for_it() {
     let mut game = Game::new(1, 1, &[(500, &[Actor::Honest]), (500, &[Actor::Sleeping(MS, MS)])]);
     let [honest, sleeper] = [0, 1].map(|number: usize| game.players[number].processor);
-    while game.world.state.processors[sleeper].state != aegis_abi::call::ProcessorState::Asleep {
+    while game.world.state.processors[sleeper].state() != aegis_abi::call::ProcessorState::Asleep {
         game.run(MS / 10);
     }
     assert_eq!(game.world.current(0), Some(honest));

@@ -48,7 +48,7 @@ fn world() -> (World, u64) {
 }
 
 fn is_asleep(world: &World) -> bool {
-    world.state.processors[world.first_processor].state == ProcessorState::Asleep
+    world.state.processors[world.first_processor].state() == ProcessorState::Asleep
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn words_of_many_sleepers_are_looked_at_in_turn() {
     world.state.machine.memory[frame as usize][5] = 1;
     now_ns += WORD_POLL_NS;
     world.state.wake_for_words(now_ns);
-    assert_eq!(world.state.processors[sleepers[5]].state, ProcessorState::Ready);
+    assert_eq!(world.state.processors[sleepers[5]].state(), ProcessorState::Ready);
     assert_eq!(world.state.word_sleeper_count, 7);
 }
 
