@@ -7,6 +7,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use core::str::FromStr;
 
 /// The protocol version that `hello` must name.
 pub const VERSION: u32 = 1;
@@ -132,6 +133,8 @@ pub enum ToGuest {
         /// Characters in a line.
         columns: u16,
     },
+    /// Say what the run has cost so far.
+    Stats,
     /// Say which processes there are.
     Processes {
         /// Comes back in the answer.
@@ -157,10 +160,32 @@ impl fmt::Display for ToGuest {
             Self::Eof { bytes } => writeln!(out, "eof {bytes}"),
             Self::Signal(number) => writeln!(out, "signal {number}"),
             Self::WindowSize { rows, columns } => writeln!(out, "winsize {rows} {columns}"),
+            Self::Stats => writeln!(out, "stats"),
             Self::Processes { token } => writeln!(out, "processes {token}"),
             Self::Sessions { token } => writeln!(out, "sessions {token}"),
             Self::Closed { port, errno } => writeln!(out, "closed {port} {errno}"),
         }
+    }
+}
+
+impl ToGuest {
+    /// Reads one line, without its newline; `None` for one that this version does not know, which is passed over.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        fn number<T: FromStr>(word: Option<&str>) -> Option<T> {
+            word?.parse().ok()
+        }
+        let mut words = line.split(' ');
+        Some(match words.next()? {
+            "eof" => Self::Eof { bytes: number(words.next())? },
+            "signal" => Self::Signal(number(words.next()).filter(|signal| (1..=64).contains(signal))?),
+            "winsize" => Self::WindowSize { rows: number(words.next())?, columns: number(words.next())? },
+            "stats" => Self::Stats,
+            "processes" => Self::Processes { token: number(words.next())? },
+            "sessions" => Self::Sessions { token: number(words.next())? },
+            "closed" => Self::Closed { port: number(words.next())?, errno: number(words.next())? },
+            _ => return None,
+        })
     }
 }
 
@@ -389,13 +414,22 @@ mod tests {
     }
 
     #[test]
-    fn lines_to_the_guest_print_as_documented() {
-        assert_eq!(ToGuest::Eof { bytes: 4 }.to_string(), "eof 4\n");
-        assert_eq!(ToGuest::Signal(15).to_string(), "signal 15\n");
-        assert_eq!(ToGuest::WindowSize { rows: 25, columns: 80 }.to_string(), "winsize 25 80\n");
-        assert_eq!(ToGuest::Sessions { token: u64::MAX }.to_string(), "sessions 18446744073709551615\n");
-        assert_eq!(ToGuest::Processes { token: 5 }.to_string(), "processes 5\n");
-        assert_eq!(ToGuest::Closed { port: 2, errno: 32 }.to_string(), "closed 2 32\n");
+    fn lines_to_the_guest_are_as_documented_and_read_back() {
+        for (message, line) in [
+            (ToGuest::Eof { bytes: 4 }, "eof 4\n"),
+            (ToGuest::Signal(15), "signal 15\n"),
+            (ToGuest::WindowSize { rows: 25, columns: 80 }, "winsize 25 80\n"),
+            (ToGuest::Sessions { token: u64::MAX }, "sessions 18446744073709551615\n"),
+            (ToGuest::Processes { token: 5 }, "processes 5\n"),
+            (ToGuest::Closed { port: 2, errno: 32 }, "closed 2 32\n"),
+            (ToGuest::Stats, "stats\n"),
+        ] {
+            assert_eq!(message.to_string(), line);
+            assert_eq!(ToGuest::parse(line.trim_end()), Some(message));
+        }
+        for line in ["", "eof", "eof x", "signal 0", "signal 65", "winsize 1", "winsize 1 70000", "closed 2", "else"] {
+            assert_eq!(ToGuest::parse(line), None, "{line:?}");
+        }
     }
 
     #[test]

@@ -5,29 +5,29 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::numbered::numbered;
+
 /// Status of an answer that has none: the tool's own failure.
 const STATUS_TOOL: u8 = 125;
 /// Longest contents of a frame.
 pub const CONTENTS_BYTES_MAX: usize = 64 * 1024;
 const HEADER_BYTES: usize = 5;
 
-/// What a frame is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    /// To the machine: what is wanted, words separated by NUL.
-    Request = 1,
-    /// Either way: a message of a session (`crate::sessions`).
-    Session = 2,
-    /// To the client: for its standard output.
-    Output = 16,
-    /// To the client: for its standard error.
-    Errors = 17,
-    /// To the client: the last one; an exit status and a line, which may be empty.
-    End = 18,
+numbered! {
+    /// What a frame is.
+    pub enum Kind: u8 {
+        /// To the machine: what is wanted, words separated by NUL.
+        Request = 1,
+        /// Either way: a message of a session (`crate::sessions`).
+        Session = 2,
+        /// To the client: for its standard output.
+        Output = 16,
+        /// To the client: for its standard error.
+        Errors = 17,
+        /// To the client: the last one; an exit status and a line, which may be empty.
+        End = 18,
+    }
 }
-
-const KINDS: [Kind; 5] = [Kind::Request, Kind::Session, Kind::Output, Kind::Errors, Kind::End];
 
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,10 +88,10 @@ impl FrameBuffer {
     }
 
     /// The next frame that is whole.
-    pub fn next(&mut self) -> Result<Option<Frame>, Foreign> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, Foreign> {
         let Some(header) = self.held.get(..HEADER_BYTES) else { return Ok(None) };
         let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
-        let kind = KINDS.into_iter().find(|kind| *kind as u8 == header[4]).ok_or(Foreign)?;
+        let kind = Kind::from_number(header[4]).ok_or(Foreign)?;
         if length > CONTENTS_BYTES_MAX {
             return Err(Foreign);
         }
@@ -121,7 +121,7 @@ mod tests {
             let (mut buffer, mut found) = (FrameBuffer::default(), Vec::new());
             for piece in stream.chunks(step) {
                 buffer.push(piece);
-                while let Some(frame) = buffer.next().expect("all are sound") {
+                while let Some(frame) = buffer.next_frame().expect("all are sound") {
                     found.push(frame);
                 }
             }
@@ -137,7 +137,7 @@ mod tests {
         for header in [[0, 0, 1, 1, 1], [255, 255, 255, 255, 16], [1, 0, 0, 0, 0], [1, 0, 0, 0, 99]] {
             let mut buffer = FrameBuffer::default();
             buffer.push(&header);
-            assert_eq!(buffer.next(), Err(Foreign), "{header:?}");
+            assert_eq!(buffer.next_frame(), Err(Foreign), "{header:?}");
         }
     }
 }

@@ -30,6 +30,7 @@ pub mod config;
 pub mod control;
 pub mod frame;
 pub mod memory;
+mod numbered;
 pub mod orders;
 pub mod phase;
 pub mod pods;

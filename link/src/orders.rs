@@ -8,6 +8,7 @@
 
 use aegis_image::bytes::{put, u32_at, u64_at};
 
+use crate::numbered::numbered;
 use crate::phase::PodPhase;
 
 /// Bytes of an order.
@@ -29,28 +30,21 @@ const POD_OFFSET: usize = 16;
 const COUNTS_OFFSET: usize = 24;
 const COUNT_COUNT: usize = (ANSWER_BYTES - COUNTS_OFFSET) / 8;
 
-/// What is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Action {
-    /// Say how the pod is.
-    Read = 0,
-    /// Change the amount of its ticket.
-    Tickets = 1,
-    /// Take it apart, whatever it does.
-    Destroy = 2,
-    /// Make one that has ended anew, and start it.
-    Restart = 3,
-    /// One that has ended, or ends, will not be wanted again: the machine may end without it.
-    Release = 4,
-    /// Change what is guaranteed to it of the memory, and what it may have at most: see [`amount_of_memory`].
-    Memory = 5,
-}
-
-impl Action {
-    fn from_word(word: u32) -> Option<Self> {
-        let all = [Self::Read, Self::Tickets, Self::Destroy, Self::Restart, Self::Release, Self::Memory];
-        all.into_iter().find(|action| *action as u32 == word)
+numbered! {
+    /// What is wanted.
+    pub enum Action: u32 {
+        /// Say how the pod is.
+        Read = 0,
+        /// Change the amount of its ticket.
+        Tickets = 1,
+        /// Take it apart, whatever it does.
+        Destroy = 2,
+        /// Make one that has ended anew, and start it.
+        Restart = 3,
+        /// One that has ended, or ends, will not be wanted again: the machine may end without it.
+        Release = 4,
+        /// Change what is guaranteed to it of the memory, and what it may have at most: see [`amount_of_memory`].
+        Memory = 5,
     }
 }
 
@@ -79,73 +73,77 @@ pub fn memory_of_amount(amount: u64) -> (u64, u64) {
     (amount & 0xffff_ffff, amount >> 32)
 }
 
-/// What came of an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Outcome {
-    /// Done.
-    Done = 0,
-    /// No such action.
-    UnknownAction = 1,
-    /// No such pod.
-    NoSuchPod = 2,
-    /// The amount cannot be.
-    BadAmount = 3,
-    /// The pod has ended.
-    HasEnded = 4,
-    /// The kernel refused it.
-    Refused = 5,
-    /// The pod runs.
-    IsRunning = 6,
-    /// There is not so much memory beside what is guaranteed to others.
-    NoMemory = 7,
-}
-
-impl Outcome {
-    fn from_word(word: u32) -> Option<Self> {
-        let all = [
-            Self::Done,
-            Self::UnknownAction,
-            Self::NoSuchPod,
-            Self::BadAmount,
-            Self::HasEnded,
-            Self::Refused,
-            Self::IsRunning,
-            Self::NoMemory,
-        ];
-        all.into_iter().find(|outcome| *outcome as u32 == word)
+numbered! {
+    /// What came of an order.
+    pub enum Outcome: u32 {
+        /// Done.
+        Done = 0,
+        /// No such action.
+        UnknownAction = 1,
+        /// No such pod.
+        NoSuchPod = 2,
+        /// The amount cannot be.
+        BadAmount = 3,
+        /// The pod has ended.
+        HasEnded = 4,
+        /// The kernel refused it.
+        Refused = 5,
+        /// The pod runs.
+        IsRunning = 6,
+        /// There is not so much memory beside what is guaranteed to others.
+        NoMemory = 7,
     }
 }
 
-/// How a pod is. Of one that has ended these are its last figures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PodState {
-    /// Where in its life it is.
-    pub phase: PodPhase,
+/// The state of a pod, whose counts travel in the order in which they stand here.
+macro_rules! pod_state {
+    ($($(#[$doc:meta])* $count:ident,)+) => {
+        /// How a pod is. Of one that has ended these are its last figures.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct PodState {
+            /// Where in its life it is.
+            pub phase: PodPhase,
+            $($(#[$doc])* pub $count: u64,)+
+        }
+
+        impl PodState {
+            fn to_words(self) -> [u64; COUNT_COUNT] {
+                [$(self.$count),+]
+            }
+
+            fn from_words(phase: PodPhase, words: [u64; COUNT_COUNT]) -> Self {
+                let [$($count),+] = words;
+                Self { phase, $($count),+ }
+            }
+        }
+    };
+}
+
+pod_state! {
     /// The machine's clock, in nanoseconds.
-    pub now_ns: u64,
+    now_ns,
     /// Amount of its ticket.
-    pub tickets: u64,
+    tickets,
     /// Processor time that it used, in nanoseconds.
-    pub time_used_ns: u64,
+    time_used_ns,
     /// Frames that it owns.
-    pub frames_owned: u64,
+    frames_owned,
     /// Frames that it may own.
-    pub frame_quota: u64,
+    frame_quota,
     /// Kernel calls.
-    pub kernel_calls: u64,
+    kernel_calls,
     /// System calls of programs that trapped.
-    pub system_call_traps: u64,
+    system_call_traps,
     /// Exceptions.
-    pub exceptions: u64,
+    exceptions,
     /// Interrupts, bells and slices.
-    pub interrupts: u64,
+    interrupts,
     /// Slices begun.
-    pub slices: u64,
+    slices,
     /// Frames that others cannot take from it.
-    pub frames_guaranteed: u64,
+    frames_guaranteed,
     /// Frames that it may own at most, if nobody else wants them.
-    pub frames_limit: u64,
+    frames_limit,
 }
 
 /// An answer.
@@ -203,48 +201,9 @@ impl Order {
     #[must_use]
     pub fn find(bytes: &[u8]) -> Found<Self> {
         find(bytes, ORDER_MAGIC, ORDER_BYTES, |bytes| {
-            let action = Action::from_word(u32_at(bytes, 8)?);
+            let action = Action::from_number(u32_at(bytes, 8)?);
             Some(Self { id: u32_at(bytes, 4)?, action, pod: u32_at(bytes, 12)?, amount: u64_at(bytes, 16)? })
         })
-    }
-}
-
-impl PodState {
-    fn to_words(self) -> [u64; COUNT_COUNT] {
-        [
-            self.now_ns,
-            self.tickets,
-            self.time_used_ns,
-            self.frames_owned,
-            self.frame_quota,
-            self.kernel_calls,
-            self.system_call_traps,
-            self.exceptions,
-            self.interrupts,
-            self.slices,
-            self.frames_guaranteed,
-            self.frames_limit,
-        ]
-    }
-
-    fn from_words(phase: PodPhase, words: [u64; COUNT_COUNT]) -> Self {
-        let [now_ns, tickets, time_used_ns, frames_owned, frame_quota, rest @ ..] = words;
-        let [kernel_calls, system_call_traps, exceptions, interrupts, slices, frames_guaranteed, frames_limit] = rest;
-        Self {
-            phase,
-            now_ns,
-            tickets,
-            time_used_ns,
-            frames_owned,
-            frame_quota,
-            kernel_calls,
-            system_call_traps,
-            exceptions,
-            interrupts,
-            slices,
-            frames_guaranteed,
-            frames_limit,
-        }
     }
 }
 
@@ -273,8 +232,11 @@ impl Answer {
             for (word, index) in words.iter_mut().zip(0..) {
                 *word = u64_at(bytes, COUNTS_OFFSET + 8 * index)?;
             }
-            let state = PodState::from_words(PodPhase::from_word(u32_at(bytes, STATUS_OFFSET + 4)?), words);
-            let outcome = Outcome::from_word(u32_at(bytes, STATUS_OFFSET)?);
+            let state = PodState::from_words(
+                PodPhase::from_number(u32_at(bytes, STATUS_OFFSET + 4)?).unwrap_or_default(),
+                words,
+            );
+            let outcome = Outcome::from_number(u32_at(bytes, STATUS_OFFSET)?);
             Some(Self { id: u32_at(bytes, 4)?, pod: u32_at(bytes, POD_OFFSET)?, outcome, state })
         })
     }

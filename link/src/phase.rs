@@ -4,21 +4,24 @@
 //! word (the kernel stopped it, or it was taken apart). One that ended or was lost may be waited for and made anew;
 //! then its life begins again.
 
-/// Where in its life a pod is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u32)]
-pub enum PodPhase {
-    /// It is over, and the library OS said how, or nobody asks how any more.
-    #[default]
-    Ended = 0,
-    /// The library OS has greeted; to the manager, which hears no greeting, the pod is there.
-    Running = 1,
-    /// It is over, and may be made anew.
-    Waiting = 2,
-    /// It was made, and its library OS has not greeted.
-    Starting = 3,
-    /// It is over, and the library OS did not say how.
-    Lost = 4,
+use crate::numbered::numbered;
+
+numbered! {
+    /// Where in its life a pod is.
+    #[derive(Default)]
+    pub enum PodPhase: u32 {
+        /// It is over, and the library OS said how, or nobody asks how any more.
+        #[default]
+        Ended = 0,
+        /// The library OS has greeted; to the manager, which hears no greeting, the pod is there.
+        Running = 1,
+        /// It is over, and may be made anew.
+        Waiting = 2,
+        /// It was made, and its library OS has not greeted.
+        Starting = 3,
+        /// It is over, and the library OS did not say how.
+        Lost = 4,
+    }
 }
 
 impl PodPhase {
@@ -32,13 +35,6 @@ impl PodPhase {
             Self::Ended => "ended",
             Self::Lost => "stopped",
         }
-    }
-
-    /// The phase of this number; of one that is not known nothing can be expected any more.
-    #[must_use]
-    pub fn from_word(word: u32) -> Self {
-        let all = [Self::Running, Self::Waiting, Self::Starting, Self::Lost];
-        all.into_iter().find(|phase| *phase as u32 == word).unwrap_or(Self::Ended)
     }
 
     /// Nothing of the pod is left that runs.
@@ -55,9 +51,9 @@ mod tests {
     #[test]
     fn numbers_are_read_back() {
         for phase in [PodPhase::Ended, PodPhase::Running, PodPhase::Waiting, PodPhase::Starting, PodPhase::Lost] {
-            assert_eq!(PodPhase::from_word(phase as u32), phase);
+            assert_eq!(PodPhase::from_number(phase as u32), Some(phase));
             assert_eq!(phase.is_over(), !["starting", "running"].contains(&phase.name()));
         }
-        assert!(PodPhase::from_word(99).is_over());
+        assert_eq!(PodPhase::from_number(99), None);
     }
 }

@@ -20,6 +20,8 @@ use alloc::vec::Vec;
 
 use aegis_image::bytes::{u16_at, u32_at};
 
+use crate::numbered::numbered;
+
 /// Most sessions of a pod.
 pub const SESSION_COUNT_MAX: usize = 16;
 /// Bytes of a stream that may be on their way.
@@ -43,19 +45,13 @@ const MAGIC: [u8; 8] = *b"\xa5SESSION";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Which output of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Stream {
-    /// Standard output, and all that a terminal shows.
-    Output = 0,
-    /// Standard error.
-    Errors = 1,
-}
-
-impl Stream {
-    fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Output, Self::Errors].into_iter().find(|stream| *stream as u8 == byte)
+numbered! {
+    /// Which output of a process.
+    pub enum Stream: u8 {
+        /// Standard output, and all that a terminal shows.
+        Output = 0,
+        /// Standard error.
+        Errors = 1,
     }
 }
 
@@ -122,8 +118,8 @@ impl<'a> ToPod<'a> {
                 (4, []) => Self::InputEnd,
                 (5, [number @ 1..=64]) => Self::Signal(*number),
                 (6, [_, _, _, _]) => Self::Window { rows: u16_at(rest, 0)?, columns: u16_at(rest, 2)? },
-                (7, [stream, count @ ..]) => Self::Credit(Stream::from_byte(*stream)?, count_of(count)?),
-                (8, [stream]) => Self::Closed(Stream::from_byte(*stream)?),
+                (7, [stream, count @ ..]) => Self::Credit(Stream::from_number(*stream)?, count_of(count)?),
+                (8, [stream]) => Self::Closed(Stream::from_number(*stream)?),
                 (9, []) => Self::HangUp,
                 _ => return None,
             })
@@ -162,7 +158,7 @@ impl<'a> FromPod<'a> {
         let read = || {
             Some(match (kind, rest) {
                 (33, []) => Self::Accepted,
-                (34, [stream, data @ ..]) if !data.is_empty() => Self::Output(Stream::from_byte(*stream)?, data),
+                (34, [stream, data @ ..]) if !data.is_empty() => Self::Output(Stream::from_number(*stream)?, data),
                 (35, count) => Self::Taken(count_of(count)?),
                 (36, [status]) => Self::Exited(*status),
                 (37, [signal @ 1..=64, text @ ..]) => Self::Killed(*signal, text),

@@ -179,7 +179,7 @@ fn slowdown() -> Result<u32, Failure> {
 }
 
 fn key(version: &str, source: &Source, more_flags: &[String]) -> u128 {
-    let mut hasher = KeyHasher::new();
+    let mut hasher = KeyHasher::default();
     hasher.add(version.as_bytes()).add(source.name.as_bytes());
     for text in source.files.iter().flat_map(|(name, text)| [name, text]).chain(source.flags) {
         hasher.add(text.as_bytes());

@@ -160,12 +160,13 @@ impl StartsWithSlash for OsString {
 #[derive(Clone, Copy, Debug)]
 pub struct KeyHasher(u128);
 
-impl KeyHasher {
-    /// Nothing hashed yet.
-    pub fn new() -> Self {
+impl Default for KeyHasher {
+    fn default() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
+}
 
+impl KeyHasher {
     /// Adds a string of bytes; its length is part of it, so neighbours cannot run together.
     pub fn add(&mut self, bytes: &[u8]) -> &mut Self {
         self.add_u64(bytes.len() as u64);
@@ -254,7 +255,7 @@ mod tests {
     #[test]
     fn keys_depend_on_every_boundary() {
         let key = |parts: &[&str]| {
-            let mut hasher = KeyHasher::new();
+            let mut hasher = KeyHasher::default();
             for part in parts {
                 hasher.add(part.as_bytes());
             }

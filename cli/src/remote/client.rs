@@ -106,7 +106,7 @@ impl Conversation {
 
     fn next_frame(&mut self) -> Result<Option<Frame>, Error> {
         let foreign = |_| Error::Usage(format!("{}: its tool is another version", self.machine));
-        self.frames.next().map_err(foreign)
+        self.frames.next_frame().map_err(foreign)
     }
 
     /// Asks for a report: `pods`, or `processes` too.

@@ -313,7 +313,7 @@ impl Caller {
         let Some(length) = read else { return Ok(()) };
         self.frames.push(&buffer[..length]);
         let foreign = || Error::Usage("the machine's tool is another version".into());
-        while let Some(frame) = self.frames.next().map_err(|_| foreign())? {
+        while let Some(frame) = self.frames.next_frame().map_err(|_| foreign())? {
             match frame.kind {
                 Kind::End => self.ending = Some(frame.status()),
                 Kind::Session => self.hear(FromPod::parse(&frame.contents).map_err(|_| foreign())?),

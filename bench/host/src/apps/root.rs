@@ -134,7 +134,7 @@ fn write_scripts(directory: &Path) -> Result<(), Failure> {
 }
 
 fn scripts_key() -> u128 {
-    let mut hasher = KeyHasher::new();
+    let mut hasher = KeyHasher::default();
     for (name, text) in SCRIPTS {
         hasher.add(name.as_bytes()).add(text.as_bytes());
     }

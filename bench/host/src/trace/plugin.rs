@@ -66,7 +66,7 @@ fn marks(program: &[u8]) -> Option<Vec<(u64, u64)>> {
 
 fn compile(qemu: &Path, cache: &Path) -> Result<PathBuf, Failure> {
     let version = interface_version(qemu)?;
-    let mut key = KeyHasher::new();
+    let mut key = KeyHasher::default();
     key.add(SOURCE.as_bytes()).add(gcc_version()?.as_bytes()).add_u64(version.into());
     let library = cache.join(format!("trace-{:032x}.so", key.key()));
     if library.is_file() {

@@ -149,7 +149,7 @@ fn with_verdict(notes: &str, key: &str, works: bool) -> String {
 impl Trial<'_> {
     /// Names the build by its files, not by their bytes, which would take longer than the machine's start.
     fn key(&self) -> String {
-        let mut hasher = KeyHasher::new();
+        let mut hasher = KeyHasher::default();
         for path in [self.artifacts.kernel(), self.artifacts.library_os(), self.qemu.into()] {
             hasher.add(path.as_os_str().as_encoded_bytes());
             if let Ok(metadata) = std::fs::metadata(&path) {

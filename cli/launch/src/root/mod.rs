@@ -201,7 +201,7 @@ impl From<io::Error> for Error {
 fn file_key(path: &Path) -> Result<u128, Error> {
     let whole = std::fs::canonicalize(path).doing("reading the root")?;
     let metadata = std::fs::metadata(&whole).doing("reading the root")?;
-    let mut hasher = KeyHasher::new();
+    let mut hasher = KeyHasher::default();
     hasher.add(FORMAT).add(whole.as_os_str().as_bytes());
     add_metadata(&mut hasher, &metadata);
     Ok(hasher.key())
@@ -215,7 +215,7 @@ fn add_metadata(hasher: &mut KeyHasher, metadata: &Metadata) {
 
 /// Names a tree. Walks it in the order of names with a stack of its own; a node met again is a hard link.
 pub fn fingerprint(tree: &Root) -> u128 {
-    let mut hasher = KeyHasher::new();
+    let mut hasher = KeyHasher::default();
     hasher.add(FORMAT);
     let mut stack: Vec<NodeId> = vec![tree.root()];
     let mut seen = std::collections::HashMap::new();

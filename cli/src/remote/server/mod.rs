@@ -28,3 +28,7 @@ mod tickets;
 
 pub(crate) use serving::ServerSlot;
 pub(crate) use state::ControlServer;
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -139,7 +139,7 @@ impl ControlServer {
             }
         }
         while let Some(client) = self.clients.get_mut(&number).filter(|client| !client.is_over) {
-            match (client.input.next(), &client.job) {
+            match (client.input.next_frame(), &client.job) {
                 (Ok(None), _) => break,
                 (Ok(Some(frame)), Job::Nothing) if frame.kind == Kind::Request => self.request(number, &frame, links),
                 (Ok(Some(frame)), Job::Nothing | Job::Session { .. }) if frame.kind == Kind::Session => {

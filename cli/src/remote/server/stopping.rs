@@ -12,8 +12,8 @@ use crate::relay::pod_link::PodLink;
 /// The longest grace that can be asked for.
 const GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// From SIGKILL to taking the pod apart, and from there to giving up.
-const KILL_LIMIT: Duration = Duration::from_secs(2);
-const DESTROY_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const KILL_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const DESTROY_LIMIT: Duration = Duration::from_secs(5);
 const SIGTERM: u8 = libc::SIGTERM as u8;
 const SIGKILL: u8 = libc::SIGKILL as u8;
 

@@ -11,6 +11,7 @@ use aegis_abi::types::{SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_MACHINE};
 use aegis_abi::upcall::UpcallFrame;
 use aegis_image::bundle;
 use aegis_link::config::{Config, Flags};
+use aegis_link::control::VERSION;
 use aegis_link::pods::{POD_WORDS_BASE, POD_WORDS_BYTES_MAX, SLOT_POD_END};
 use aegis_rt::{call, clock};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -43,9 +44,6 @@ use super::processor::Bells;
 use super::shares::Share;
 use super::{direct, fiber, idle, kernel, memory, processor, user};
 
-/// Version of the control protocol.
-const PROTOCOL_VERSION: u32 = 1;
-
 /// The machine under the pod ([`super::pod`]).
 pub(crate) struct Run {
     pub(crate) platform: Arc<MachinePlatform>,
@@ -68,7 +66,7 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     let bell = console.bell();
     let host = Arc::new(HostPorts::new(console));
     host.prepare();
-    host.send_line(&alloc::format!("hello {PROTOCOL_VERSION}"));
+    host.send_line(&alloc::format!("hello {VERSION}"));
     let mut frame = UpcallFrame::default();
     match begin(&info, &host, bell, &mut frame) {
         Ok((pod, run)) => {

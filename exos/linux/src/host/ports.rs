@@ -9,14 +9,13 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use aegis_link::control::{LINE_BYTES_MAX, ToGuest};
 use exos::error::{Errno, Result};
 use exos::reserve;
 use exos::sync::Mutex;
 
 use crate::host::sessions::Line;
 
-/// Longest control line, with its end.
-pub const LINE_BYTES_MAX: usize = 4096;
 /// Control bytes kept while the host does not read; then lines are dropped, so that a silent host cannot stop the
 /// program.
 const CONTROL_BACKLOG_BYTES_MAX: usize = 1 << 20;
@@ -291,39 +290,22 @@ impl State {
 
     /// Acts on one line; what is not understood is passed over.
     fn act(&mut self, line: &str) {
-        let mut words = line.split(' ');
-        match words.next() {
-            Some("eof") => self.input_end = words.next().and_then(|word| word.parse().ok()).or(self.input_end),
-            Some("signal") => {
-                if let Some(number @ 1..=64) = words.next().and_then(|word| word.parse().ok())
-                    && self.signals.len() < SIGNAL_COUNT_MAX
-                {
-                    self.signals.push_back(number);
-                }
+        match ToGuest::parse(line) {
+            Some(ToGuest::Eof { bytes }) => self.input_end = Some(bytes),
+            Some(ToGuest::Signal(number)) if self.signals.len() < SIGNAL_COUNT_MAX => self.signals.push_back(number),
+            Some(ToGuest::WindowSize { rows, columns }) => self.window = Some((rows, columns)),
+            Some(ToGuest::Closed { port: port @ 2..=3, errno }) => {
+                self.closed[usize::from(port - 2)] = Some(match errno {
+                    27 => Errno::EFBIG,
+                    28 => Errno::ENOSPC,
+                    32 => Errno::EPIPE,
+                    _ => Errno::EIO,
+                });
             }
-            Some("winsize") => {
-                let mut number = || words.next().and_then(|word| word.parse().ok());
-                if let (Some(rows), Some(columns)) = (number(), number()) {
-                    self.window = Some((rows, columns));
-                }
-            }
-            Some("closed") => {
-                let mut number = || words.next().and_then(|word| word.parse::<usize>().ok());
-                if let (Some(port @ 2..=3), Some(error)) = (number(), number()) {
-                    self.closed[port - 2] = Some(match error {
-                        27 => Errno::EFBIG,
-                        28 => Errno::ENOSPC,
-                        32 => Errno::EPIPE,
-                        _ => Errno::EIO,
-                    });
-                }
-            }
-            Some("stats") => self.wants_stats = true,
-            Some("processes") => self.wants_processes = words.next().and_then(|word| word.parse().ok()),
-            Some("sessions") => {
-                self.wants_sessions = words.next().and_then(|word| word.parse().ok()).or(self.wants_sessions);
-            }
-            _ => {}
+            Some(ToGuest::Stats) => self.wants_stats = true,
+            Some(ToGuest::Processes { token }) => self.wants_processes = Some(token),
+            Some(ToGuest::Sessions { token }) => self.wants_sessions = Some(token),
+            Some(ToGuest::Signal(_) | ToGuest::Closed { .. }) | None => {}
         }
     }
 }

@@ -1,0 +1,237 @@
+//! The server with a manager and pods at the other ends of its sockets that do what the test wants.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use aegis_link::control::{Report, ToGuest};
+use aegis_link::frame::{Frame, FrameBuffer, Kind};
+use aegis_link::orders::{Action, Answer, EVENT_ID, Found, ORDER_BYTES, Order, Outcome, PodState};
+use aegis_link::phase::PodPhase;
+
+use super::payers::Payers;
+use super::restart::Restart;
+use super::state::{Client, ControlServer, Job};
+use super::{ServerSlot, stopping};
+use crate::relay::pod_link::{Life, PodLink};
+use crate::relay::pump::InputPump;
+use crate::relay::stream::Stream;
+use crate::remote::report::MachineReport;
+
+const CLIENT: u64 = 1;
+
+/// A machine with pods `a` and `b`, of which `a` is started again when it fails.
+struct World {
+    server: ControlServer,
+    links: Vec<PodLink>,
+    manager: UnixStream,
+    pods: Vec<UnixStream>,
+    client: UnixStream,
+}
+
+fn pair() -> (UnixStream, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    ours.set_nonblocking(true).expect("a socket");
+    theirs.set_nonblocking(true).expect("a socket");
+    (ours, theirs)
+}
+
+impl World {
+    fn new() -> Self {
+        let (orders, manager) = pair();
+        let names = ["a", "b"].map(String::from);
+        let restarts = vec![Restart::parse("on-failure:2").expect("known"), Restart::NO];
+        let payers = Payers::new(&[], vec![None, None]);
+        let mut server = ControlServer::new(None, &names, restarts, payers, orders, Vec::new());
+        let (mut links, mut pods) = (Vec::new(), Vec::new());
+        for name in &names {
+            let ((control, pod), (input, _)) = (pair(), pair());
+            links.push(PodLink::new(name.clone(), control, InputPump::empty(input)));
+            pods.push(pod);
+        }
+        let (ours, client) = pair();
+        let (stream, input) = (Stream::new(ours), FrameBuffer::default());
+        server.clients.insert(CLIENT, Client { stream, input, job: Job::Nothing, is_over: false });
+        Self { server, links, manager, pods, client }
+    }
+
+    fn greet(&mut self) {
+        self.links.iter_mut().for_each(|link| link.has_greeted = true);
+    }
+
+    /// What the manager was ordered since the last look.
+    fn orders(&mut self) -> Vec<Order> {
+        let mut bytes = vec![0; 4096];
+        let count = self.manager.read(&mut bytes).unwrap_or(0);
+        let order = |bytes: &[u8]| match Order::find(bytes) {
+            Found::Message(order) => order,
+            other => panic!("{other:?}"),
+        };
+        bytes[..count].chunks(ORDER_BYTES).map(order).collect()
+    }
+
+    fn actions(&mut self) -> Vec<(Action, u32)> {
+        self.orders().iter().map(|order| (order.action.expect("known"), order.pod)).collect()
+    }
+
+    /// The manager says how a pod is, in answer to an order or by itself.
+    fn answer(&mut self, id: u32, pod: u32, outcome: Outcome, phase: PodPhase) {
+        let state = PodState { phase, tickets: 7, ..PodState::default() };
+        let answer = Answer { id, pod, outcome: Some(outcome), state };
+        self.manager.write_all(&answer.encode()).expect("room");
+        self.server.handle(ServerSlot::OrdersIn, &mut self.links);
+    }
+
+    /// What a pod was told since the last look.
+    fn told(&mut self, pod: usize) -> String {
+        let mut bytes = vec![0; 4096];
+        let count = self.pods[pod].read(&mut bytes).unwrap_or(0);
+        String::from_utf8_lossy(&bytes[..count]).into_owned()
+    }
+
+    fn ask(&mut self, words: &[&str]) {
+        self.client.write_all(&Frame::request(words).encode()).expect("room");
+        self.server.handle(ServerSlot::Read(CLIENT), &mut self.links);
+    }
+
+    /// The frames that the client has got since the last look.
+    fn answers(&mut self) -> Vec<Frame> {
+        let mut bytes = vec![0; 1 << 16];
+        let count = self.client.read(&mut bytes).unwrap_or(0);
+        let mut frames = FrameBuffer::default();
+        frames.push(&bytes[..count]);
+        std::iter::from_fn(|| frames.next_frame().expect("sound")).collect()
+    }
+
+    fn report(&mut self) -> MachineReport {
+        let [output, end] = &self.answers()[..] else { panic!("an output and an end") };
+        assert_eq!((output.kind, end.status().0), (Kind::Output, 0));
+        serde_json::from_slice(&output.contents).expect("a report")
+    }
+}
+
+#[test]
+fn a_pod_that_fails_waits_is_made_anew_and_given_up_after_so_many_starts() {
+    let mut world = World::new();
+    world.greet();
+    for number in 1..=2 {
+        let said = world.server.on_end(0, Some(Report::Exit(3)), &mut world.links[0]).expect("it starts again");
+        assert!(said.starts_with("starts again in ") && said.ends_with(&format!("({number} of 2)")), "{said}");
+        let due = world.links[0].due().expect("it waits");
+        // It is not made anew before the manager and its output say that nothing of it is left.
+        world.server.go_on_starting(0, &mut world.links[0], due);
+        assert!(world.actions().is_empty() && world.links[0].phase() == PodPhase::Waiting);
+        world.answer(EVENT_ID, 0, Outcome::HasEnded, PodPhase::Waiting);
+        world.links[0].is_flushed = true;
+        world.server.go_on_starting(0, &mut world.links[0], due);
+        let orders = world.orders();
+        assert_eq!((orders.len(), orders[0].action), (1, Some(Action::Restart)));
+        assert_eq!((world.links[0].phase(), world.links[0].restart_count), (PodPhase::Starting, number));
+        // What the manager says of the one before does not count.
+        world.answer(EVENT_ID, 0, Outcome::HasEnded, PodPhase::Waiting);
+        assert!(!world.server.has_gone(0));
+        world.answer(orders[0].id, 0, Outcome::Done, PodPhase::Running);
+        world.links[0].has_greeted = true;
+        assert_eq!(world.links[0].phase(), PodPhase::Running);
+    }
+    let said = world.server.on_end(0, Some(Report::Exit(3)), &mut world.links[0]);
+    assert_eq!(said.as_deref(), Some("not started again: it ended 2 times in a row"));
+    assert_eq!(world.links[0].life, Life::Ended(Report::Exit(3)));
+    assert_eq!(world.actions(), [(Action::Release, 0)]);
+}
+
+#[test]
+fn a_pod_that_cannot_be_made_anew_is_lost() {
+    let mut world = World::new();
+    world.server.on_end(0, None, &mut world.links[0]).expect("it starts again");
+    world.answer(EVENT_ID, 0, Outcome::HasEnded, PodPhase::Waiting);
+    world.links[0].is_flushed = true;
+    let due = world.links[0].due().expect("it waits");
+    assert_eq!(world.server.next_time(&world.links), Some(due));
+    world.server.go_on_starting(0, &mut world.links[0], due);
+    let id = world.orders()[0].id;
+    world.answer(id, 0, Outcome::Refused, PodPhase::Ended);
+    assert!(world.links[0].phase() == PodPhase::Lost && world.server.has_gone(0));
+    assert_eq!(world.actions(), [(Action::Release, 0)]);
+}
+
+#[test]
+fn a_pod_without_a_word_is_lost_when_all_it_wrote_is_read() {
+    let mut world = World::new();
+    world.answer(EVENT_ID, 1, Outcome::HasEnded, PodPhase::Ended);
+    assert!(world.server.tick(&mut world.links).is_empty());
+    assert_eq!(world.links[1].phase(), PodPhase::Starting, "it may have said more");
+    world.links[1].is_flushed = true;
+    assert!(world.server.tick(&mut world.links).is_empty());
+    assert_eq!(world.links[1].life, Life::Lost);
+}
+
+#[test]
+fn stopping_goes_from_sigterm_to_giving_up() {
+    let mut world = World::new();
+    world.ask(&["stop", "1000", "b"]);
+    assert_eq!(world.told(1), "", "it cannot hear yet");
+    world.greet();
+    let start = Instant::now();
+    world.server.go_on_stopping(1, &mut world.links, start);
+    assert_eq!(world.told(1), ToGuest::Signal(15).to_string());
+    let later = start + Duration::from_secs(60);
+    world.server.go_on_stopping(1, &mut world.links, later);
+    assert_eq!(world.told(1), ToGuest::Signal(9).to_string());
+    world.server.go_on_stopping(1, &mut world.links, later + stopping::KILL_LIMIT);
+    assert_eq!(world.actions(), [(Action::Destroy, 1)]);
+    world.server.go_on_stopping(1, &mut world.links, later + stopping::KILL_LIMIT + stopping::DESTROY_LIMIT);
+    assert!(world.server.has_failed_to_stop());
+    world.server.tick(&mut world.links);
+    let frames = world.answers();
+    assert_eq!(frames[0].status(), (125, "b: cannot be stopped".to_owned()));
+}
+
+#[test]
+fn a_pod_that_waits_and_is_stopped_has_ended() {
+    let mut world = World::new();
+    world.greet();
+    world.server.on_end(0, Some(Report::Exit(3)), &mut world.links[0]).expect("it starts again");
+    world.ask(&["stop", "1000", "a"]);
+    assert_eq!(world.links[0].life, Life::Ended(Report::Exit(3)));
+    assert_eq!(world.actions(), [(Action::Release, 0)]);
+    world.server.tick(&mut world.links);
+    assert_eq!(world.answers()[0].status().0, 0);
+}
+
+#[test]
+fn reports_name_the_phase_and_what_the_manager_says() {
+    let mut world = World::new();
+    world.links[0].has_greeted = true;
+    world.ask(&["pods"]);
+    let ids: Vec<u32> = world.orders().iter().map(|order| order.id).collect();
+    world.answer(ids[0], 0, Outcome::Done, PodPhase::Running);
+    world.answer(ids[1], 1, Outcome::Done, PodPhase::Running);
+    world.server.tick(&mut world.links);
+    let report = world.report();
+    let states: Vec<&str> = report.pods.iter().map(|pod| pod.state.as_str()).collect();
+    assert_eq!((states, report.pods[0].usage().tickets), (vec!["running", "starting"], 7));
+
+    world.server.on_end(0, Some(Report::Exit(3)), &mut world.links[0]);
+    world.ask(&["pods"]);
+    let id = world.orders()[1].id;
+    // The first does not answer, the second is gone without a word.
+    world.answer(id, 1, Outcome::Done, PodPhase::Ended);
+    world.server.finish_report(CLIENT, &world.links);
+    let report = world.report();
+    let states: Vec<(&str, Option<u8>)> = report.pods.iter().map(|pod| (pod.state.as_str(), pod.status)).collect();
+    assert_eq!(states, [("waiting", Some(3)), ("stopped", None)]);
+    assert_eq!(report.pods[0].usage, None);
+}
+
+#[test]
+fn a_client_that_speaks_another_language_is_refused_and_goes() {
+    let mut world = World::new();
+    world.ask(&["else"]);
+    assert_eq!(world.answers()[0].status(), (125, "this version of the tool does not know that".to_owned()));
+    world.client.write_all(&[255; 16]).expect("room");
+    world.server.handle(ServerSlot::Read(CLIENT), &mut world.links);
+    assert_eq!(world.answers()[0].status(), (125, "this is no request".to_owned()));
+    world.server.tick(&mut world.links);
+    assert!(world.server.clients.is_empty());
+}
