@@ -10,11 +10,11 @@ use super::Root;
 
 /// An empty directory that is removed with all below it at the end.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     /// Makes one; its path is canonical.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let name = format!("aegis-test-{}-{number}", std::process::id());
@@ -24,12 +24,12 @@ impl Scratch {
     }
 
     /// Its path, or a path in it.
-    pub fn path(&self, below: &str) -> PathBuf {
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
         if below.is_empty() { self.0.clone() } else { self.0.join(below) }
     }
 
     /// Writes a file in it, and the directories above.
-    pub fn write(&self, below: &str, contents: &[u8]) -> PathBuf {
+    pub(crate) fn write(&self, below: &str, contents: &[u8]) -> PathBuf {
         let path = self.path(below);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, contents).unwrap();
@@ -44,7 +44,7 @@ impl Drop for Scratch {
 }
 
 /// The contents of the file at a path of a tree, links followed; `None` if there is no file.
-pub fn contents(tree: &Root, path: impl AsRef<Path>) -> Option<Vec<u8>> {
+pub(crate) fn contents(tree: &Root, path: impl AsRef<Path>) -> Option<Vec<u8>> {
     let path = super::bytes_of(path.as_ref());
     let node = tree.resolve(path, LastLink::Follow).ok()?;
     let Content::File(data) = tree.node(node).content() else {
@@ -56,7 +56,7 @@ pub fn contents(tree: &Root, path: impl AsRef<Path>) -> Option<Vec<u8>> {
 }
 
 /// The target of the link at a path of a tree; `None` if there is no link.
-pub fn link(tree: &Root, path: impl AsRef<Path>) -> Option<Vec<u8>> {
+pub(crate) fn link(tree: &Root, path: impl AsRef<Path>) -> Option<Vec<u8>> {
     let node = tree.resolve(super::bytes_of(path.as_ref()), LastLink::Keep).ok()?;
     match tree.node(node).content() {
         Content::Symlink(target) => Some(target.clone()),
