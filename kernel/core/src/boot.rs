@@ -25,6 +25,7 @@ use crate::object::{
     BlockEntry, CapRef, Capability, Device, DeviceDescription, ENVIRONMENT_RIGHTS, FrameEntry, FrameKind,
     PROCESSOR_RIGHTS, Pages,
 };
+use crate::outcome::refuse_if;
 use crate::space::{Flush, leaf_bits};
 use crate::{Machine, State};
 
@@ -84,9 +85,7 @@ pub struct FirstEnvironment {
 impl<'a, M: Machine> State<'a, M> {
     /// Takes the tables' memory. Everything is reserved until `add_free_frames`.
     pub fn init(&mut self, setup: Setup<'a>) -> Result<(), BootError> {
-        if !self.frames.install(setup.frames, setup.blocks) {
-            return Err(BootError::FrameTable);
-        }
+        refuse_if(!self.frames.install(setup.frames, setup.blocks), BootError::FrameTable)?;
         (self.template_root, self.system_page) = (setup.template_root, setup.system_page);
         (self.slice_ns, self.random) = (setup.slice_ns.max(1), Keyed::new(setup.lottery_key));
         self.bell_clock_min_ns = u64::MAX;
@@ -262,9 +261,7 @@ impl<'a, M: Machine> State<'a, M> {
         let is_ours = count > 1
             && self.frames.contains(base, count)
             && (base..base + count).all(|f| self.frames.kind(FrameNumber(f)) == FrameKind::Reserved);
-        if !is_ours {
-            return Err(BootError::BundleRange);
-        }
+        refuse_if(!is_ours, BootError::BundleRange)?;
         let is_good = self.bundle_word(base, 0) == BUNDLE_MAGIC && self.bundle_word(base, 1) as u32 == BUNDLE_VERSION;
         if is_good { Ok(()) } else { Err(BootError::BundleHeader) }
     }
@@ -275,9 +272,8 @@ impl<'a, M: Machine> State<'a, M> {
         let [magic, counts, entry] = [0, 1, 2].map(|index| self.bundle_word(base, index));
         let segment_count = counts >> 32;
         let is_known = magic == FLAT_MAGIC && counts as u32 == BUNDLE_VERSION;
-        if !is_known || segment_count == 0 || segment_count > FLAT_SEGMENT_COUNT_MAX as u64 {
-            return Err(BootError::ImageHeader);
-        }
+        let has_segments = (1..=FLAT_SEGMENT_COUNT_MAX as u64).contains(&segment_count);
+        refuse_if(!is_known || !has_segments, BootError::ImageHeader)?;
         let mut lowest = LIBOS_IMAGE_BASE;
         let mut is_entry_good = false;
         for number in 0..segment_count {
@@ -289,9 +285,7 @@ impl<'a, M: Machine> State<'a, M> {
                 && page_count != 0
                 && page_offset + page_count < first.bundle_frame_count
                 && flags as u32 & !(FLAT_WRITE | FLAT_EXECUTE) == 0;
-            if !is_good {
-                return Err(BootError::ImageSegment(number as u8));
-            }
+            refuse_if(!is_good, BootError::ImageSegment(number as u8))?;
             let mut bind_flags = BindFlags::empty();
             bind_flags.set(BindFlags::WRITE, flags as u32 & FLAT_WRITE != 0);
             bind_flags.set(BindFlags::EXECUTE, flags as u32 & FLAT_EXECUTE != 0);

@@ -19,6 +19,7 @@ use crate::object::{
     CapRef, Capability, Cover, DEPTH_MAX, DYING, FrameKind, FrameRange, Live, REVOKING, SLOT_COST, SLOT_COUNT_MAX,
     SLOTS_PER_FRAME, check_first_word, kind_from_word, named, usable_word,
 };
+use crate::outcome::refuse_if;
 use crate::{Machine, State};
 
 const WORDS_PER_ENTRY: usize = 8;
@@ -36,41 +37,13 @@ impl<M: Machine> State<'_, M> {
     /// The capability in a slot; `None` if the slot is empty or beyond the table.
     pub(crate) fn capability(&self, at: CapRef) -> Option<Capability> {
         let (frame, word) = self.entry_place(at)?;
-        let [first, object, count, up, across, cursor] = self.machine.words(frame)(word);
-        let kind = kind_from_word(first);
-        if kind == CapType::Null {
-            return None;
-        }
-        Some(Capability {
-            kind,
-            flags: (first >> 8) as u8,
-            depth: (first >> 16) as u8,
-            rights: Rights::from_bits_truncate((first >> 32) as u32),
-            object,
-            count,
-            parent: CapRef::unpack(up as u32),
-            child: CapRef::unpack((up >> 32) as u32),
-            next: CapRef::unpack(across as u32),
-            previous: CapRef::unpack((across >> 32) as u32),
-            cursor,
-        })
+        Capability::from_words(self.machine.words(frame)(word))
     }
 
     /// Writes an entry; its table frame must be there.
     pub(crate) fn store_capability(&mut self, at: CapRef, capability: &Capability) {
         let Some((frame, word)) = self.entry_place(at) else { return };
-        let words = [
-            capability.kind as u64
-                | u64::from(capability.flags) << 8
-                | u64::from(capability.depth) << 16
-                | u64::from(capability.rights.bits()) << 32,
-            capability.object,
-            capability.count,
-            CapRef::pack(capability.parent) | CapRef::pack(capability.child) << 32,
-            CapRef::pack(capability.next) | CapRef::pack(capability.previous) << 32,
-            capability.cursor,
-        ];
-        self.machine.store_words(frame, word, words);
+        self.machine.store_words(frame, word, capability.to_words());
     }
 
     fn update(&mut self, at: Option<CapRef>, change: impl FnOnce(&mut Capability)) {
@@ -84,9 +57,7 @@ impl<M: Machine> State<'_, M> {
 
     /// A slot that is empty and has a table frame; takes a donated frame for the table if need be.
     pub(crate) fn empty_slot(&mut self, environment: EnvironmentId, slot: CapSlot) -> Result<CapRef, Status> {
-        if slot.0 == 0 || slot.0 >= SLOT_COUNT_MAX {
-            return Err(Status::BadSlot);
-        }
+        refuse_if(slot.0 == 0 || slot.0 >= SLOT_COUNT_MAX, Status::BadSlot)?;
         let at = CapRef { environment, slot: slot.0 };
         if self.entry_place(at).is_none() {
             let frame = self.take_donated(environment, FrameKind::CapabilityTable).ok_or(Status::NoTables)?;
@@ -96,9 +67,7 @@ impl<M: Machine> State<'_, M> {
                 *place = number;
             }
         }
-        if self.kind_in(environment, slot) != CapType::Null {
-            return Err(Status::SlotInUse);
-        }
+        refuse_if(self.kind_in(environment, slot) != CapType::Null, Status::SlotInUse)?;
         Ok(at)
     }
 
@@ -203,12 +172,8 @@ impl<M: Machine> State<'_, M> {
     /// range.
     pub(crate) fn derive(&mut self, at: CapRef, target: CapRef, rights: Rights, object: u64, count: u64) -> Live<()> {
         let source = self.capability(at).ok_or(Status::BadSlot)?;
-        if source.depth >= DEPTH_MAX {
-            return Err(Status::TableFull);
-        }
-        if self.is_being_revoked(at) {
-            return Err(Status::WrongState);
-        }
+        refuse_if(source.depth >= DEPTH_MAX, Status::TableFull)?;
+        refuse_if(self.is_being_revoked(at), Status::WrongState)?;
         let child = Capability {
             flags: 0,
             depth: source.depth + 1,

@@ -12,7 +12,7 @@ use crate::id::{EnvironmentId, Named};
 use crate::object::{
     CapRef, Capability, DYING, Environment, FILLING, HeldDevices, REVOKING, SLOT_COST, named, usable_word,
 };
-use crate::outcome::{More, Progress};
+use crate::outcome::{More, Progress, refuse_if};
 use crate::space::Broken;
 use crate::{Machine, State};
 
@@ -49,9 +49,7 @@ impl<M: Machine> State<'_, M> {
     /// Deletes a capability without descendants, and what was bound with it. `force`: also what is in use.
     pub(crate) fn delete(&mut self, at: CapRef, force: bool) -> Result<(), Status> {
         let capability = self.capability(at).ok_or(Status::BadSlot)?;
-        if capability.child.is_some() {
-            return Err(Status::Busy);
-        }
+        refuse_if(capability.child.is_some(), Status::Busy)?;
         self.spend(DELETE_COST);
         match capability.kind {
             CapType::Frames => self.delete_frames(at, capability, force)?,
@@ -59,9 +57,7 @@ impl<M: Machine> State<'_, M> {
             CapType::Space => self.delete_space(at, capability)?,
             CapType::Bell | CapType::Gate => self.delete_object(&capability),
             CapType::Environment | CapType::Processor => {
-                if capability.parent.is_none() && !force && self.is_alive(&capability) {
-                    return Err(Status::Busy);
-                }
+                refuse_if(capability.parent.is_none() && !force && self.is_alive(&capability), Status::Busy)?;
             }
             CapType::Machine | CapType::Null => {}
         }
@@ -97,9 +93,7 @@ impl<M: Machine> State<'_, M> {
         let is_pinned = self.frames.any_pinned(first, count);
         if is_pinned {
             self.interrupt_word_sleepers(environment, first, count);
-            if !force && self.is_in_use(at) {
-                return Err(Status::Busy);
-            }
+            refuse_if(!force && self.is_in_use(at), Status::Busy)?;
         }
         let is_dying = capability.flags & DYING != 0;
         let is_mapped =
@@ -127,11 +121,7 @@ impl<M: Machine> State<'_, M> {
 
     /// Frees the frames of an original from its end, a bounded number at a time.
     pub(crate) fn free_original(&mut self, at: CapRef, mut capability: Capability) -> Result<(), Status> {
-        if self.frames.any_pinned(capability.object, capability.count)
-            || self.frames.any_mapped(capability.object, capability.count)
-        {
-            return Err(Status::Busy);
-        }
+        refuse_if(self.frames.any_used(capability.object, capability.count), Status::Busy)?;
         let step = capability.count.min(FREE_STEP);
         let first = capability.object + capability.count - step;
         // What was not zeroed yet holds another's data.

@@ -33,25 +33,20 @@ const _: () = {
 
 impl<M: Machine> State<'_, M> {
     pub(crate) fn is_in_ready(&self, processor: ProcessorId) -> bool {
-        self.processors[processor].funding.is_ready
+        self.processors[processor].funding.is_ready()
     }
 
     #[inline(always)]
     pub(crate) fn add_to_ready(&mut self, processor: ProcessorId) {
-        let funding = &mut self.processors[processor].funding;
-        (funding.is_ready, funding.is_woken) = (true, false);
-        self.ready.count += 1;
-        self.ready.sum ^= processor.index();
+        self.ready.add(processor, &mut self.processors[processor].funding);
         self.touch(processor);
     }
 
     /// Takes a processor out of the ready set; false if it is not there (it is being handed a slice already).
     #[inline(always)]
     pub(crate) fn take_from_ready(&mut self, processor: ProcessorId) -> bool {
-        let was_ready = core::mem::take(&mut self.processors[processor].funding.is_ready);
+        let was_ready = self.ready.remove(processor, &mut self.processors[processor].funding);
         if was_ready {
-            self.ready.count -= 1;
-            self.ready.sum ^= processor.index();
             self.touch(processor);
         }
         was_ready
@@ -89,7 +84,7 @@ impl<M: Machine> State<'_, M> {
             next = object.funding.next_touched.take();
             object.funding.is_touched = false;
             let is_running = object.is_running();
-            let is_ready = object.funding.is_ready || is_running && counts_running;
+            let is_ready = object.funding.is_ready() || is_running && counts_running;
             // What was paid in advance comes first.
             let funding = &mut object.funding;
             let covered_ns = funding.unpaid_ns.min(funding.prepaid_ns);
@@ -198,7 +193,7 @@ impl<M: Machine> State<'_, M> {
         let is_woken = |index: &usize| {
             ProcessorId::from_index(*index).is_some_and(|processor| {
                 let funding = &self.processors[processor].funding;
-                funding.is_ready && funding.is_woken
+                funding.is_ready() && funding.is_woken
             })
         };
         let next = (from..PROCESSOR_COUNT_MAX).chain(0..from).find(is_woken).filter(|_| self.work_left != 0)?;
@@ -225,10 +220,10 @@ impl<M: Machine> State<'_, M> {
     /// Takes the winner of the next slice out of the ready set. `gave_way` wins only if there is nobody else.
     pub(crate) fn choose(&mut self, gave_way: Option<ProcessorId>) -> Option<ProcessorId> {
         let gave_way = gave_way.filter(|processor| self.is_in_ready(*processor));
-        let winner = match (self.ready.count, gave_way) {
+        let winner = match (self.ready.count(), gave_way) {
             (0, _) => return None,
             (1, _) => self.ready.only(),
-            (2, Some(processor)) => ProcessorId::from_index(self.ready.sum ^ processor.index()),
+            (2, Some(processor)) => self.ready.other(processor),
             _ => self.draw(gave_way),
         };
         winner.filter(|processor| self.take_from_ready(*processor))
@@ -287,7 +282,7 @@ impl<M: Machine> State<'_, M> {
         let from = self.environments[environment].currency;
         let client = self.lottery.create_client(AMOUNT, processor.index() as u32).unwrap_or(CurrencyId::BASE);
         let ticket = self.lottery.transfer(from, client, AMOUNT).ok();
-        Funding { client, ticket, unpaid_ns: self.slice_ns, ..Funding::EMPTY }
+        Funding::new(client, ticket, self.slice_ns)
     }
 
     /// A processor ends, which is stopped and in no call. What it owes the environment's next one pays.
@@ -350,11 +345,10 @@ impl<M: Machine> State<'_, M> {
                     || is_free
                     || transfers_to == callee
                         && self.lottery.is_active(funding.client)
-                            == (funding.is_ready || callee.is_some_and(|c| self.lottery.is_active(c))))
+                            == (funding.is_ready() || callee.is_some_and(|c| self.lottery.is_active(c))))
         };
         self.lottery.check()
-            && ready.len() as u32 == self.ready.count
-            && ready.iter().fold(0, |sum, id| sum ^ id.index()) == self.ready.sum
+            && self.ready.holds(&ready)
             && touched_count == self.processors.ids().filter(|id| self.processors[*id].funding.is_touched).count()
             && self.processors.ids().all(one_holds)
             && self.environments.iter().all(|(_, object)| {

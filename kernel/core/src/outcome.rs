@@ -56,8 +56,8 @@ impl From<Status> for Refusal {
 
 /// For `?`: refuses where something is wrong.
 #[inline(always)]
-pub(crate) fn refuse_if(is_wrong: bool, refusal: impl Into<Refusal>) -> Result<(), Refusal> {
-    if is_wrong { Err(refusal.into()) } else { Ok(()) }
+pub(crate) fn refuse_if<E>(is_wrong: bool, error: E) -> Result<(), E> {
+    if is_wrong { Err(error) } else { Ok(()) }
 }
 
 /// Argument `index` (0 is RDI) is out of range.

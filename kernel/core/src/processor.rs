@@ -19,6 +19,7 @@ use crate::machine::StopReport;
 use crate::object::{
     CapRef, FrameKind, Pages, Processor, SLEEP_ENDING_KINDS, USER_FLAGS, control_word, start_registers,
 };
+use crate::outcome::refuse_if;
 use crate::{Machine, State};
 
 const FRAME_BYTES: u64 = size_of::<UpcallFrame>() as u64;
@@ -78,9 +79,7 @@ impl<M: Machine> State<'_, M> {
     ) -> Result<Named<ProcessorId>, Status> {
         self.environments[environment].check_share(Table::Processors)?;
         let id = self.processors.find(|p| p.serial == 0).ok_or(Status::TableFull)?;
-        if !self.frames.pin_range(pages.first_frame, pages.frame_count()) {
-            return Err(Status::TableFull);
-        }
+        refuse_if(!self.frames.pin_range(pages.first_frame, pages.frame_count()), Status::TableFull)?;
         let Some(vector_state) = self.take_donated(environment, FrameKind::VectorState) else {
             self.frames.unpin_range(pages.first_frame, pages.frame_count());
             return Err(Status::NoTables);
@@ -109,16 +108,14 @@ impl<M: Machine> State<'_, M> {
         let environment = self.processors[processor].environment_id();
         let root = self.environments[environment].root;
         let object = &mut self.processors[processor];
-        if object.state() != ProcessorState::Stopped
-            || object.is_ending
-            || self.environments[environment].is_stopped()
-            || self.environments[environment].is_ending
-        {
-            return Err(Status::WrongState);
-        }
-        if object.cpu().is_some() {
-            return Err(Status::Again);
-        }
+        refuse_if(
+            object.state() != ProcessorState::Stopped
+                || object.is_ending
+                || self.environments[environment].is_stopped()
+                || self.environments[environment].is_ending,
+            Status::WrongState,
+        )?;
+        refuse_if(object.cpu().is_some(), Status::Again)?;
         object.registers = start_registers(rip, rsp, argument);
         (object.fs_base, object.gs_base) = (0, object.pages.control_address);
         object.root = root;

@@ -10,9 +10,7 @@ use crate::{Machine, State};
 /// A capability of any type from which others may be made.
 fn source<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot) -> Live<(CapRef, Capability)> {
     let (at, capability) = state.lookup_any(caller.environment, slot)?;
-    if capability.flags & (DYING | FILLING) != 0 {
-        return Err(Status::WrongState);
-    }
+    refuse_if(capability.flags & (DYING | FILLING) != 0, Status::WrongState)?;
     Ok((at, capability))
 }
 

@@ -101,14 +101,12 @@ pub(super) fn map<M: Machine>(state: &mut State<M>, caller: Caller, call: Device
     refuse_if(region.is_ports, bad_argument(1))?;
     let (first, count) = region.pages();
     let count = count.min(MAP_PAGE_COUNT_MAX);
-    if !call.virtual_address.is_multiple_of(PAGE_SIZE) || !in_windows(call.virtual_address, count << PAGE_SHIFT) {
-        return Err(Status::BadAddress.into());
-    }
+    let is_in_place = call.virtual_address.is_multiple_of(PAGE_SIZE);
+    refuse_if(!is_in_place || !in_windows(call.virtual_address, count << PAGE_SHIFT), Status::BadAddress)?;
     // A description that names memory which somebody could own is the glue's mistake; it must not
     // become a hole.
-    if (first..first + count).any(|frame| state.frames.kind(FrameNumber(frame)) != FrameKind::Reserved) {
-        return Err(Status::WrongState.into());
-    }
+    let is_memory = |frame| state.frames.kind(FrameNumber(frame)) != FrameKind::Reserved;
+    refuse_if((first..first + count).any(is_memory), Status::WrongState)?;
     let mut flags = BindFlags::UNCACHED;
     flags.set(BindFlags::WRITE, capability.rights.contains(Rights::WRITE));
     state.environments[caller.environment].maps_devices = true;
@@ -193,9 +191,8 @@ pub(super) fn dma_bind<M: Machine>(state: &mut State<M>, caller: Caller, call: D
     let environment = caller.environment;
     let (at, frames) = state.lookup(environment, call.frames, CapType::Frames, Rights::DMA)?;
     refuse_if(call.offset >= frames.count, bad_argument(2))?;
-    if call.count == 0 || call.count > DMA_FRAME_COUNT_MAX || call.count > frames.count - call.offset {
-        return Err(bad_argument(3));
-    }
+    let count_max = DMA_FRAME_COUNT_MAX.min(frames.count - call.offset);
+    refuse_if(!(1..=count_max).contains(&call.count), bad_argument(3))?;
     let first = frames.object + call.offset;
     state.environments[environment].check_share(Table::DmaRanges)?;
     let is_free = |binding: &DmaBinding| binding.environment.is_none();

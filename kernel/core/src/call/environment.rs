@@ -19,12 +19,7 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Env
     let (frames_at, frames) = state.lookup(parent, call.frames, CapType::Frames, Rights::empty())?;
     refuse_if(frames.parent.is_some() || frames.flags & (DYING | FILLING) != 0, Status::WrongState)?;
     refuse_if(frames.count < ENVIRONMENT_FRAME_COUNT_MIN || frames.count > FRAME_COUNT_MAX, bad_argument(1))?;
-    if frames.child.is_some()
-        || state.frames.any_mapped(frames.object, frames.count)
-        || state.frames.any_pinned(frames.object, frames.count)
-    {
-        return Err(Status::Busy.into());
-    }
+    refuse_if(frames.child.is_some() || state.frames.any_used(frames.object, frames.count), Status::Busy)?;
     let target = state.empty_slot(parent, call.slot)?;
     refuse_if(call.frame_quota > state.environments[parent].frames_left(), Status::NoFrames)?;
     let environment = state.new_environment(Some(parent))?;

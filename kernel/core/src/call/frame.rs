@@ -88,15 +88,9 @@ fn fill<M: Machine>(state: &mut State<M>, at: CapRef, mut capability: Capability
 /// An original frames capability that nothing descends from.
 fn original<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot, allowed: u8) -> Live<(CapRef, Capability)> {
     let (at, capability) = state.lookup_any(caller.environment, slot)?;
-    if capability.kind != CapType::Frames {
-        return Err(Status::WrongType);
-    }
-    if capability.flags & (DYING | FILLING) & !allowed != 0 || capability.parent.is_some() {
-        return Err(Status::WrongState);
-    }
-    if capability.child.is_some() {
-        return Err(Status::Busy);
-    }
+    refuse_if(capability.kind != CapType::Frames, Status::WrongType)?;
+    refuse_if(capability.flags & (DYING | FILLING) & !allowed != 0 || capability.parent.is_some(), Status::WrongState)?;
+    refuse_if(capability.child.is_some(), Status::Busy)?;
     Ok((at, capability))
 }
 
@@ -135,11 +129,7 @@ pub(super) fn donate_step<M: Machine>(
     mut capability: Capability,
     receiver: crate::id::EnvironmentId,
 ) -> Result<bool, Status> {
-    if state.frames.any_pinned(capability.object, capability.count)
-        || state.frames.any_mapped(capability.object, capability.count)
-    {
-        return Err(Status::Busy);
-    }
+    refuse_if(state.frames.any_used(capability.object, capability.count), Status::Busy)?;
     let step = capability.count.min(DONATE_STEP);
     capability.count -= step;
     let first = capability.object + capability.count;

@@ -22,9 +22,7 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Pro
     let target = state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)?;
     let rights = Rights::READ | Rights::WRITE;
     let (paid_with, frames) = state.lookup(caller.environment, call.frames, CapType::Frames, rights)?;
-    if call.save_area_frame_count == 0 || call.save_area_frame_count > SAVE_AREA_FRAME_COUNT_MAX {
-        return Err(bad_argument(3));
-    }
+    refuse_if(!(1..=SAVE_AREA_FRAME_COUNT_MAX).contains(&call.save_area_frame_count), bad_argument(3))?;
     let pages = Pages {
         first_frame: frames.object,
         save_area_frame_count: u64::from(call.save_area_frame_count),
@@ -169,14 +167,10 @@ fn word_source<M: Machine>(
     address: u64,
     bytes: u64,
 ) -> Result<Source, Status> {
-    if !address.is_multiple_of(bytes) {
-        return Err(Status::BadAddress);
-    }
+    refuse_if(!address.is_multiple_of(bytes), Status::BadAddress)?;
     let (_, capability) = state.lookup(caller.environment, slot, CapType::Frames, Rights::READ)?;
     let frame = address >> PAGE_SHIFT;
-    if !capability.covers(frame, 1, Rights::READ) {
-        return Err(Status::BadAddress);
-    }
+    refuse_if(!capability.covers(frame, 1, Rights::READ), Status::BadAddress)?;
     Ok(Source::Word {
         frame: FrameNumber(frame),
         word_index: (address % PAGE_SIZE / 8) as u16,

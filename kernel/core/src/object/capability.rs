@@ -35,11 +35,11 @@ pub(crate) struct CapRef {
 }
 
 impl CapRef {
-    pub(crate) fn pack(reference: Option<Self>) -> u64 {
+    fn pack(reference: Option<Self>) -> u64 {
         reference.map_or(0, |r| (r.environment.index() as u64 + 1) << 16 | u64::from(r.slot))
     }
 
-    pub(crate) fn unpack(word: u32) -> Option<Self> {
+    fn unpack(word: u32) -> Option<Self> {
         let word = NonZeroU32::new(word)?.get();
         Some(Self {
             environment: EnvironmentId::from_index((word >> 16).checked_sub(1)? as usize)?,
@@ -80,7 +80,42 @@ pub(crate) struct Capability {
 }
 
 impl Capability {
-    pub(crate) fn original(kind: CapType, rights: Rights, object: u64, count: u64) -> Self {
+    /// From the first words of an entry; `None` if it is empty.
+    #[inline(always)]
+    pub(crate) fn from_words([first, object, count, up, across, cursor]: [u64; 6]) -> Option<Self> {
+        let kind = Some(kind_from_word(first)).filter(|kind| *kind != CapType::Null)?;
+        Some(Self {
+            kind,
+            flags: (first >> 8) as u8,
+            depth: (first >> 16) as u8,
+            rights: Rights::from_bits_truncate((first >> 32) as u32),
+            object,
+            count,
+            parent: CapRef::unpack(up as u32),
+            child: CapRef::unpack((up >> 32) as u32),
+            next: CapRef::unpack(across as u32),
+            previous: CapRef::unpack((across >> 32) as u32),
+            cursor,
+        })
+    }
+
+    /// As an entry holds it.
+    #[inline(always)]
+    pub(crate) fn to_words(self) -> [u64; 6] {
+        [
+            self.kind as u64
+                | u64::from(self.flags) << 8
+                | u64::from(self.depth) << 16
+                | u64::from(self.rights.bits()) << 32,
+            self.object,
+            self.count,
+            CapRef::pack(self.parent) | CapRef::pack(self.child) << 32,
+            CapRef::pack(self.next) | CapRef::pack(self.previous) << 32,
+            self.cursor,
+        ]
+    }
+
+    fn original(kind: CapType, rights: Rights, object: u64, count: u64) -> Self {
         Self {
             kind,
             flags: 0,

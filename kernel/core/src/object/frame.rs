@@ -318,6 +318,11 @@ impl<'a> FrameTable<'a> {
         self.any(first, count, |b| b.pinned_frame_count != 0, |f| f.pin_count != 0)
     }
 
+    /// Whether any frame of the range is mapped or pinned.
+    pub(crate) fn any_used(&self, first: u64, count: u64) -> bool {
+        self.any_mapped(first, count) || self.any_pinned(first, count)
+    }
+
     /// Whether the range lies in the table and nobody owns any of it. One step per block.
     pub(crate) fn all_free(&self, first: u64, count: u64) -> bool {
         let is_full = |b: &BlockEntry| u64::from(b.free_frame_count) == BLOCK;

@@ -23,11 +23,23 @@ begins! {
         pub(crate) unpaid_ns: u64 = 0,
         /// What it paid of that, or of what it uses next, in draws that it won while it ran: settled with the funding.
         pub(crate) prepaid_ns: u64 = 0,
-        pub(crate) is_ready: bool = false,
+        is_ready: bool = false,
         /// Is ready since the clock or a device woke it, and was not drawn for yet.
         pub(crate) is_woken: bool = false,
         pub(crate) is_touched: bool = false,
         pub(crate) next_touched: Option<ProcessorId> = None,
+    }
+}
+
+impl Funding {
+    pub(crate) fn new(client: CurrencyId, ticket: Option<TicketId>, unpaid_ns: u64) -> Self {
+        Self { client, ticket, unpaid_ns, ..Self::EMPTY }
+    }
+
+    /// Whether its processor is in the ready set.
+    #[inline(always)]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_ready
     }
 }
 
@@ -36,9 +48,9 @@ begins! {
     /// one.
     #[derive(Clone, Copy)]
     pub(crate) struct ReadySet {
-        pub(crate) count: u32 = 0,
+        count: u32 = 0,
         /// Exclusive or of the members' numbers.
-        pub(crate) sum: usize = 0,
+        sum: usize = 0,
         /// Whom the unfunded go on from.
         pub(crate) last_unfunded: usize = 0,
         /// Whom those that woke go on from.
@@ -47,6 +59,40 @@ begins! {
 }
 
 impl ReadySet {
+    #[inline(always)]
+    pub(crate) fn add(&mut self, processor: ProcessorId, funding: &mut Funding) {
+        debug_assert!(!funding.is_ready, "it is in no queue");
+        (funding.is_ready, funding.is_woken) = (true, false);
+        self.count += 1;
+        self.sum ^= processor.index();
+    }
+
+    /// Takes a processor out; false if it is not there.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, processor: ProcessorId, funding: &mut Funding) -> bool {
+        let was_there = core::mem::take(&mut funding.is_ready);
+        if was_there {
+            debug_assert_ne!(self.count, 0, "every member was counted");
+            self.count -= 1;
+            self.sum ^= processor.index();
+        }
+        was_there
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The member that is not this one, of two.
+    pub(crate) fn other(&self, processor: ProcessorId) -> Option<ProcessorId> {
+        ProcessorId::from_index(self.sum ^ processor.index())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn holds(&self, members: &[ProcessorId]) -> bool {
+        members.len() as u32 == self.count && members.iter().fold(0, |sum, id| sum ^ id.index()) == self.sum
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
