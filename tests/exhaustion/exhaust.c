@@ -5,6 +5,9 @@
 // lives, N us late at most". Status 0: every error was one that the call may give, the second round was as long as the
 // first but for a tenth, and the ticker lives. Kinds are the names in `kinds` at the end; `all` is the first ALL_COUNT.
 //
+// `exhaust after KIND [COUNT_MAX]` has a child touch all the memory that there is after each round, and prints "left N of M
+// MiB": at least half must be there, and the second round must be as long as the first.
+//
 // `exhaust neighbour COUNT` only wakes every 10 ms, so often, and says how late that was at worst.
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -30,6 +33,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
@@ -801,6 +805,43 @@ static void tick(long count)
     }
 }
 
+// How many MiB a child can touch until it is refused more or killed.
+static long touchable(void)
+{
+    int tells[2];
+    long count = 0, told;
+    if (pipe(tells) != 0)
+        return 0;
+    pid_t child = fork();
+    if (child == 0) {
+        for (;;) {
+            char *at = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (at == MAP_FAILED)
+                _exit(0);
+            memset(at, 1, 1 << 20);
+            count++;
+            if (write(tells[1], &count, sizeof count) != sizeof count)
+                _exit(1);
+        }
+    }
+    close(tells[1]);
+    while (read(tells[0], &told, sizeof told) == sizeof told)
+        count = told;
+    close(tells[0]);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    return count;
+}
+// Whether half of the memory is there.
+static int is_half_left(void)
+{
+    struct sysinfo all;
+    sysinfo(&all);
+    long total = (long)(all.totalram * all.mem_unit >> 20), left = touchable();
+    printf("left %ld of %ld MiB\n", left, total);
+    return left >= total / 2;
+}
+
 static long one_round(const struct kind *kind, int *is_wrong)
 {
     long n = 0;
@@ -819,6 +860,9 @@ static long one_round(const struct kind *kind, int *is_wrong)
 int main(int argument_count, char **arguments)
 {
     setvbuf(stdout, NULL, _IOLBF, 1024);
+    int looks_after = argument_count > 2 && strcmp(arguments[1], "after") == 0;
+    arguments += looks_after;
+    argument_count -= looks_after;
     if (argument_count > 2)
         count_max = atol(arguments[2]);
     if (argument_count > 1 && strcmp(arguments[1], "nothing") == 0)
@@ -856,7 +900,9 @@ int main(int argument_count, char **arguments)
         if (argument_count > 1 && !is_in_all && strcmp(kinds[i].name, arguments[1]) != 0)
             continue;
         long first = one_round(&kinds[i], &is_wrong);
+        is_wrong |= looks_after && !is_half_left();
         long second = one_round(&kinds[i], &is_wrong);
+        is_wrong |= looks_after && !is_half_left();
         is_wrong |= second < first - first / 10 - 10;
     }
     struct timespec time = { 0, 50000000 };

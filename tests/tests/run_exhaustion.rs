@@ -87,6 +87,22 @@ fn a_large_pod() {
     each("512M", &["pairs", "large_pipes", "eventfds", "forks", "maps", "files", "memfds"]);
 }
 
+/// Memory that programs had is memory of exos's again, and the other way round.
+#[test]
+fn memory_that_was_full_is_there_again() {
+    let Some(program) = program() else { return };
+    let program = program.display().to_string();
+    let mut wrong = Vec::new();
+    for (memory, kind, count) in [("256M", "threads", "400"), ("64M", "threads", "200"), ("64M", "forks", "60")] {
+        let ended = aegis(&["-m", memory], &[&program, "after", kind, count], b"");
+        if ended.status != 0 {
+            let output = String::from_utf8_lossy(&ended.output).into_owned();
+            wrong.push(format!("{kind} in {memory}: status {}\n{output}{}", ended.status, ended.errors));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// One after the other in one pod: none leaves anything behind that the next would miss. Of each 3,000 at most, which
 /// is more than there can be of most that take much.
 #[test]

@@ -178,17 +178,26 @@ struct Touched {
 /// What is worth resolving ahead in a space: what was touched, from where its parts lie.
 pub(crate) struct Ahead {
     touched: Arc<Touched>,
-    parts: Vec<Range<u64>>,
+    loaded: [Range<u64>; LOADED_PART_COUNT],
+    mappings: Vec<Range<u64>>,
 }
 
 impl Ahead {
+    /// The part that holds an address, and its number.
+    fn part_of(&self, address: u64) -> Option<(usize, &Range<u64>)> {
+        let numbered = |first, parts: &'_ [Range<u64>]| mapping_of(parts, address).map(|number| (first, number));
+        let (first, number) = numbered(LOADED_PART_COUNT, &self.mappings).or_else(|| numbered(0, &self.loaded))?;
+        let parts = if first == 0 { &self.loaded[..] } else { &self.mappings };
+        Some((first + number, parts.get(number)?))
+    }
+
     /// Of the 64 pages from the start of `block` on, a bit each; with `page`, and with the few between two.
     fn of(&self, block: &Range<u64>, page: u64) -> u64 {
-        let Some(part) = mapping_of(&self.parts, page << PAGE_SHIFT) else { return u64::MAX };
-        let Some(pages) = self.touched.parts.get(part).filter(|pages| !pages.0.is_empty()) else {
+        let Some((number, part)) = self.part_of(page << PAGE_SHIFT) else { return u64::MAX };
+        let Some(pages) = self.touched.parts.get(number).filter(|pages| !pages.0.is_empty()) else {
             return around(block, page);
         };
-        let first = self.parts[part].start >> PAGE_SHIFT;
+        let first = part.start >> PAGE_SHIFT;
         let touched = match block.start.checked_sub(first) {
             Some(distance) => pages.from(distance),
             // A block may begin before the part does.
@@ -352,6 +361,11 @@ pub(crate) struct StartFaults {
 impl StartFaults {
     fn of(&self, program: FileIdentity) -> Arc<Mutex<FirstFaults>> {
         let mut programs = self.programs.lock();
+        if let Some((last, faults)) = programs.last()
+            && *last == program
+        {
+            return Arc::clone(faults);
+        }
         let known = programs.iter().position(|(other, _)| *other == program);
         if known.is_none() && programs.len() >= PROGRAM_COUNT_MAX {
             programs.remove(0);
@@ -394,12 +408,12 @@ impl AddressSpace {
             let mut faults = faults.lock();
             (faults.begin(), faults.touched.clone())
         };
-        let parts: Vec<_> = [places.image.clone(), places.interpreter.clone()].into();
+        let loaded = [places.image.clone(), places.interpreter.clone()];
         if touched.look_count < LOOK_COUNT {
-            self.start = Some(Start { faults: faults.clone(), parts: parts.clone() });
+            self.start = Some(Start { faults: faults.clone(), parts: loaded.clone().into() });
         }
         if touched.look_count >= LOOK_COUNT_MIN {
-            self.ahead = Some(Ahead { touched, parts });
+            self.ahead = Some(Ahead { touched, loaded, mappings: Vec::new() });
         }
         let (places, pending) = (Some(places), Pending::default());
         self.repeat_first_faults(Notes {
@@ -570,22 +584,27 @@ impl FirstFaults {
             self.mappings.push(mapped_as);
         }
         let anchor = Anchor::Mapping(number as u8);
-        known_count(self.between(anchor, anchor))
+        self.known_count(self.between(anchor, anchor))
     }
 
     /// The faults between two distances from the heap's start.
-    fn of_heap(&self, (start, end): (u64, u64)) -> &[Fault] {
+    fn of_heap(&self, (start, end): (u64, u64)) -> Range<usize> {
         let all = self.between(Anchor::Heap, Anchor::Heap);
-        let before = |distance: u64| all.partition_point(|fault| fault.distance() < distance);
-        &all[before(start)..before(end)]
+        let of_heap = &self.faults[all.clone()];
+        let before = |distance: u64| all.start + of_heap.partition_point(|fault| fault.distance() < distance);
+        before(start)..before(end)
     }
 
     /// The faults from one anchor to another.
-    fn between(&self, first: Anchor, last: Anchor) -> &[Fault] {
+    fn between(&self, first: Anchor, last: Anchor) -> Range<usize> {
         let (first, end) = (first.first_place(), last.first_place() + (1 << PLACE_BITS));
         let start = self.faults.partition_point(|fault| fault.place < first);
-        let count = self.faults[start..].partition_point(|fault| fault.place < end);
-        &self.faults[start..start + count]
+        start..start + self.faults[start..].partition_point(|fault| fault.place < end)
+    }
+
+    /// How many of them are resolved ahead.
+    fn known_count(&self, noted: Range<usize>) -> usize {
+        self.faults[noted].iter().filter(|fault| fault.is_known).count()
     }
 
     fn forget_mappings_from(&mut self, number: usize) {
@@ -601,10 +620,6 @@ impl FirstFaults {
     }
 }
 
-fn known_count(faults: &[Fault]) -> usize {
-    faults.iter().filter(|fault| fault.is_known).count()
-}
-
 impl Notes {
     /// Notes a mapping of a program that starts; answers its number, if it has one.
     fn note_mapping(&mut self, range: &Range<u64>, label: AreaLabel, mapped_as: MappedAs) -> Option<usize> {
@@ -614,7 +629,8 @@ impl Notes {
             AreaLabel::Heap if self.knows_heap => {
                 let heap = places.heap;
                 let new = (range.start.saturating_sub(heap), range.end.saturating_sub(heap));
-                if known_count(self.faults.lock().of_heap(new)) >= ANONYMOUS_FAULT_COUNT_MIN {
+                let faults = self.faults.lock();
+                if faults.known_count(faults.of_heap(new)) >= ANONYMOUS_FAULT_COUNT_MIN {
                     self.pending = Pending { heap: Some(new), has_some: true, is_due: true, ..self.pending };
                 }
                 None
@@ -636,18 +652,18 @@ impl Notes {
         }
     }
 
-    /// What was noted of the mappings that there are since the last call.
-    fn take_pending(&mut self) -> Vec<Fault> {
+    /// What was noted, and which of it is of the mappings and of the heap that there are since the last call.
+    fn take_pending(&mut self) -> (Arc<Vec<Fault>>, [Range<usize>; 2]) {
         let Pending { first, heap, .. } = self.pending;
         let count = self.places.as_ref().map_or(0, |places| places.mappings.len());
         self.pending = Pending { first: count, ..Pending::default() };
         let faults = self.faults.lock();
-        let heap = heap.map_or(&[][..], |new| faults.of_heap(new));
-        let mapped = faults.between(Anchor::Mapping(first as u8), Anchor::Mapping(count.saturating_sub(1) as u8));
-        let mapped = if first < count { mapped } else { &[] };
-        let mut pending = Vec::with_capacity(heap.len() + mapped.len());
-        pending.extend(heap.iter().chain(mapped).filter(|fault| fault.is_known));
-        pending
+        let heap = heap.map_or(0..0, |new| faults.of_heap(new));
+        let mapped = match count.checked_sub(1) {
+            Some(last) if first <= last => faults.between(Anchor::Mapping(first as u8), Anchor::Mapping(last as u8)),
+            _ => 0..0,
+        };
+        (Arc::clone(&faults.faults), [heap, mapped])
     }
 
     /// What runs touched of the parts and mappings of this one, if enough of them were looked at.
@@ -655,7 +671,7 @@ impl Notes {
         let touched = self.faults.lock().touched.clone();
         let places = self.places.as_ref().filter(|_| touched.look_count >= LOOK_COUNT_MIN)?;
         let loaded = [places.image.clone(), places.interpreter.clone()];
-        Some(Ahead { touched, parts: loaded.into_iter().chain(places.mappings.iter().cloned()).collect() })
+        Some(Ahead { touched, loaded, mappings: places.mappings.clone() })
     }
 }
 
@@ -730,8 +746,10 @@ impl AddressSpace {
         if notes.pending.has_files {
             self.ahead = notes.ahead();
         }
-        let pending = notes.take_pending();
-        self.resolve_noted(&notes, &pending);
+        let (noted, pending) = notes.take_pending();
+        for part in pending.into_iter().filter(|part| !part.is_empty()) {
+            self.resolve_noted(&notes, &noted[part]);
+        }
         self.ahead = None;
         self.notes = Some(notes);
         true

@@ -49,11 +49,12 @@ pub fn change_action(caller: &Caller<'_>, [number, new, old, size]: [u64; 4]) ->
     };
     let (before, is_discarded) = {
         let mut signals = caller.process.signals.lock();
-        let before = signals.dispositions.get(signal);
+        // Who starts a program resets the action of every signal, and asks for none of those before.
+        let before = (old != 0).then(|| signals.dispositions.get(signal));
         let mut is_discarded = false;
         if let Some(disposition) = wanted {
             signals.dispositions.set(signal, disposition)?;
-            is_discarded = signals.dispositions.is_ignored(signal) && signals.pending.set().contains(signal);
+            is_discarded = signals.pending.set().contains(signal) && signals.dispositions.is_ignored(signal);
             if is_discarded {
                 signals.pending.discard(signal.bit());
             }
@@ -63,7 +64,7 @@ pub fn change_action(caller: &Caller<'_>, [number, new, old, size]: [u64; 4]) ->
     if is_discarded {
         forget_signal(caller.system, caller.process, signal);
     }
-    if old != 0 {
+    if let Some(before) = before {
         write_words(caller.memory, old, &[before.handler, before.flags, before.restorer, before.mask.0])?;
     }
     Ok(0)

@@ -463,9 +463,10 @@ fn serve_shown(pod: &Pod, frame: &mut UpcallFrame) -> Served {
 /// What has failed for want of memory has done nothing: it is done once more whenever there may be some again.
 #[cold]
 fn served_again(pod: &Pod, frame: &mut UpcallFrame, mut served: Served) -> Served {
+    let mut gifts_left = memory::GIFT_COUNT_MAX;
     while matches!(served.result, Err(Errno::ENOMEM | Errno::ENOSPC))
         && !served.needs_attention
-        && memory::await_for_call()
+        && memory::await_for_call(&mut gifts_left)
     {
         served = serve(pod, frame);
     }

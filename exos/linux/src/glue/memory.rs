@@ -52,6 +52,8 @@ static SOON_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 static REFUSED_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 /// Frames of the pool that go to the kernel then: more than exos has to leave to programs before its heap may grow.
 const HEAP_FRAME_COUNT: u64 = (24 << 20) / 4096;
+/// How often they go for one call.
+pub(crate) const GIFT_COUNT_MAX: u32 = 16;
 
 /// Looks whether memory can change.
 pub(crate) fn begin() {
@@ -129,11 +131,16 @@ fn ring(now_ns: u64) {
 
 /// Whether a call that just failed did so for want of frames, and may find some now: the heap those that the pool holds
 /// and nobody uses; otherwise asks for them, and waits. Called where no lock is held.
+///
+/// The pool takes frames again for each attempt, so giving them back is no progress by itself: `gifts_left` is how
+/// often it may still be done for this call.
 #[cold]
-pub(crate) fn await_for_call() -> bool {
+pub(crate) fn await_for_call(gifts_left: &mut u32) -> bool {
     if IS_HEAP_SHORT.swap(false, Ordering::Relaxed)
+        && let Some(left) = gifts_left.checked_sub(1)
         && POD.get().is_some_and(|pod| pod.system.pool.give_back(HEAP_FRAME_COUNT) > 0)
     {
+        *gifts_left = left;
         return true;
     }
     IS_SHORT.swap(false, Ordering::Relaxed) && await_frames()

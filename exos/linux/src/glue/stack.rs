@@ -3,7 +3,7 @@
 //!
 //! A stack lies in the window in a slot of its own, with an unmapped guard below it, so that one that runs over faults
 //! instead of writing into another. Stacks are bound in groups and used again. A group that nobody uses any more goes
-//! back to the kernel, unless few stacks are free without it.
+//! back to the kernel, unless few stacks are free without it; where programs find no frames, it goes back in any case.
 
 use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::SLOT_SELF;
@@ -11,7 +11,7 @@ use exos::error::{Errno, Result};
 use exos::platform::FrameGrant;
 use exos::sync::SpinMutex;
 
-use super::{ORDER_PAGE, STACK_BASE, kernel};
+use super::{ORDER_PAGE, STACK_BASE, kernel, shortage};
 
 /// Bytes of a stack.
 pub(crate) const STACK_BYTES: u64 = 64 << 10;
@@ -24,6 +24,8 @@ const COUNT_MAX: u64 = 17_408;
 
 /// Free stacks beyond which groups go back.
 const KEPT_COUNT: usize = 64;
+/// The same where there are no frames: with more than these some group may be free.
+const KEPT_COUNT_MIN: usize = 2 * GROUP_COUNT as usize - 1;
 const GROUP_COUNT_MAX: usize = (COUNT_MAX / GROUP_COUNT) as usize;
 
 /// Stacks that are neighbours, and one capability.
@@ -88,6 +90,20 @@ impl Drop for Stack {
     }
 }
 
+/// Has the kernel have the groups that nobody uses, but for a few stacks. False: there are none.
+pub(crate) fn give_free() -> bool {
+    let mut stacks = STACKS.lock();
+    let before = stacks.made_count;
+    let mut number = stacks.first_free;
+    while stacks.free_count > KEPT_COUNT_MIN && number < GROUP_COUNT_MAX {
+        if stacks.groups[number].free == ALL_FREE {
+            stacks.unmake(number);
+        }
+        number += 1;
+    }
+    stacks.made_count < before
+}
+
 /// One past the last byte of a stack by its place.
 fn top_of(index: u64) -> u64 {
     STACK_BASE + (index + 1) * STRIDE_BYTES
@@ -131,7 +147,11 @@ impl Stacks {
         let group_frames = GROUP_COUNT * frame_count;
         let own_frames = self.made_count * frame_count + group_frames;
         let number = self.groups.iter().position(|group| group.grant.is_none()).ok_or(Errno::ENOMEM)?;
-        let grant = kernel::take_stack_frames(own_frames, group_frames).map_err(|_| Errno::ENOMEM)?;
+        let grant = kernel::take_stack_frames(own_frames, group_frames).map_err(|_| {
+            // The pool may hold what it does not need: the call is done once more when it has given that back.
+            shortage::note_heap_shortage();
+            Errno::ENOMEM
+        })?;
         let mut entries = [BindEntry::default(); GROUP_COUNT as usize];
         for (index, entry) in (0..).zip(&mut entries) {
             let bottom = top_of(number as u64 * GROUP_COUNT + index) - STACK_BYTES;

@@ -201,7 +201,7 @@ pub fn start(
     frame: &mut UpcallFrame,
 ) -> core::result::Result<(), LoadError> {
     let Prepared { program, location, running, wish, is_readable } = prepared;
-    let mut random = [0; 40];
+    let mut random = [0; 24];
     system.kernel.random(&mut random);
     let (facts, places) = random.split_at(16);
     let facts = start_facts(system, process, facts);
@@ -292,16 +292,16 @@ fn start_facts(system: &System, process: &Process, bytes: &[u8]) -> StartFacts {
     }
 }
 
-/// Where things go, within the limits of `Shifts`; `bytes` are 24 random ones.
+/// Where things go, within the limits of `Shifts`; `bytes` are eight random ones, of which each bit is used once.
 fn shifts(process: &Process, bytes: &[u8]) -> Shifts {
     if process.persona.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE != 0 {
         return Shifts { image_pages: 0, stack_pages: 0, heap_pages: 0 };
     }
-    let word = |index: usize| crate::abi::bytes::get::u64(bytes, index * 8);
+    let word = crate::abi::bytes::get::u64(bytes, 0);
     Shifts {
-        image_pages: word(0) & ((1 << 28) - 1),
-        stack_pages: word(1) & ((1 << 22) - 1),
-        heap_pages: word(2) & ((1 << 13) - 1),
+        image_pages: word & ((1 << 28) - 1),
+        stack_pages: word >> 28 & ((1 << 22) - 1),
+        heap_pages: word >> 50 & ((1 << 13) - 1),
     }
 }
 
