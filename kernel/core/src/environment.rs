@@ -26,28 +26,15 @@ impl<M: Machine> State<'_, M> {
 
     /// Adds a frame that belongs to the environment already to what its tables may use.
     pub(crate) fn donate_frame(&mut self, environment: EnvironmentId, frame: FrameNumber) {
-        let object = &mut self.environments[environment];
-        self.frames.set(frame, FrameKind::Donated, object.serial);
-        self.frames.set_next(frame, object.donated_head);
-        // Frame numbers fit into 32 bits; frame 0 is never given to anybody.
-        (object.donated_head, object.donated_count) = (frame.0 as u32, object.donated_count + 1);
+        self.environments[environment].donate(frame, &mut self.frames);
     }
 
     /// Takes a donated frame, zeroed.
     pub(crate) fn take_donated(&mut self, environment: EnvironmentId, kind: FrameKind) -> Option<FrameNumber> {
-        let frame = self.pop_donated(environment)?;
+        let frame = self.environments[environment].pop_donated(&self.frames)?;
         self.frames.set(frame, kind, self.environments[environment].serial);
         self.machine.zero_frame(frame);
         self.spend(24);
-        Some(frame)
-    }
-
-    /// The first of the donated frames that are not in use; it is in no list any more.
-    pub(crate) fn pop_donated(&mut self, environment: EnvironmentId) -> Option<FrameNumber> {
-        let object = &mut self.environments[environment];
-        object.donated_count = object.donated_count.checked_sub(1)?;
-        let frame = FrameNumber(u64::from(object.donated_head));
-        object.donated_head = self.frames.next(frame);
         Some(frame)
     }
 
@@ -229,7 +216,7 @@ impl<M: Machine> State<'_, M> {
     fn end_frames(&mut self, environment: EnvironmentId) -> Progress {
         let (first, count) = core::mem::replace(&mut self.environments[environment].reclaim, Reclaim::EMPTY).in_hand;
         self.free_frames(environment, first, count, false);
-        while let Some(frame) = self.pop_donated(environment) {
+        while let Some(frame) = self.environments[environment].pop_donated(&self.frames) {
             self.free_frames(environment, frame.0, 1, true);
             self.spend(4);
             self.check_budget()?;
@@ -262,7 +249,10 @@ impl<M: Machine> State<'_, M> {
         let serial = self.last_environment_serial.checked_add(1).ok_or(Status::TableFull)?;
         self.last_environment_serial = serial;
         let (currency, ticket) = self.new_currency(parent);
-        self.environments[id] = Environment { serial, parent, currency, ticket, payer: parent, ..Environment::EMPTY };
+        // A free entry is empty.
+        let object = &mut self.environments[id];
+        (object.serial, object.parent, object.payer) = (serial, parent, parent);
+        (object.currency, object.ticket) = (currency, ticket);
         match parent {
             Some(parent) => {
                 self.environments[parent].count_entry(Table::Environments, true);

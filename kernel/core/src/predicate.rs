@@ -46,7 +46,7 @@ impl<M: Machine> State<'_, M> {
 
     /// The number of the first product that holds.
     pub(crate) fn evaluate(&self, predicate: &Predicate, now_ns: u64) -> Option<u32> {
-        let mut terms = predicate.terms.get(..usize::from(predicate.count))?;
+        let mut terms = predicate.checked()?;
         if let [term] = terms {
             return self.term_holds(term, now_ns).then_some(term.product);
         }
@@ -82,7 +82,7 @@ impl<M: Machine> State<'_, M> {
             done += 1;
         }
         let predicate = &self.processors[processor].predicate;
-        let (has_words, clock_ns) = (predicate.has_words, predicate.clock_min_ns());
+        let (has_words, clock_ns) = (predicate.has_words(), predicate.clock_min_ns());
         if self.clock_min_ns != 0 && clock_ns < self.clock_min_ns {
             self.clock_min_ns = clock_ns;
         }
@@ -133,13 +133,14 @@ impl<M: Machine> State<'_, M> {
 
     /// Releases what a sleeper held. The caller sets its next state.
     pub(crate) fn end_sleep(&mut self, processor: ProcessorId) {
-        if self.processors[processor].predicate.has_words {
+        if self.processors[processor].predicate.has_words() {
             self.word_sleepers.remove(&mut self.links, processor);
+            debug_assert_ne!(self.word_sleeper_count, 0, "every sleeper was counted");
             self.word_sleeper_count -= 1;
         } else {
             self.sleepers.remove(&mut self.links, processor);
         }
-        self.let_go_of(processor, self.processors[processor].predicate.count.into());
+        self.let_go_of(processor, self.processors[processor].predicate.term_count());
         let predicate = &mut self.processors[processor].predicate;
         if predicate.clock_min_ns() != u64::MAX {
             self.clock_min_ns = 0;
@@ -187,6 +188,7 @@ impl<M: Machine> State<'_, M> {
         if let Some(processor) = self.sleepers.first()
             && self.processors[processor].predicate.awaits(named)
         {
+            debug_assert_ne!(self.bells[bell].waiter_count, 0, "every term was counted");
             self.bells[bell].waiter_count -= 1;
             self.sleepers.pop(&mut self.links);
             self.processors[processor].predicate.clear();
@@ -209,7 +211,7 @@ impl<M: Machine> State<'_, M> {
         let mut term_count = if is_long_look { LONG_LOOK_TERM_COUNT } else { LOOK_TERM_COUNT };
         for _ in 0..self.word_sleeper_count {
             let Some(processor) = self.word_sleepers.first() else { break };
-            let count = usize::from(self.processors[processor].predicate.count);
+            let count = self.processors[processor].predicate.term_count();
             if count > term_count {
                 break;
             }

@@ -17,7 +17,7 @@ use aegis_abi::upcall::{ControlPage, RED_ZONE_BYTES, REPOSSESSED_COUNT_MAX, Upca
 use crate::id::{EnvironmentId, Named, ProcessorId};
 use crate::machine::StopReport;
 use crate::object::{
-    CapRef, FrameKind, Pages, Processor, SLEEP_ENDING_KINDS, USER_FLAGS, control_word, start_registers,
+    CapRef, FrameKind, Live, Pages, Processor, SLEEP_ENDING_KINDS, USER_FLAGS, control_word, start_registers,
 };
 use crate::outcome::refuse_if;
 use crate::{Machine, State};
@@ -98,13 +98,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Starts a stopped processor of a running environment.
-    pub(crate) fn start_processor(
-        &mut self,
-        processor: ProcessorId,
-        rip: u64,
-        rsp: u64,
-        argument: u64,
-    ) -> Result<(), Status> {
+    pub(crate) fn start_processor(&mut self, processor: ProcessorId, rip: u64, rsp: u64, argument: u64) -> Live<()> {
         let environment = self.processors[processor].environment_id();
         let root = self.environments[environment].root;
         let object = &mut self.processors[processor];

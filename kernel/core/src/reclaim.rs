@@ -166,7 +166,7 @@ impl<M: Machine> State<'_, M> {
             return false;
         }
         while self.work_left != 0 && self.environments[environment].excess() != 0 {
-            let Some(frame) = self.pop_donated(environment) else {
+            let Some(frame) = self.environments[environment].pop_donated(&self.frames) else {
                 let reclaim = &mut self.environments[environment].reclaim;
                 (reclaim.takes_pinned, reclaim.slot) = (true, 0);
                 break;

@@ -663,16 +663,10 @@ impl<M: Machine> State<'_, M> {
 
     /// Takes apart what the first words of a table at `level` (3 the root, 0 a page table) lead to. A page table is
     /// done as a whole, so that no mapping is uncounted twice.
-    fn tear_down_below(
-        &mut self,
-        environment: EnvironmentId,
-        table: FrameNumber,
-        level: u32,
-        index_end: usize,
-    ) -> Progress {
+    fn tear_down_below(&mut self, environment: EnvironmentId, table: FrameNumber, level: u32, end: usize) -> Progress {
         self.spend(ENTRIES);
         let mut from = 0;
-        while let Some((index, word)) = self.machine.find_word(table, from, is_used).filter(|next| next.0 < index_end) {
+        while let Some((index, word)) = self.machine.find_word(table, from, is_used).filter(|next| next.0 < end) {
             from = index + 1;
             if level == 0 {
                 self.uncount(environment, word, false);

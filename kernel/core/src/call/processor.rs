@@ -10,7 +10,7 @@ use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_NONE, Status}
 use aegis_abi::upcall::UpcallKind;
 
 use crate::object::{
-    Capability, CheckedTerm, PROCESSOR_RIGHTS, Pages, SAVE_AREA_FRAME_COUNT_MAX, SLEEP_ENDING_KINDS, Source,
+    Capability, CheckedTerm, Live, PROCESSOR_RIGHTS, Pages, SAVE_AREA_FRAME_COUNT_MAX, SLEEP_ENDING_KINDS, Source,
 };
 use crate::outcome::{Answer, Caller, Outcome, Refusal, SwitchAnswer, bad_argument, refuse_if};
 use crate::space::{UserReader, UserSlice, is_user_code_address};
@@ -138,12 +138,7 @@ fn read_terms<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> 
     Ok(())
 }
 
-fn read_term<M: Machine>(
-    state: &State<M>,
-    caller: Caller,
-    reader: &mut UserReader,
-    index: u64,
-) -> Result<CheckedTerm, Status> {
+fn read_term<M: Machine>(state: &State<M>, caller: Caller, reader: &mut UserReader, index: u64) -> Live<CheckedTerm> {
     let words: [u64; TERM_WORDS] = state.read_user(reader, index)?;
     let slot = CapSlot((words[1] >> 32) as u32);
     let operator = TermOperator::from_number(words[1] as u32).ok_or(Status::BadArgument)?;
@@ -160,13 +155,7 @@ fn read_term<M: Machine>(
     Ok(CheckedTerm { product: words[0] as u32, source, operator, value: words[3] })
 }
 
-fn word_source<M: Machine>(
-    state: &State<M>,
-    caller: Caller,
-    slot: CapSlot,
-    address: u64,
-    bytes: u64,
-) -> Result<Source, Status> {
+fn word_source<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot, address: u64, bytes: u64) -> Live<Source> {
     refuse_if(!address.is_multiple_of(bytes), Status::BadAddress)?;
     let (_, capability) = state.lookup(caller.environment, slot, CapType::Frames, Rights::READ)?;
     let frame = address >> PAGE_SHIFT;

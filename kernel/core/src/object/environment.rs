@@ -10,6 +10,7 @@ use aegis_abi::types::{FrameNumber, Rights, Status};
 use aegis_lottery::{CurrencyId, TicketId};
 
 use super::capability::{CapRef, TABLE_FRAME_COUNT_MAX};
+use super::frame::{FrameKind, FrameTable};
 use crate::id::{
     BELL_COUNT_MAX, BellId, DMA_BINDING_COUNT_MAX, ENVIRONMENT_COUNT_MAX, EnvironmentId, GATE_COUNT_MAX, Named,
     PROCESSOR_COUNT_MAX, SPACE_COUNT_MAX,
@@ -59,7 +60,7 @@ begins! {
         /// Frames of the capability table, by number.
         pub(crate) table: [Option<NonZeroU32>; TABLE_FRAME_COUNT_MAX] = [None; TABLE_FRAME_COUNT_MAX],
         /// First of the donated frames that are not in use.
-        pub(crate) donated_head: u32 = 0,
+        donated_head: u32 = 0,
         pub(crate) donated_count: u64 = 0,
         pub(crate) frames_owned: u64 = 0,
         pub(crate) frame_quota: u64 = 0,
@@ -99,6 +100,22 @@ begins! {
 }
 
 impl Environment {
+    /// Adds a frame that is its own already to what its tables may use.
+    pub(crate) fn donate(&mut self, frame: FrameNumber, frames: &mut FrameTable<'_>) {
+        frames.set(frame, FrameKind::Donated, self.serial);
+        frames.set_next(frame, self.donated_head);
+        // Frame numbers fit into 32 bits; frame 0 is never given to anybody.
+        (self.donated_head, self.donated_count) = (frame.0 as u32, self.donated_count + 1);
+    }
+
+    /// The first of the donated frames that are not in use; it is in no list any more.
+    pub(crate) fn pop_donated(&mut self, frames: &FrameTable<'_>) -> Option<FrameNumber> {
+        self.donated_count = self.donated_count.checked_sub(1)?;
+        let frame = FrameNumber(u64::from(self.donated_head));
+        self.donated_head = frames.next(frame);
+        Some(frame)
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.reason != StopReason::Running
     }

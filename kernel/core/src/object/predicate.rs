@@ -34,11 +34,11 @@ begins! {
     /// The predicate of a sleeping processor; empty while it does not sleep. It is large, so it is built where it
     /// stays, and emptied without writing the terms.
     pub(crate) struct Predicate {
-        pub(crate) terms: [CheckedTerm; PREDICATE_TERM_COUNT_MAX] =
+        terms: [CheckedTerm; PREDICATE_TERM_COUNT_MAX] =
             [CheckedTerm { product: 0, source: Source::Never, operator: TermOperator::Equal, value: 0 };
                 PREDICATE_TERM_COUNT_MAX],
-        pub(crate) count: u8 = 0,
-        pub(crate) has_words: bool = false,
+        count: u8 = 0,
+        has_words: bool = false,
         /// Its count is taken by whoever wakes.
         pub(crate) awaited: Option<BellId> = None,
     }
@@ -75,8 +75,24 @@ impl Predicate {
         (self.count, self.has_words, self.awaited) = (0, false, None);
     }
 
+    /// Its terms, those of a product together.
+    #[inline(always)]
+    pub(crate) fn checked(&self) -> Option<&[CheckedTerm]> {
+        self.terms.get(..self.term_count())
+    }
+
+    #[inline(always)]
+    pub(crate) fn term_count(&self) -> usize {
+        self.count.into()
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_words(&self) -> bool {
+        self.has_words
+    }
+
     pub(crate) fn term(&self, index: usize) -> Option<&CheckedTerm> {
-        self.terms.get(..usize::from(self.count))?.get(index)
+        self.checked()?.get(index)
     }
 
     pub(crate) fn terms(&self) -> impl Iterator<Item = CheckedTerm> + '_ {
