@@ -48,12 +48,12 @@ pub enum Level {
 }
 
 impl Level {
-    /// With so many blocks of `wish` left, and the large one or not.
+    /// With so many blocks of `size` left, and the large one or not.
     #[must_use]
-    pub const fn of(wish: Wish, block_count: usize, has_large: bool) -> Self {
-        if block_count >= wish.block_count && (has_large || !wish.has_large) {
+    pub const fn of(size: ReserveSize, block_count: usize, has_large: bool) -> Self {
+        if block_count >= size.block_count && (has_large || !size.has_large) {
             Self::Whole
-        } else if block_count >= wish.block_count / 2 {
+        } else if block_count >= size.block_count / 2 {
             Self::Short
         } else {
             Self::Low
@@ -63,14 +63,14 @@ impl Level {
 
 /// What the reserve is when it is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct ReserveSize {
     /// Blocks.
     pub block_count: usize,
     /// Whether there is the large one.
     pub has_large: bool,
 }
 
-impl Wish {
+impl ReserveSize {
     /// Where memory is enough.
     pub const ALL: Self = Self { block_count: BLOCK_COUNT, has_large: true };
 
@@ -245,12 +245,12 @@ pub fn tree<K: Ord, V>(entries: impl Iterator<Item = (K, V)>) -> Result<BTreeMap
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK_COUNT, Level, Wish, check, reserve, set_level, vector};
+    use super::{BLOCK_COUNT, Level, ReserveSize, check, reserve, set_level, vector};
     use crate::error::Errno;
 
     #[test]
     fn half_of_the_reserve_is_for_what_must_not_fail() {
-        let all = Wish::ALL;
+        let all = ReserveSize::ALL;
         assert_eq!(Level::of(all, BLOCK_COUNT, true), Level::Whole);
         assert_eq!(Level::of(all, BLOCK_COUNT, false), Level::Short);
         assert_eq!(Level::of(all, BLOCK_COUNT - 1, true), Level::Short);
@@ -261,11 +261,11 @@ mod tests {
 
     #[test]
     fn a_small_pod_has_a_small_reserve() {
-        assert_eq!(Wish::of(u64::MAX), Wish::ALL);
-        assert_eq!(Wish::of((12 << 20) / 4096), Wish::ALL);
-        assert_eq!(Wish::of((12 << 20) / 4096 - 1), Wish { block_count: 11, has_large: false });
-        let least = Wish { block_count: 4, has_large: false };
-        assert_eq!([Wish::of(0), Wish::of(400)], [least; 2]);
+        assert_eq!(ReserveSize::of(u64::MAX), ReserveSize::ALL);
+        assert_eq!(ReserveSize::of((12 << 20) / 4096), ReserveSize::ALL);
+        assert_eq!(ReserveSize::of((12 << 20) / 4096 - 1), ReserveSize { block_count: 11, has_large: false });
+        let least = ReserveSize { block_count: 4, has_large: false };
+        assert_eq!([ReserveSize::of(0), ReserveSize::of(400)], [least; 2]);
         let levels = [4, 3, 2, 1].map(|block_count| Level::of(least, block_count, false));
         assert_eq!(levels, [Level::Whole, Level::Short, Level::Short, Level::Low]);
     }

@@ -2,7 +2,7 @@
 //!
 //! [`Mutex`] and [`RwLock`] may be held by a thread that waits for the world outside (an answer of the host's file
 //! server, while it changes a name or holds an address space). Whoever meets such a lock taken must not keep the
-//! processor from its holder: between looks he does what [`set_patience`] named, which in the machine lets others run.
+//! processor from its holder: between looks he does what [`set_lock_wait`] named, which in the machine lets others run.
 //! Nobody waits in the sense of the scheduler for a lock, so no wake is lost by it.
 //!
 //! [`SpinMutex`] is for what that itself is made of: the scheduler, the heap, processors, devices. It is held for
@@ -14,35 +14,35 @@ pub use spin::Once;
 use spin::relax::RelaxStrategy;
 
 /// A lock whose holder may wait.
-pub type Mutex<T> = spin::mutex::Mutex<T, Patience>;
+pub type Mutex<T> = spin::mutex::Mutex<T, LockWait>;
 /// A [`Mutex`] that is held.
-pub type MutexGuard<'a, T> = spin::mutex::MutexGuard<'a, T, Patience>;
+pub type MutexGuard<'a, T> = spin::mutex::MutexGuard<'a, T, LockWait>;
 /// A lock for many readers, whose holders may wait.
-pub type RwLock<T> = spin::rwlock::RwLock<T, Patience>;
+pub type RwLock<T> = spin::rwlock::RwLock<T, LockWait>;
 /// A lock whose holder does not wait.
 pub type SpinMutex<T> = spin::mutex::Mutex<T, spin::relax::Spin>;
 /// A [`SpinMutex`] that is held.
 pub type SpinMutexGuard<'a, T> = spin::mutex::MutexGuard<'a, T, spin::relax::Spin>;
 
 /// What is done between two looks at a lock that is taken.
-pub struct Patience;
+pub struct LockWait;
 
-static PATIENCE: Once<fn()> = Once::new();
+static LOCK_WAIT: Once<fn()> = Once::new();
 
 /// Names what is done while a lock is taken; the first call counts. Without one the processor spins.
-pub fn set_patience(relax: fn()) {
-    PATIENCE.call_once(|| relax);
+pub fn set_lock_wait(relax: fn()) {
+    LOCK_WAIT.call_once(|| relax);
 }
 
 /// What is done between two looks at a lock that is taken, for one that is a word under another lock.
 pub fn relax() {
-    Patience::relax();
+    LockWait::relax();
 }
 
-impl RelaxStrategy for Patience {
+impl RelaxStrategy for LockWait {
     #[cold]
     fn relax() {
-        match PATIENCE.get() {
+        match LOCK_WAIT.get() {
             Some(relax) => relax(),
             None => core::hint::spin_loop(),
         }

@@ -79,7 +79,7 @@ impl Selection {
 
 /// How a message is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct ReceiveRequest {
     /// Which.
     pub selection: Selection,
     /// Bytes that there is room for.
@@ -95,7 +95,7 @@ pub struct Wish {
 struct Receiver {
     number: u64,
     pid: u32,
-    wish: Wish,
+    request: ReceiveRequest,
     sleeper: Arc<Sleeper<Result<Message>>>,
 }
 
@@ -217,12 +217,12 @@ impl Queue {
     fn hand_over(&mut self, message: Message, now_s: u64, wakes: &mut Wakes) -> Option<Message> {
         let mut place = 0;
         while place < self.receivers.len() {
-            if !self.receivers[place].wish.selection.takes(message.kind) {
+            if !self.receivers[place].request.selection.takes(message.kind) {
                 place += 1;
                 continue;
             }
             let receiver = self.receivers.remove(place)?;
-            if !receiver.wish.cuts && receiver.wish.room_bytes < message.bytes.len() {
+            if !receiver.request.cuts && receiver.request.room_bytes < message.bytes.len() {
                 receiver.sleeper.settle(Err(Errno::E2BIG), wakes);
                 continue;
             }
@@ -396,13 +396,19 @@ impl MessageQueues {
         Ok(Sending::Done)
     }
 
-    /// `msgrcv`. `waiter` is woken when a wish that has to wait is settled.
+    /// `msgrcv`. `waiter` is woken when a request that has to wait is settled.
     ///
     /// # Errors
     /// `EINVAL`, `EACCES`, `E2BIG`, `ENOMSG` (with `no_wait`), `ENOMEM`.
-    pub fn receive(&self, caller: &Caller<'_>, id: i32, wish: Wish, waiter: Weak<dyn Waiter>) -> Result<Receiving<'_>> {
+    pub fn receive(
+        &self,
+        caller: &Caller<'_>,
+        id: i32,
+        request: ReceiveRequest,
+        waiter: Weak<dyn Waiter>,
+    ) -> Result<Receiving<'_>> {
         let mut wakes = Wakes::new();
-        let received = self.receive_locked(caller, id, wish, waiter, &mut wakes);
+        let received = self.receive_locked(caller, id, request, waiter, &mut wakes);
         wake_all(wakes);
         received
     }
@@ -411,7 +417,7 @@ impl MessageQueues {
         &self,
         caller: &Caller<'_>,
         id: i32,
-        wish: Wish,
+        request: ReceiveRequest,
         waiter: Weak<dyn Waiter>,
         wakes: &mut Wakes,
     ) -> Result<Receiving<'_>> {
@@ -419,22 +425,22 @@ impl MessageQueues {
         let State { queues, waiting_count, .. } = &mut *state;
         let queue = queues.get_mut(id)?;
         queue.ownership.check(caller, READ)?;
-        let Some(place) = queue.find(wish.selection) else {
-            if wish.no_wait {
+        let Some(place) = queue.find(request.selection) else {
+            if request.no_wait {
                 return Err(Errno::ENOMSG);
             }
             queue.receivers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
             *waiting_count += 1;
             let (number, sleeper) = (*waiting_count, Sleeper::new(waiter));
-            queue.receivers.push_back(Receiver { number, pid: caller.pid, wish, sleeper: sleeper.clone() });
+            queue.receivers.push_back(Receiver { number, pid: caller.pid, request, sleeper: sleeper.clone() });
             return Ok(Receiving::Waits(ReceiveWait { queues: self, id, number, sleeper }));
         };
         let length = queue.messages[place].bytes.len();
-        if length > wish.room_bytes && !wish.cuts {
+        if length > request.room_bytes && !request.cuts {
             return Err(Errno::E2BIG);
         }
-        if wish.copies {
-            if length > wish.room_bytes {
+        if request.copies {
+            if length > request.room_bytes {
                 return Err(Errno::EINVAL);
             }
             return self.copy_of(&queue.messages[place]).map(Receiving::Done);
@@ -549,13 +555,13 @@ impl Drop for SendWait<'_> {
 }
 
 impl ReceiveWait<'_> {
-    /// What became of the wish, if it was settled; `EAGAIN`: to be asked again.
+    /// What became of the request, if it was settled; `EAGAIN`: to be asked again.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<Message>> {
         self.sleeper.take()
     }
 
-    /// Takes the wish out, unless it was settled: what became of it then.
+    /// Takes the request out, unless it was settled: what became of it then.
     #[must_use]
     pub fn give_up(&self) -> Option<Result<Message>> {
         let mut state = self.queues.state.lock();

@@ -5,7 +5,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use super::account::Account;
-use super::message_queue::{Look, MessageQueues, ReceiveWait, Receiving, Selection, SendWait, Sending, Wish};
+use super::message_queue::{Look, MessageQueues, ReceiveRequest, ReceiveWait, Receiving, Selection, SendWait, Sending};
 use super::permission::Caller;
 use crate::error::{Errno, Result};
 use crate::fs::Count;
@@ -37,12 +37,12 @@ fn send(queues: &MessageQueues, id: i32, kind: i64, text: &[u8]) -> Result<bool>
     }
 }
 
-fn wish(selection: Selection, room_bytes: usize) -> Wish {
-    Wish { selection, room_bytes, cuts: false, copies: false, no_wait: true }
+fn request(selection: Selection, room_bytes: usize) -> ReceiveRequest {
+    ReceiveRequest { selection, room_bytes, cuts: false, copies: false, no_wait: true }
 }
 
-fn receive(queues: &MessageQueues, id: i32, wish: Wish) -> Result<(i64, Vec<u8>)> {
-    match queues.receive(&caller(), id, wish, nobody())? {
+fn receive(queues: &MessageQueues, id: i32, request: ReceiveRequest) -> Result<(i64, Vec<u8>)> {
+    match queues.receive(&caller(), id, request, nobody())? {
         Receiving::Done(message) => Ok((message.kind, message.bytes)),
         Receiving::Waits(_) => Err(Errno::EAGAIN),
     }
@@ -94,7 +94,7 @@ fn random_messages_come_out_as_in_the_model() {
             _ => Selection::Place(below(6) as i64),
         };
         let copies = matches!(selection, Selection::Place(_));
-        let asked = Wish { cuts: below(2) == 0, copies, ..wish(selection, below(12) as usize) };
+        let asked = ReceiveRequest { cuts: below(2) == 0, copies, ..request(selection, below(12) as usize) };
         let expected = match find(&model, selection) {
             None => Err(Errno::ENOMSG),
             Some(place) if model[place].1.len() > asked.room_bytes && !asked.cuts => Err(Errno::E2BIG),
@@ -115,7 +115,7 @@ fn random_messages_come_out_as_in_the_model() {
 }
 
 fn wait_for<'a>(queues: &'a MessageQueues, id: i32, selection: Selection, room_bytes: usize) -> ReceiveWait<'a> {
-    let asked = Wish { no_wait: false, ..wish(selection, room_bytes) };
+    let asked = ReceiveRequest { no_wait: false, ..request(selection, room_bytes) };
     match queues.receive(&caller(), id, asked, nobody()) {
         Ok(Receiving::Waits(wait)) => wait,
         _ => panic!("there is something"),
@@ -146,7 +146,7 @@ fn a_message_goes_to_the_first_who_takes_it() {
     assert_eq!(queues.status(&caller(), id, Look::Number).unwrap().message_count, 0);
     drop(other);
     assert_eq!(send(&queues, id, 9, b"stays"), Ok(true));
-    assert_eq!(receive(&queues, id, wish(Selection::Any, 100)), Ok((9, b"stays".to_vec())));
+    assert_eq!(receive(&queues, id, request(Selection::Any, 100)), Ok((9, b"stays".to_vec())));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn senders_are_called_in_order_for_the_room_there_is() {
     send(&queues, id, 1, b"12345678").unwrap();
     let (large, small) = (wait_for_room(&queues, id, 9), wait_for_room(&queues, id, 3));
     assert!(large.outcome().is_none() && small.outcome().is_none());
-    receive(&queues, id, wish(Selection::Any, 10)).unwrap();
+    receive(&queues, id, request(Selection::Any, 10)).unwrap();
     assert_eq!((large.outcome(), small.outcome()), (Some(Ok(())), Some(Ok(()))));
     send(&queues, id, 1, b"12345678").unwrap();
     let (again, receiver) = (wait_for_room(&queues, id, 9), wait_for(&queues, id, Selection::Equal(3), 1));

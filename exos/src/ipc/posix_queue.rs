@@ -2,7 +2,7 @@
 //!
 //! A queue is a file without a path: whoever has opened it has a reference, and it is gone when it has no name and no
 //! reference. Messages go out by priority, then in the order in which they came. As with System V's, whoever makes a
-//! wish come true does it for the sleeper: a message that is sent goes to the receiver that waited longest, and room
+//! request come true does it for the sleeper: a message that is sent goes to the receiver that waited longest, and room
 //! that a receiver makes is filled with the message of the sender that waited longest.
 //!
 //! Bounds: Linux's limits, what a user's queues may hold in all (`RLIMIT_MSGQUEUE`), and what messages cost the

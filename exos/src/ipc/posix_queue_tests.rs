@@ -114,23 +114,23 @@ fn who_waited_longest_is_served_and_one_who_gave_up_is_not() {
 #[test]
 fn one_is_told_of_the_first_message_once() {
     let (_, queue) = one();
-    let wish = Notification { pid: 8, signal: Some(10), value: 5 };
-    queue.notify(wish).unwrap();
-    assert_eq!(queue.notify(wish), Err(Errno::EBUSY));
-    assert_eq!(send(&queue, 0, b""), Ok(Some(wish)));
+    let request = Notification { pid: 8, signal: Some(10), value: 5 };
+    queue.notify(request).unwrap();
+    assert_eq!(queue.notify(request), Err(Errno::EBUSY));
+    assert_eq!(send(&queue, 0, b""), Ok(Some(request)));
     assert_eq!(send(&queue, 0, b""), Ok(None));
-    queue.notify(wish).unwrap();
+    queue.notify(request).unwrap();
     assert_eq!(send(&queue, 0, b""), Ok(None), "it was not empty");
     queue.forget_notification(9);
-    assert_eq!(queue.notify(wish), Err(Errno::EBUSY));
+    assert_eq!(queue.notify(request), Err(Errno::EBUSY));
     queue.forget_notification(8);
-    assert_eq!(queue.notify(wish), Ok(()));
+    assert_eq!(queue.notify(request), Ok(()));
 }
 
 #[test]
 fn a_user_and_the_pod_have_bounds_that_end_with_the_queues() {
     let queues = PosixQueues::new(Account::new(1 << 20));
-    let make = |name: &[u8], maker, wish| queues.find_or_make(name, maker, wish).map(|made| made.0);
+    let make = |name: &[u8], maker, request| queues.find_or_make(name, maker, request).map(|made| made.0);
     assert_eq!(make(b"a", maker(1), capacity(11, 1)).err(), Some(Errno::EINVAL));
     assert_eq!(make(b"a", maker(1), capacity(1, 8193)).err(), Some(Errno::EINVAL));
     assert_eq!(make(b"a", maker(1), capacity(0, 1)).err(), Some(Errno::EINVAL));

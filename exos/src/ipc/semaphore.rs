@@ -130,7 +130,7 @@ pub enum Attempt<'a> {
     Waits(Wait<'a>),
 }
 
-/// A place among those who wait. Dropping it gives the wish up.
+/// A place among those who wait. Dropping it gives the request up.
 pub struct Wait<'a> {
     semaphores: &'a Semaphores,
     id: i32,
@@ -416,7 +416,7 @@ impl Semaphores {
         Ok(id)
     }
 
-    /// `semop`. `waiter` is woken when a wish that has to wait is settled.
+    /// `semop`. `waiter` is woken when a request that has to wait is settled.
     ///
     /// # Errors
     /// `EINVAL`, `E2BIG`, `EFBIG`, `EACCES`, `ERANGE`, `EAGAIN`, `ENOMEM`.
@@ -694,13 +694,13 @@ fn is_plain(operations: &[Operation]) -> bool {
 }
 
 impl Wait<'_> {
-    /// What became of the wish, if it was settled.
+    /// What became of the request, if it was settled.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<()>> {
         self.sleeper.take()
     }
 
-    /// Takes the wish out, unless it was settled: what became of it then.
+    /// Takes the request out, unless it was settled: what became of it then.
     #[must_use]
     pub fn give_up(&self) -> Option<Result<()>> {
         let mut state = self.semaphores.state.lock();

@@ -1,4 +1,4 @@
-//! Sets against a naive model: a list of values and a list of wishes, gone through from the start after each change.
+//! Sets against a naive model: a list of values and a list of requests, gone through from the start after each change.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ fn operation(number: u16, change: i16) -> Operation {
 }
 
 /// One that waits in the model.
-struct Wish {
+struct Request {
     pid: u32,
     operations: Vec<Operation>,
     outcome: Option<Result<()>>,
@@ -39,7 +39,7 @@ struct Wish {
 #[derive(Default)]
 struct Model {
     values: Vec<i32>,
-    wishes: Vec<Wish>,
+    requests: Vec<Request>,
     undos: Vec<(u32, Vec<i32>)>,
 }
 
@@ -79,22 +79,23 @@ impl Model {
         self.settle();
     }
 
-    /// Goes through all wishes until none can go on: those for zero first.
+    /// Goes through all requests until none can go on: those for zero first.
     fn settle(&mut self) {
         loop {
             let order = |changes: bool| {
-                let is_meant = move |wish: &Wish| {
-                    wish.outcome.is_none() && wish.operations.iter().any(|operation| operation.change != 0) == changes
+                let is_meant = move |request: &Request| {
+                    request.outcome.is_none()
+                        && request.operations.iter().any(|operation| operation.change != 0) == changes
                 };
-                self.wishes.iter().enumerate().filter(move |(_, wish)| is_meant(wish)).map(|(index, _)| index)
+                self.requests.iter().enumerate().filter(move |(_, request)| is_meant(request)).map(|(index, _)| index)
             };
             let all: Vec<usize> = order(false).chain(order(true)).collect();
             let settled = all.into_iter().find_map(|index| {
-                let operations = self.wishes[index].operations.clone();
-                self.try_all(self.wishes[index].pid, &operations).map(|outcome| (index, outcome))
+                let operations = self.requests[index].operations.clone();
+                self.try_all(self.requests[index].pid, &operations).map(|outcome| (index, outcome))
             });
             match settled {
-                Some((index, outcome)) => self.wishes[index].outcome = Some(outcome),
+                Some((index, outcome)) => self.requests[index].outcome = Some(outcome),
                 None => return,
             }
         }
@@ -136,8 +137,8 @@ fn random_operations_come_out_as_in_the_model() {
                 2 if !waits.is_empty() => {
                     let index = random.below(waits.len() as u64) as usize;
                     if let Some(wait) = waits[index].take() {
-                        assert_eq!(wait.give_up(), model.wishes[index].outcome);
-                        model.wishes[index].outcome.get_or_insert(Err(Errno::EINTR));
+                        assert_eq!(wait.give_up(), model.requests[index].outcome);
+                        model.requests[index].outcome.get_or_insert(Err(Errno::EINTR));
                     }
                 }
                 _ => {
@@ -161,7 +162,7 @@ fn random_operations_come_out_as_in_the_model() {
                         Ok(Attempt::Waits(wait)) => {
                             assert_eq!(expected, None);
                             waits.push(Some(wait));
-                            model.wishes.push(Wish { pid, operations, outcome: None });
+                            model.requests.push(Request { pid, operations, outcome: None });
                         }
                     }
                     model.settle();
@@ -169,11 +170,11 @@ fn random_operations_come_out_as_in_the_model() {
             }
             let values: Vec<i32> = semaphores.values(&caller(1), id).unwrap().into_iter().map(i32::from).collect();
             assert_eq!(values, model.values, "seed {seed}");
-            for (wait, wish) in waits.iter_mut().zip(&model.wishes) {
-                if wish.outcome.is_some()
+            for (wait, request) in waits.iter_mut().zip(&model.requests) {
+                if request.outcome.is_some()
                     && let Some(wait) = wait.take()
                 {
-                    assert_eq!(wait.outcome(), wish.outcome, "seed {seed}");
+                    assert_eq!(wait.outcome(), request.outcome, "seed {seed}");
                 }
             }
         }

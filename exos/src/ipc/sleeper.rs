@@ -1,7 +1,7 @@
 //! Somebody who waits for one thing to be done for it, and what became of that.
 //!
 //! The outcome is written under the lock of the object that is waited for, and read without it; giving up is decided
-//! under that lock as well, so a wish is settled or taken out, never both.
+//! under that lock as well, so a request is settled or taken out, never both.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;

@@ -27,17 +27,17 @@ pub trait UserMemory {
     fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize>;
     /// As [`Self::copy_in`], but ends at the first fault, whether it could be resolved or not: locks may be held. How
     /// many bytes are left.
-    fn copy_in_at_once(&self, address: u64, into: &mut [u8]) -> usize {
+    fn copy_in_nofault(&self, address: u64, into: &mut [u8]) -> usize {
         let _ = address;
         into.len()
     }
     /// The word at `address`, unless its page cannot be had at once.
-    fn word_at_once(&self, address: u64) -> Option<u32> {
+    fn word_nofault(&self, address: u64) -> Option<u32> {
         let mut bytes = [0; 4];
-        (self.copy_in_at_once(address, &mut bytes) == 0).then(|| u32::from_le_bytes(bytes))
+        (self.copy_in_nofault(address, &mut bytes) == 0).then(|| u32::from_le_bytes(bytes))
     }
     /// As [`Self::copy_out`], but ends at the first fault. How many bytes are left.
-    fn copy_out_at_once(&self, address: u64, from: &[u8]) -> usize {
+    fn copy_out_nofault(&self, address: u64, from: &[u8]) -> usize {
         let _ = address;
         from.len()
     }
@@ -55,7 +55,7 @@ pub trait UserMemory {
         self.copy_out(address, &bytes)
     }
     /// As [`Self::copy_frame_out`], but ends at the first fault, whether it could be resolved or not.
-    fn copy_frame_out_at_once(
+    fn copy_frame_out_nofault(
         &self,
         address: u64,
         frames: &dyn FrameBytes,
@@ -67,7 +67,7 @@ pub trait UserMemory {
         0
     }
     /// Copies `length` bytes from the program into a frame, up to the first fault.
-    fn copy_frame_in_at_once(
+    fn copy_frame_in_nofault(
         &self,
         address: u64,
         frames: &dyn FrameBytes,
@@ -84,9 +84,9 @@ pub trait UserMemory {
         Ok(self.copy_out(address, &bytes)? / 8)
     }
     /// As [`Self::copy_words_out`], but ends at the first fault, whether it could be resolved or not.
-    fn copy_words_out_at_once(&self, address: u64, from: &[u64]) -> usize {
+    fn copy_words_out_nofault(&self, address: u64, from: &[u64]) -> usize {
         let bytes: Vec<u8> = from.iter().flat_map(|word| word.to_le_bytes()).collect();
-        (bytes.len() - self.copy_out_at_once(address, &bytes)) / 8
+        (bytes.len() - self.copy_out_nofault(address, &bytes)) / 8
     }
     /// Copies whole words from the program; how many came.
     fn copy_words_in(&self, address: u64, into: &mut [u64]) -> Result<usize> {
@@ -416,7 +416,7 @@ impl exos::fs::transfer::Destination for UserWriter<'_> {
     #[inline(always)]
     fn put_at_once(&mut self, bytes: &[u8]) -> bool {
         let Extent { address, length } = self.cursor.current;
-        let is_done = bytes.len() as u64 <= length && self.memory.copy_out_at_once(address, bytes) == 0;
+        let is_done = bytes.len() as u64 <= length && self.memory.copy_out_nofault(address, bytes) == 0;
         if is_done {
             self.cursor.step(bytes.len());
         }
@@ -433,7 +433,7 @@ impl exos::fs::transfer::Destination for UserWriter<'_> {
     fn put_frame_at_once(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
         let memory = self.memory;
         self.cursor.advance(count, |address, done, length| {
-            Ok(memory.copy_frame_out_at_once(address, frames, frame, offset + done, length))
+            Ok(memory.copy_frame_out_nofault(address, frames, frame, offset + done, length))
         })
     }
 
@@ -506,7 +506,7 @@ impl exos::fs::transfer::Source for UserReader<'_> {
     #[inline(always)]
     fn take_at_once(&mut self, into: &mut [u8]) -> bool {
         let Extent { address, length } = self.cursor.current;
-        let is_done = into.len() as u64 <= length && self.memory.copy_in_at_once(address, into) == 0;
+        let is_done = into.len() as u64 <= length && self.memory.copy_in_nofault(address, into) == 0;
         if is_done {
             self.cursor.step(into.len());
         }
@@ -522,7 +522,7 @@ impl exos::fs::transfer::Source for UserReader<'_> {
     ) -> usize {
         let memory = self.memory;
         self.cursor.advance(count, |address, done, length| {
-            Ok(memory.copy_frame_in_at_once(address, frames, frame, offset + done, length))
+            Ok(memory.copy_frame_in_nofault(address, frames, frame, offset + done, length))
         })
     }
 }

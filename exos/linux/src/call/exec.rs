@@ -21,7 +21,7 @@ use crate::abi::user_memory::{STRING_BYTES_MAX, STRING_STEP_BYTES, UserMemory, r
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};
 use crate::file::paths::{Access, find_at, read_path};
-use crate::task::exec::{Wish, prepare, start};
+use crate::task::exec::{ExecRequest, prepare, start};
 use crate::task::exit::{give_memory_back, release_thread_words};
 use crate::task::memory::{Space, space_limits};
 use crate::task::process::Ending;
@@ -86,9 +86,9 @@ fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: 
     let [directory, address, flags] = file;
     let found = find_at(context, &access, directory, address, flags, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)?;
     let (path, is_path_lost) = name_of(context, directory, address)?;
-    let wish = Wish { path, is_path_lost, arguments, environment };
+    let request = ExecRequest { path, is_path_lost, arguments, environment };
     let current = context.process.files.current();
-    let prepared = prepare(context.system, &access, &current, found, wish).map_err(|error| error.errno())?;
+    let prepared = prepare(context.system, &access, &current, found, request).map_err(|error| error.errno())?;
     let stack_limit_bytes = space_limits(&context.process.limits.lock()).stack_bytes;
     prepared.check_strings(stack_limit_bytes)?;
     context.replaces_registers = true;

@@ -176,7 +176,7 @@ fn wait(
         (Some(_), _) => Restart::UnlessHandler,
     };
     let (system, thread, memory) = (context.system, context.thread, context.memory);
-    let look = || memory.word_at_once(address).map(|word| word == expected).ok_or(Errno::EFAULT);
+    let look = || memory.word_nofault(address).map(|word| word == expected).ok_or(Errno::EFAULT);
     let mut waiting = match system.futexes.wait_if(key, mask, &thread.futex, look) {
         Err(Errno::EFAULT) => wait_for_present((system, thread, memory), key, (address, expected), mask)?,
         outcome => outcome?,

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use exos::error::{Errno, Result};
-use exos::ipc::message_queue::{Look, Message, MessageQueues, Receiving, Selection, Sending, Wish};
+use exos::ipc::message_queue::{Look, Message, MessageQueues, ReceiveRequest, Receiving, Selection, Sending};
 use exos::task::schedule::Task;
 use syscalls::Sysno;
 
@@ -97,21 +97,21 @@ pub fn msgrcv(context: &mut Context<'_>, [id, address, room, kind, flags, _]: Ar
         kind if flags & MSG_EXCEPT != 0 => Selection::NotEqual(kind),
         kind => Selection::Equal(kind),
     };
-    let wish = Wish { selection, room_bytes, cuts: flags & MSG_NOERROR != 0, copies, no_wait };
-    let message = receive(context, id, wish)?;
+    let request = ReceiveRequest { selection, room_bytes, cuts: flags & MSG_NOERROR != 0, copies, no_wait };
+    let message = receive(context, id, request)?;
     write_all(context.memory, address, &message.kind.to_le_bytes())?;
     let text = &message.bytes[..message.bytes.len().min(room_bytes)];
     write_all(context.memory, address.wrapping_add(KIND_BYTES), text)?;
     Ok(text.len() as u64)
 }
 
-fn receive(context: &mut Context<'_>, id: i32, wish: Wish) -> Result<Message> {
+fn receive(context: &mut Context<'_>, id: i32, request: ReceiveRequest) -> Result<Message> {
     let asker = Asker::new(context);
     let queues: &MessageQueues = &context.system.ipc.messages;
     let mut is_first = true;
     loop {
         let waiter = Arc::<Task>::downgrade(&context.thread.task);
-        let receiving = queues.receive(&asker.caller(), id, wish, waiter);
+        let receiving = queues.receive(&asker.caller(), id, request, waiter);
         let receiving = receiving.map_err(|error| if is_first { error } else { gone(error) })?;
         is_first = false;
         let wait = match receiving {

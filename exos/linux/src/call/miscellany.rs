@@ -19,7 +19,7 @@ use crate::abi::linux::{
 };
 use crate::abi::user_memory::{CHUNK_BYTES, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::task::process::{TIMER_SLACK_NS, habit};
+use crate::task::process::{TIMER_SLACK_NS, thread_flag};
 use crate::task::system::{RELEASE, VERSION};
 
 /// Bytes of a field of `struct utsname`.
@@ -207,16 +207,16 @@ fn quiet_option(context: &Context<'_>, option: u64, arguments: [u64; 4]) -> Resu
         // Nobody has such events.
         PR_TASK_PERF_EVENTS_DISABLE | PR_TASK_PERF_EVENTS_ENABLE => Ok(0),
         PR_MCE_KILL => set_memory_faults(context, arguments),
-        PR_MCE_KILL_GET if arguments == [0; 4] => Ok(memory_faults(context.thread.habits.load(Ordering::Relaxed))),
+        PR_MCE_KILL_GET if arguments == [0; 4] => Ok(memory_faults(context.thread.flags.load(Ordering::Relaxed))),
         PR_SET_MM => set_places(context, [argument, third, fourth, fifth]),
         PR_SET_IO_FLUSHER | PR_GET_IO_FLUSHER if !context.can(Capability::SYS_RESOURCE) => Err(Errno::EPERM),
         PR_GET_IO_FLUSHER if arguments == [0; 4] => {
-            Ok(u64::from(context.thread.habits.load(Ordering::Relaxed) & habit::FLUSHES))
+            Ok(u64::from(context.thread.flags.load(Ordering::Relaxed) & thread_flag::IO_FLUSHER))
         }
         PR_SET_IO_FLUSHER if argument <= 1 && arguments[1..] == [0; 3] => {
             match argument {
-                0 => context.thread.habits.fetch_and(!habit::FLUSHES, Ordering::Relaxed),
-                _ => context.thread.habits.fetch_or(habit::FLUSHES, Ordering::Relaxed),
+                0 => context.thread.flags.fetch_and(!thread_flag::IO_FLUSHER, Ordering::Relaxed),
+                _ => context.thread.flags.fetch_or(thread_flag::IO_FLUSHER, Ordering::Relaxed),
             };
             Ok(0)
         }
@@ -247,8 +247,8 @@ fn quiet_option(context: &Context<'_>, option: u64, arguments: [u64; 4]) -> Resu
 }
 
 /// `PR_MCE_KILL_EARLY`, `_LATE` and `_DEFAULT`, as a thread has chosen.
-fn memory_faults(habits: u8) -> u64 {
-    match (habits & habit::CHOOSES_FAULTS != 0, habits & habit::WANTS_FAULTS_EARLY != 0) {
+fn memory_faults(flags: u8) -> u64 {
+    match (flags & thread_flag::MCE_PROCESS != 0, flags & thread_flag::MCE_EARLY != 0) {
         (false, _) => 2,
         (true, is_early) => u64::from(is_early),
     }
@@ -259,13 +259,13 @@ fn set_memory_faults(context: &Context<'_>, arguments: [u64; 4]) -> Result<u64> 
     let chosen = match arguments {
         // `PR_MCE_KILL_CLEAR`, and `PR_MCE_KILL_SET` to each of the three.
         [0, 0, 0, 0] | [1, 2, 0, 0] => 0,
-        [1, 1, 0, 0] => habit::CHOOSES_FAULTS | habit::WANTS_FAULTS_EARLY,
-        [1, 0, 0, 0] => habit::CHOOSES_FAULTS,
+        [1, 1, 0, 0] => thread_flag::MCE_PROCESS | thread_flag::MCE_EARLY,
+        [1, 0, 0, 0] => thread_flag::MCE_PROCESS,
         _ => return Err(Errno::EINVAL),
     };
-    let habits = &context.thread.habits;
-    let kept = habits.load(Ordering::Relaxed) & habit::FLUSHES;
-    habits.store(kept | chosen, Ordering::Relaxed);
+    let flags = &context.thread.flags;
+    let kept = flags.load(Ordering::Relaxed) & thread_flag::IO_FLUSHER;
+    flags.store(kept | chosen, Ordering::Relaxed);
     Ok(0)
 }
 

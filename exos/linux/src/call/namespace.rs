@@ -37,7 +37,7 @@ const NAMESPACES: u64 = CLONE_NEWNS | CLONE_NEWUSER | OTHER_NAMESPACES;
 /// What a thread cannot have of its own.
 const OF_PROCESSES: u64 = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
 
-/// What a kernel without namespaces says to a wish for some that it has checked.
+/// What a kernel without namespaces says to a request for some that it has checked.
 fn refuse(context: &Context<'_>, wanted: u64) -> Errno {
     match wanted {
         _ if wanted & CLONE_NEWUSER != 0 => Errno::EINVAL,

@@ -55,7 +55,7 @@ fn find(context: &Context<'_>, tid: u64) -> Result<(Arc<Process>, Arc<Thread>)> 
 }
 
 /// What a program asks `sched_setattr` for.
-struct Wish {
+struct SchedAttributes {
     policy: u32,
     flags: u64,
     nice: i32,
@@ -66,7 +66,7 @@ struct Wish {
 
 /// `E2BIG`, with the size that is known in the place of the one passed: too small, too big, or with something set that
 /// is not known.
-fn read_wish(context: &Context<'_>, address: u64) -> Result<Wish> {
+fn read_attributes(context: &Context<'_>, address: u64) -> Result<SchedAttributes> {
     let size = u32::from_le_bytes(read_array(context.memory, address)?);
     let size = if size == 0 { SCHED_ATTR_SIZE_VER0 } else { u64::from(size) };
     let refuse = || {
@@ -87,7 +87,7 @@ fn read_wish(context: &Context<'_>, address: u64) -> Result<Wish> {
     }
     let nice = (get::u32(&bytes, 16) as i32).clamp(NICE_MIN, NICE_MAX);
     let deadline_ns = get::u64(&bytes, 32);
-    Ok(Wish { policy: get::u32(&bytes, 4), flags, nice, priority: get::u32(&bytes, 20), deadline_ns })
+    Ok(SchedAttributes { policy: get::u32(&bytes, 4), flags, nice, priority: get::u32(&bytes, 20), deadline_ns })
 }
 
 /// `sched_setattr(2)`.
@@ -95,45 +95,45 @@ pub fn sched_setattr(context: &mut Context<'_>, [tid, address, flags, ..]: Argum
     if address == 0 || (tid as u32 as i32) < 0 || flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let wish = read_wish(context, address)?;
-    if (wish.policy as i32) < 0 {
+    let wanted = read_attributes(context, address)?;
+    if (wanted.policy as i32) < 0 {
         return Err(Errno::EINVAL);
     }
     let (process, thread) = find(context, tid)?;
     let before = thread.policy.load(Ordering::Relaxed);
-    let (policy, resets) = if wish.flags & SCHED_FLAG_KEEP_POLICY != 0 {
+    let (policy, resets) = if wanted.flags & SCHED_FLAG_KEEP_POLICY != 0 {
         (before & !SCHED_RESET_ON_FORK, before & SCHED_RESET_ON_FORK != 0)
     } else {
-        (wish.policy, wish.flags & SCHED_FLAG_RESET_ON_FORK != 0)
+        (wanted.policy, wanted.flags & SCHED_FLAG_RESET_ON_FORK != 0)
     };
-    let keeps = wish.flags & SCHED_FLAG_KEEP_PARAMS != 0;
-    let priority = if keeps { 0 } else { wish.priority };
+    let keeps = wanted.flags & SCHED_FLAG_KEEP_PARAMS != 0;
+    let priority = if keeps { 0 } else { wanted.priority };
     match policy {
         0 | 3 | 5 | 6 if priority != 0 => return Err(Errno::EINVAL),
         1 | 2 if !(1..=99).contains(&priority) => return Err(Errno::EINVAL),
-        0..=3 | 5 | 6 if wish.flags & !SCHED_FLAG_ALL != 0 => return Err(Errno::EINVAL),
+        0..=3 | 5 | 6 if wanted.flags & !SCHED_FLAG_ALL != 0 => return Err(Errno::EINVAL),
         0 | 3 | 5 => {}
-        6 if wish.deadline_ns == 0 => return Err(Errno::EINVAL),
+        6 if wanted.deadline_ns == 0 => return Err(Errno::EINVAL),
         // Turns that are promised are nobody's to have here.
         1 | 2 | 6 => return Err(Errno::EPERM),
         _ => return Err(Errno::EINVAL),
     }
     let sets_nice = !keeps && policy != SCHED_IDLE;
     let limit = process.limits.lock().soft(Resource::Nice);
-    let is_less = sets_nice && wish.nice < thread.nice() && (20 - wish.nice) as u64 > limit
+    let is_less = sets_nice && wanted.nice < thread.nice() && (20 - wanted.nice) as u64 > limit
         || leaves_idle(&process, &thread, policy)
         || before & SCHED_RESET_ON_FORK != 0 && !resets
         || !is_own(context, &process);
     if is_less && !context.can(Capability::SYS_NICE) {
         return Err(Errno::EPERM);
     }
-    if wish.flags & SCHED_FLAG_UTIL_CLAMP != 0 {
+    if wanted.flags & SCHED_FLAG_UTIL_CLAMP != 0 {
         // As of a kernel without clamps of how busy a thread looks.
         return Err(Errno::EOPNOTSUPP);
     }
     thread.policy.store(policy | if resets { SCHED_RESET_ON_FORK } else { 0 }, Ordering::Relaxed);
     if sets_nice {
-        thread.nice.store(wish.nice, Ordering::Relaxed);
+        thread.nice.store(wanted.nice, Ordering::Relaxed);
     }
     thread.weigh();
     Ok(0)

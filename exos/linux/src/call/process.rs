@@ -80,7 +80,7 @@ const CLONE_ARGUMENTS_BYTES: usize = 88;
 
 /// What `clone` is to make.
 #[derive(Clone, Copy, Debug, Default)]
-struct Wish {
+struct CloneArgs {
     flags: u64,
     exit_signal: u8,
     /// The new stack pointer, 0 for the caller's.
@@ -94,13 +94,13 @@ struct Wish {
 
 /// `fork(2)`.
 pub fn fork(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
-    make(context, Wish { exit_signal: Signal::CHLD.number(), ..Wish::default() })
+    make(context, CloneArgs { exit_signal: Signal::CHLD.number(), ..CloneArgs::default() })
 }
 
 /// `vfork(2)`.
 pub fn vfork(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     let flags = CLONE_VM | CLONE_VFORK;
-    make(context, Wish { flags, exit_signal: Signal::CHLD.number(), ..Wish::default() })
+    make(context, CloneArgs { flags, exit_signal: Signal::CHLD.number(), ..CloneArgs::default() })
 }
 
 /// `clone(2)` with x86-64's order of arguments.
@@ -109,7 +109,7 @@ pub fn clone(
     [flags, stack, parent_tid, child_tid, thread_storage, _]: Arguments,
 ) -> Result<u64> {
     let (flags, exit_signal, descriptor) = (flags & 0xffff_ff00, flags as u8, parent_tid);
-    make(context, Wish { flags, exit_signal, stack, thread_storage, parent_tid, child_tid, descriptor })
+    make(context, CloneArgs { flags, exit_signal, stack, thread_storage, parent_tid, child_tid, descriptor })
 }
 
 /// `clone3(2)`.
@@ -144,7 +144,7 @@ pub fn clone3(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Re
     let stack = stack.checked_add(stack_bytes).ok_or(Errno::EINVAL)?;
     let (child_tid, parent_tid, thread_storage) = (field(2), field(3), field(7));
     let descriptor = field(1);
-    make(context, Wish { flags, exit_signal, stack, thread_storage, parent_tid, child_tid, descriptor })
+    make(context, CloneArgs { flags, exit_signal, stack, thread_storage, parent_tid, child_tid, descriptor })
 }
 
 /// `CLONE_INTO_CGROUP`: a group is joined by writing to its `cgroup.procs` only, so no descriptor names one.
@@ -156,14 +156,14 @@ fn without_group(context: &Context<'_>, flags: u64, descriptor: u64) -> Result<u
 }
 
 /// Checks a combination as Linux does (`copy_process`), and for what is not there.
-fn check(wish: &Wish) -> Result<()> {
-    let has = |flag| wish.flags & flag != 0;
-    let is_bad = wish.flags & !CLONE_KNOWN != 0
+fn check(args: &CloneArgs) -> Result<()> {
+    let has = |flag| args.flags & flag != 0;
+    let is_bad = args.flags & !CLONE_KNOWN != 0
         || has(CLONE_THREAD) && !has(CLONE_SIGHAND)
         || has(CLONE_SIGHAND) && !has(CLONE_VM)
         || has(CLONE_CLEAR_SIGHAND) && has(CLONE_SIGHAND)
         || has(CLONE_PIDFD) && (has(CLONE_THREAD) || has(CLONE_DETACHED))
-        || has(CLONE_PIDFD) && has(CLONE_PARENT_SETTID) && wish.descriptor == wish.parent_tid;
+        || has(CLONE_PIDFD) && has(CLONE_PARENT_SETTID) && args.descriptor == args.parent_tid;
     if is_bad {
         return Err(Errno::EINVAL);
     }
@@ -174,23 +174,23 @@ fn check(wish: &Wish) -> Result<()> {
     if is_half { Err(Errno::ENOSYS) } else { Ok(()) }
 }
 
-fn make(context: &mut Context<'_>, wish: Wish) -> Result<u64> {
-    check(&wish)?;
-    if wish.flags & CLONE_THREAD != 0 { make_thread(context, &wish) } else { make_process(context, &wish) }
+fn make(context: &mut Context<'_>, args: CloneArgs) -> Result<u64> {
+    check(&args)?;
+    if args.flags & CLONE_THREAD != 0 { make_thread(context, &args) } else { make_process(context, &args) }
 }
 
 /// The first registers of what is made: the caller's, with 0 as the call's result.
-fn first_frame(context: &Context<'_>, wish: &Wish) -> UpcallFrame {
+fn first_frame(context: &Context<'_>, args: &CloneArgs) -> UpcallFrame {
     let mut frame = *context.frame;
     frame.rax = 0;
-    if wish.stack != 0 {
-        frame.rsp = wish.stack;
+    if args.stack != 0 {
+        frame.rsp = args.stack;
     }
     frame
 }
 
 /// A thread of `process` with the caller's identities, mask and name.
-fn new_thread(context: &Context<'_>, process: &Process, tid: u32, wish: &Wish) -> Arc<Thread> {
+fn new_thread(context: &Context<'_>, process: &Process, tid: u32, args: &CloneArgs) -> Arc<Thread> {
     let identities = context.thread.identities.lock().clone();
     let thread = Thread::new(tid, process, identities, context.system.scheduler.new_task(Some(&context.thread.task)));
     if process.pid == context.process.pid {
@@ -204,22 +204,22 @@ fn new_thread(context: &Context<'_>, process: &Process, tid: u32, wish: &Wish) -
     }
     thread.io_priority.store(context.thread.io_priority.load(Ordering::Relaxed), Ordering::Relaxed);
     thread.timer_slack_ns.store(context.thread.timer_slack_ns.load(Ordering::Relaxed), Ordering::Relaxed);
-    thread.habits.store(context.thread.habits.load(Ordering::Relaxed), Ordering::Relaxed);
+    thread.flags.store(context.thread.flags.load(Ordering::Relaxed), Ordering::Relaxed);
     *thread.memory_policy.lock() = *context.thread.memory_policy.lock();
     thread.signals.lock().mask = context.thread.signals.lock().mask;
     thread.name.lock().clone_from(&context.thread.name.lock());
-    if wish.flags & CLONE_CHILD_CLEARTID != 0 {
-        *thread.clear_tid_address.lock() = wish.child_tid;
+    if args.flags & CLONE_CHILD_CLEARTID != 0 {
+        *thread.clear_tid_address.lock() = args.child_tid;
     }
     Arc::new(thread)
 }
 
-fn thread_start(wish: &Wish) -> ThreadStart {
-    ThreadStart { fs_base: (wish.flags & CLONE_SETTLS != 0).then_some(wish.thread_storage) }
+fn thread_start(args: &CloneArgs) -> ThreadStart {
+    ThreadStart { fs_base: (args.flags & CLONE_SETTLS != 0).then_some(args.thread_storage) }
 }
 
-fn check_thread_storage(wish: &Wish) -> Result<()> {
-    let is_bad = wish.flags & CLONE_SETTLS != 0 && wish.thread_storage >= aegis_abi::layout::PROGRAM_END;
+fn check_thread_storage(args: &CloneArgs) -> Result<()> {
+    let is_bad = args.flags & CLONE_SETTLS != 0 && args.thread_storage >= aegis_abi::layout::PROGRAM_END;
     if is_bad { Err(Errno::EPERM) } else { Ok(()) }
 }
 
@@ -239,14 +239,14 @@ fn check_count(context: &Context<'_>) -> Result<()> {
     if count as u64 >= limit { Err(Errno::EAGAIN) } else { Ok(()) }
 }
 
-fn make_thread(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
-    check_thread_storage(wish)?;
+fn make_thread(context: &mut Context<'_>, args: &CloneArgs) -> Result<u64> {
+    check_thread_storage(args)?;
     check_count(context)?;
     let tid = context.system.processes.take_number()?;
-    let thread = new_thread(context, context.process, tid, wish);
+    let thread = new_thread(context, context.process, tid, args);
     context.process.space().note_threads(context.system.processor_count > 1);
-    let frame = first_frame(context, wish);
-    let started = write_tids(context, wish, tid).and_then(|()| {
+    let frame = first_frame(context, args);
+    let started = write_tids(context, args, tid).and_then(|()| {
         context.system.listing.make_room(context.process.pid)?;
         let mut threads = context.process.threads.lock();
         reserve::reserve(&mut threads, 1)?;
@@ -255,7 +255,7 @@ fn make_thread(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
         drop(threads);
         thread.facts.parent.store(context.process.visible_parent(), Ordering::Relaxed);
         context.system.listing.add_process(context.process.clone(), thread.clone());
-        context.system.platform.start_thread(context.process, &thread, &frame, thread_start(wish))
+        context.system.platform.start_thread(context.process, &thread, &frame, thread_start(args))
     });
     if let Err(error) = started {
         context.process.threads.lock().retain(|other| other.tid() != tid);
@@ -270,27 +270,27 @@ fn make_thread(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
 }
 
 /// Both words are in memory that the caller sees: a thread's. A failed write is passed over, as on Linux.
-fn write_tids(context: &Context<'_>, wish: &Wish, tid: u32) -> Result<()> {
-    let words = [(CLONE_PARENT_SETTID, wish.parent_tid), (CLONE_CHILD_SETTID, wish.child_tid)];
+fn write_tids(context: &Context<'_>, args: &CloneArgs, tid: u32) -> Result<()> {
+    let words = [(CLONE_PARENT_SETTID, args.parent_tid), (CLONE_CHILD_SETTID, args.child_tid)];
     for (flag, address) in words {
-        if wish.flags & flag != 0 {
+        if args.flags & flag != 0 {
             let _ = write_all(context.memory, address, &tid.to_le_bytes());
         }
     }
     Ok(())
 }
 
-fn make_process(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
-    check_thread_storage(wish)?;
+fn make_process(context: &mut Context<'_>, args: &CloneArgs) -> Result<u64> {
+    check_thread_storage(args)?;
     check_count(context)?;
     let pid = context.system.processes.take_number()?;
-    let made = new_process(context, pid, wish).and_then(|process| {
-        let descriptor = open_descriptor(context, &process, wish)?;
-        start_process(context, &process, wish).inspect_err(|_| close_descriptor(context, descriptor))
+    let made = new_process(context, pid, args).and_then(|process| {
+        let descriptor = open_descriptor(context, &process, args)?;
+        start_process(context, &process, args).inspect_err(|_| close_descriptor(context, descriptor))
     });
     match made {
         Ok(process) => {
-            if wish.flags & CLONE_VFORK != 0 {
+            if args.flags & CLONE_VFORK != 0 {
                 wait_for_memory(context, &process);
             }
             Ok(u64::from(pid))
@@ -304,12 +304,12 @@ fn make_process(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
 }
 
 /// The descriptor of `CLONE_PIDFD`, which the new process does not have.
-fn open_descriptor(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -> Result<Option<u64>> {
-    if wish.flags & CLONE_PIDFD == 0 {
+fn open_descriptor(context: &Context<'_>, process: &Arc<Process>, args: &CloneArgs) -> Result<Option<u64>> {
+    if args.flags & CLONE_PIDFD == 0 {
         return Ok(None);
     }
     let descriptor = pidfd::open(context, process, StatusFlags::empty())?;
-    let written = write_all(context.memory, wish.descriptor, &(descriptor as u32).to_le_bytes());
+    let written = write_all(context.memory, args.descriptor, &(descriptor as u32).to_le_bytes());
     written.map(|()| Some(descriptor)).inspect_err(|_| close_descriptor(context, Some(descriptor)))
 }
 
@@ -321,20 +321,20 @@ fn close_descriptor(context: &Context<'_>, descriptor: Option<u64>) {
 }
 
 /// A copy of the calling process without threads.
-fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Process>> {
+fn new_process(context: &Context<'_>, pid: u32, args: &CloneArgs) -> Result<Arc<Process>> {
     let caller = context.process;
-    let borrows = wish.flags & CLONE_VM != 0;
-    if wish.flags & CLONE_PARENT_SETTID != 0 {
-        let _ = write_all(context.memory, wish.parent_tid, &pid.to_le_bytes());
+    let borrows = args.flags & CLONE_VM != 0;
+    if args.flags & CLONE_PARENT_SETTID != 0 {
+        let _ = write_all(context.memory, args.parent_tid, &pid.to_le_bytes());
     }
     let memory = if borrows { caller.space() } else { Arc::new(caller.space().fork()?) };
     if !borrows {
         crate::task::attachments::note_attached(context.system, caller, &memory);
     }
-    if wish.flags & CLONE_CHILD_SETTID != 0 {
-        let _ = memory.lock().write_all(wish.child_tid, &pid.to_le_bytes());
+    if args.flags & CLONE_CHILD_SETTID != 0 {
+        let _ = memory.lock().write_all(args.child_tid, &pid.to_le_bytes());
     }
-    let parent = if wish.flags & CLONE_PARENT != 0 { caller.parent() } else { caller.pid };
+    let parent = if args.flags & CLONE_PARENT != 0 { caller.parent() } else { caller.pid };
     let identities = context.thread.identities.lock().clone();
     let process = Process::new(Birth {
         pid,
@@ -346,8 +346,8 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
         identities,
         start_ns: context.now_ns(),
     });
-    process.exit_signal.store(wish.exit_signal, Ordering::Relaxed);
-    let is_sibling = wish.flags & CLONE_PARENT != 0;
+    process.exit_signal.store(args.exit_signal, Ordering::Relaxed);
+    let is_sibling = args.flags & CLONE_PARENT != 0;
     let maker = if is_sibling { caller.maker.load(Ordering::Relaxed) } else { context.thread.tid() };
     process.maker.store(maker, Ordering::Relaxed);
     process.control_group.store(caller.control_group.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -362,7 +362,7 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
     {
         let mut signals = process.signals.lock();
         signals.dispositions.clone_from(&caller.signals.lock().dispositions);
-        if wish.flags & CLONE_CLEAR_SIGHAND != 0 {
+        if args.flags & CLONE_CLEAR_SIGHAND != 0 {
             signals.dispositions.reset_for_exec();
         }
     }
@@ -370,9 +370,9 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
     Ok(Arc::new(process))
 }
 
-fn start_process(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -> Result<Arc<Process>> {
-    let thread = new_thread(context, process, process.pid, wish);
-    if wish.flags & CLONE_VM == 0 {
+fn start_process(context: &Context<'_>, process: &Arc<Process>, args: &CloneArgs) -> Result<Arc<Process>> {
+    let thread = new_thread(context, process, process.pid, args);
+    if args.flags & CLONE_VM == 0 {
         // A copy has the caller's alternate stack too; one that borrows memory must not use it.
         *thread.stack.lock() = *context.thread.stack.lock();
     }
@@ -381,8 +381,8 @@ fn start_process(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -> 
     context.system.processes.add(process.clone());
     arm_processor_limit(context.system, process);
     context.system.listing.add_process(process.clone(), thread.clone());
-    let frame = first_frame(context, wish);
-    context.system.platform.start_thread(process, &thread, &frame, thread_start(wish))?;
+    let frame = first_frame(context, args);
+    context.system.platform.start_thread(process, &thread, &frame, thread_start(args))?;
     Ok(process.clone())
 }
 

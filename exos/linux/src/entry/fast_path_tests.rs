@@ -17,7 +17,7 @@ const WAKE_PRIVATE: u64 = 129;
 
 type Way = fn(&Caller<'_>, &mut UpcallFrame) -> Answer;
 
-fn quickly(world: &World, way: Way, [rdi, rsi, rdx]: [u64; 3]) -> Option<Result<u64, Errno>> {
+fn by_fast_path(world: &World, way: Way, [rdi, rsi, rdx]: [u64; 3]) -> Option<Result<u64, Errno>> {
     quickly_with(world, way, [rdi, rsi, rdx, 0])
 }
 
@@ -45,10 +45,10 @@ fn a_transfer_that_waits_is_done_by_its_short_way() {
         let (from, to) = (world.put(b"abc"), world.room(8));
         let writer = world.pod.process.files.get(4).expect("is open");
         world.during_wait(move || assert_eq!(writer.write(&mut &b"x"[..], Timestamp::default()), Ok(1)));
-        assert_eq!(quickly(&world, read, [3, to, 8]), Some(Ok(1)));
+        assert_eq!(by_fast_path(&world, read, [3, to, 8]), Some(Ok(1)));
         assert_eq!((world.get(to, 1), world.waits().len()), (b"x".to_vec(), 1));
-        assert_eq!(quickly(&world, write, [4, from, 3]), Some(Ok(3)));
-        assert_eq!(quickly(&world, read, [3, to, 8]), Some(Ok(3)));
+        assert_eq!(by_fast_path(&world, write, [4, from, 3]), Some(Ok(3)));
+        assert_eq!(by_fast_path(&world, read, [3, to, 8]), Some(Ok(3)));
         assert_eq!((world.get(to, 3), world.waits().len()), (b"abc".to_vec(), 1));
     }
 }
@@ -58,10 +58,10 @@ fn one_that_does_not_wait_says_so_and_so_does_its_handler() {
     let world = World::new();
     assert_eq!(world.call(Sysno::pipe2, [world.room(8), 0o4000]), Ok(0));
     let to = world.room(8);
-    assert_eq!(quickly(&world, read, [3, to, 8]), Some(Err(EAGAIN)));
+    assert_eq!(by_fast_path(&world, read, [3, to, 8]), Some(Err(EAGAIN)));
     assert_eq!(world.call(Sysno::read, [3, to, 8]), Err(EAGAIN));
     // The end for writing.
-    assert_eq!(quickly(&world, read, [4, to, 8]), None);
+    assert_eq!(by_fast_path(&world, read, [4, to, 8]), None);
 }
 
 #[test]
@@ -69,12 +69,12 @@ fn an_interrupted_transfer_is_left_to_its_handler() {
     for world in with_channels() {
         let to = world.room(8);
         raise_during_wait(&world);
-        assert_eq!(quickly(&world, read, [3, to, 8]), None);
+        assert_eq!(by_fast_path(&world, read, [3, to, 8]), None);
         // It finds the signal and does not wait again.
         assert_eq!(world.call(Sysno::read, [3, to, 8]), Err(EINTR));
         assert_eq!((*world.restart.lock(), world.waits().len()), (Restart::UnlessHandlerForbids, 1));
         assert_eq!(world.write(4, b"late"), Ok(4));
-        assert_eq!(quickly(&world, read, [3, to, 8]), Some(Ok(4)));
+        assert_eq!(by_fast_path(&world, read, [3, to, 8]), Some(Ok(4)));
     }
 }
 
@@ -85,13 +85,13 @@ fn a_word_is_waited_for_and_woken() {
     let system = world.pod.system.clone();
     let key = FutexKey::private(world.pod.process.space_number(), word);
     world.during_wait(move || assert_eq!(system.futexes.wake(key, 1, MATCH_ANY), 1));
-    assert_eq!(quickly(&world, futex, [word, WAIT_PRIVATE, 7]), Some(Ok(0)));
-    assert_eq!(quickly(&world, futex, [word, WAIT_PRIVATE, 8]), Some(Err(EAGAIN)));
-    assert_eq!(quickly(&world, futex, [word + 1, WAIT_PRIVATE, 7]), Some(Err(EINVAL)));
-    assert_eq!(quickly(&world, futex, [word, WAKE_PRIVATE, 1]), Some(Ok(0)));
-    assert_eq!(quickly(&world, futex, [word + 2, WAKE_PRIVATE, 1]), Some(Err(EINVAL)));
+    assert_eq!(by_fast_path(&world, futex, [word, WAIT_PRIVATE, 7]), Some(Ok(0)));
+    assert_eq!(by_fast_path(&world, futex, [word, WAIT_PRIVATE, 8]), Some(Err(EAGAIN)));
+    assert_eq!(by_fast_path(&world, futex, [word + 1, WAIT_PRIVATE, 7]), Some(Err(EINVAL)));
+    assert_eq!(by_fast_path(&world, futex, [word, WAKE_PRIVATE, 1]), Some(Ok(0)));
+    assert_eq!(by_fast_path(&world, futex, [word + 2, WAKE_PRIVATE, 1]), Some(Err(EINVAL)));
     raise_during_wait(&world);
-    assert_eq!(quickly(&world, futex, [word, WAIT_PRIVATE, 7]), None);
+    assert_eq!(by_fast_path(&world, futex, [word, WAIT_PRIVATE, 7]), None);
     assert_eq!(world.pod.system.futexes.waiter_count(None), 0);
     assert_eq!(world.call(Sysno::futex, [word, WAIT_PRIVATE, 7, 0]), Err(EINTR));
     assert_eq!((world.waits().len(), world.pod.system.futexes.waiter_count(None)), (2, 0));
@@ -118,21 +118,21 @@ fn zeros_are_read_as_by_the_handler() {
             assert_eq!(world.call(Sysno::read, [zeros, address, length]), outcome);
             let told = world.read(watcher, 256);
             for way in [read, pread64] {
-                assert_eq!(quickly(&world, way, [zeros, address, length]), Some(outcome), "{path} {address:#x}");
+                assert_eq!(by_fast_path(&world, way, [zeros, address, length]), Some(outcome), "{path} {address:#x}");
                 // Whoever watches is told of reads that moved something, and of no others.
                 assert_eq!(world.read(watcher, 256), told);
                 assert_eq!(told.is_ok(), outcome.is_ok_and(|count| count > 0));
             }
         }
         assert_eq!(world.get(buffer, 5), [0, 0, 0, 0, 7]);
-        assert_eq!(quickly(&world, read, [zeros, u64::MAX, 1]), None);
+        assert_eq!(by_fast_path(&world, read, [zeros, u64::MAX, 1]), None);
         assert_eq!(world.call(Sysno::read, [zeros, u64::MAX, 1]), Err(EFAULT));
-        assert_eq!(quickly(&world, read, [written, buffer, 1]), None);
+        assert_eq!(by_fast_path(&world, read, [written, buffer, 1]), None);
         assert_eq!(world.call(Sysno::read, [written, buffer, 1]), Err(EBADF));
     }
     let world = World::new();
     let (nothing, buffer) = (world.open("/dev/null", 0).unwrap(), world.put(&[7; 2]));
-    assert_eq!(quickly(&world, read, [nothing, buffer, 2]), Some(Ok(0)));
+    assert_eq!(by_fast_path(&world, read, [nothing, buffer, 2]), Some(Ok(0)));
     assert_eq!(world.get(buffer, 2), [7; 2]);
 }
 
@@ -165,12 +165,12 @@ fn what_is_asked_of_names_is_answered_as_by_the_handlers() {
         let outcome = world.call(Sysno::newfstatat, [start, path, status, flags]);
         assert!(outcome.is_err() && answer.is_none_or(|answer| answer == outcome), "{outcome:?} {answer:?}");
     }
-    assert_eq!(quickly(&world, getdents64, [directory, listing, 128]), Some(Ok(72)));
-    assert_eq!(quickly(&world, getdents64, [directory, listing, 128]), Some(Ok(0)));
+    assert_eq!(by_fast_path(&world, getdents64, [directory, listing, 128]), Some(Ok(72)));
+    assert_eq!(by_fast_path(&world, getdents64, [directory, listing, 128]), Some(Ok(0)));
     assert_eq!(world.get(listing + 48 + 18, 3), b"\x08f\0");
-    assert_eq!(quickly(&world, fcntl, [file, GET_STATUS, 0]), Some(world.call(Sysno::fcntl, [file, GET_STATUS])));
-    assert_eq!(quickly(&world, fcntl, [file, DUPLICATE, 9]), Some(Ok(9)));
-    assert_eq!(quickly(&world, fcntl, [file, SET_STATUS, 0]), None);
+    assert_eq!(by_fast_path(&world, fcntl, [file, GET_STATUS, 0]), Some(world.call(Sysno::fcntl, [file, GET_STATUS])));
+    assert_eq!(by_fast_path(&world, fcntl, [file, DUPLICATE, 9]), Some(Ok(9)));
+    assert_eq!(by_fast_path(&world, fcntl, [file, SET_STATUS, 0]), None);
 }
 
 #[test]
@@ -181,21 +181,21 @@ fn what_a_thread_has_seen_is_closed_and_replaced_by_others() {
     assert_eq!(world.call(Sysno::pipe2, [world.room(8), 0o4000]), Ok(0));
     assert_eq!(world.call(Sysno::pipe2, [world.room(8), 0o4000]), Ok(0));
     let (to, from) = (world.room(8), world.put(b"abc"));
-    assert_eq!(quickly(&world, write, [4, from, 2]), Some(Ok(2)));
+    assert_eq!(by_fast_path(&world, write, [4, from, 2]), Some(Ok(2)));
     for _ in 0..2 {
-        assert_eq!(quickly(&world, read, [3, to, 1]), Some(Ok(1)));
+        assert_eq!(by_fast_path(&world, read, [3, to, 1]), Some(Ok(1)));
     }
     // Another's: the second pipe, which is empty, and then nothing.
     assert_eq!(world.call(Sysno::dup2, [5, 3]), Ok(3));
-    assert_eq!(quickly(&world, write, [6, from, 3]), Some(Ok(3)));
-    assert_eq!(quickly(&world, read, [3, to, 8]), Some(Ok(3)));
+    assert_eq!(by_fast_path(&world, write, [6, from, 3]), Some(Ok(3)));
+    assert_eq!(by_fast_path(&world, read, [3, to, 8]), Some(Ok(3)));
     assert_eq!(world.call(Sysno::close, [3]), Ok(0));
-    assert_eq!(quickly(&world, read, [3, to, 8]), None);
+    assert_eq!(by_fast_path(&world, read, [3, to, 8]), None);
     assert_eq!(world.call(Sysno::read, [3, to, 8]), Err(EBADF));
     // Nothing is kept open: the first pipe has no reader any more.
     assert_eq!(world.call(Sysno::write, [4, from, 1]), Err(Errno::EPIPE));
     // A number that is taken again.
     assert_eq!(world.call(Sysno::dup, [5]), Ok(3));
-    assert_eq!(quickly(&world, write, [6, from, 1]), Some(Ok(1)));
-    assert_eq!(quickly(&world, read, [3, to, 8]), Some(Ok(1)));
+    assert_eq!(by_fast_path(&world, write, [6, from, 1]), Some(Ok(1)));
+    assert_eq!(by_fast_path(&world, read, [3, to, 8]), Some(Ok(1)));
 }

@@ -263,7 +263,7 @@ impl Epoll {
         Arc::default()
     }
 
-    /// Told whenever there may be something to report.
+    /// FaultReport whenever there may be something to report.
     #[must_use]
     pub fn queue(&self) -> &Arc<WaitQueue> {
         &self.ready.queue

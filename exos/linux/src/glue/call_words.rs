@@ -25,7 +25,7 @@ pub(super) const fn word(index: usize) -> usize {
 
 unsafe extern "C" {
     /// What a fault of a program that handles some itself is offered to first. It stands above this, in `entry.rs`.
-    pub(super) safe fn exos_fault_at_once(frame: &mut UpcallFrame) -> bool;
+    pub(super) safe fn exos_fault_nofault(frame: &mut UpcallFrame) -> bool;
 }
 
 /// Says whose calls this processor answers from now on: while the thread runs on it, so its facts stay.
@@ -34,7 +34,7 @@ pub(crate) fn set_thread(process: &Process, thread: &Thread) {
     control::set_library_word::<WORD_FACTS>(core::ptr::from_ref::<Facts>(&thread.facts) as u64);
     control::set_library_word::<WORD_THREAD>(u64::from(thread.tid()));
     let has_handled_faults = process.has_handled_faults.load(Ordering::Relaxed);
-    set_fault_handler(has_handled_faults.then_some(exos_fault_at_once));
+    set_fault_handler(has_handled_faults.then_some(exos_fault_nofault));
 }
 
 /// The thread that runs here may have another number than when it came.

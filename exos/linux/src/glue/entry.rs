@@ -29,9 +29,9 @@ use exos_linux::task::exception::{
     PAGE_FAULT_FETCH, VECTOR_DEBUG, VECTOR_INVALID_OPCODE, VECTOR_PAGE_FAULT, VECTOR_PROTECTION, signal_for,
     signal_for_fault,
 };
-use exos_linux::task::exit::thread_leaves;
+use exos_linux::task::exit::exit_thread;
 use exos_linux::task::fault_handler;
-use exos_linux::task::memory::{FaultResult, Told};
+use exos_linux::task::memory::{FaultReport, FaultResult};
 use exos_linux::task::out_of_memory::{is_heap_low, make_room};
 use exos_linux::task::process::FIRST_PID;
 use exos_linux::task::signal_delivery::{EndedCall, catch, enter_handler, finish, raise_fault, result_word};
@@ -60,14 +60,14 @@ impl UserMemory for ProgramMemory {
     fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize> {
         user::copy_out(address, from)
     }
-    fn copy_in_at_once(&self, address: u64, into: &mut [u8]) -> usize {
-        user::copy_in_at_once(address, into)
+    fn copy_in_nofault(&self, address: u64, into: &mut [u8]) -> usize {
+        user::copy_in_nofault(address, into)
     }
-    fn word_at_once(&self, address: u64) -> Option<u32> {
-        user::word_at_once(address)
+    fn word_nofault(&self, address: u64) -> Option<u32> {
+        user::word_nofault(address)
     }
-    fn copy_out_at_once(&self, address: u64, from: &[u8]) -> usize {
-        user::copy_out_at_once(address, from)
+    fn copy_out_nofault(&self, address: u64, from: &[u8]) -> usize {
+        user::copy_out_nofault(address, from)
     }
     fn copy_frame_out(
         &self,
@@ -79,7 +79,7 @@ impl UserMemory for ProgramMemory {
     ) -> Result<usize> {
         user::copy_frame_out(address, frame, offset, length)
     }
-    fn copy_frame_out_at_once(
+    fn copy_frame_out_nofault(
         &self,
         address: u64,
         _: &dyn FrameBytes,
@@ -87,9 +87,9 @@ impl UserMemory for ProgramMemory {
         offset: usize,
         length: usize,
     ) -> usize {
-        user::copy_frame_out_at_once(address, frame, offset, length)
+        user::copy_frame_out_nofault(address, frame, offset, length)
     }
-    fn copy_frame_in_at_once(
+    fn copy_frame_in_nofault(
         &self,
         address: u64,
         _: &dyn FrameBytes,
@@ -97,13 +97,13 @@ impl UserMemory for ProgramMemory {
         offset: usize,
         length: usize,
     ) -> usize {
-        user::copy_frame_in_at_once(address, frame, offset, length)
+        user::copy_frame_in_nofault(address, frame, offset, length)
     }
     fn copy_words_out(&self, address: u64, from: &[u64]) -> Result<usize> {
         user::copy_words_out(address, from)
     }
-    fn copy_words_out_at_once(&self, address: u64, from: &[u64]) -> usize {
-        user::copy_words_out_at_once(address, from)
+    fn copy_words_out_nofault(&self, address: u64, from: &[u64]) -> usize {
+        user::copy_words_out_nofault(address, from)
     }
     fn copy_words_in(&self, address: u64, into: &mut [u64]) -> Result<usize> {
         user::copy_words_in(address, into)
@@ -182,13 +182,16 @@ pub(crate) extern "C" fn rewritten(frame: &mut UpcallFrame) -> Ended {
 
 /// What [`Ended::takes_frame`] says of a short way that has nothing more to say: the handler of the table is asked.
 pub(crate) const UNANSWERED: u64 = 2;
-/// The short way has answered, and [`quick_end`] sees to what follows.
+/// The short way has answered, and [`fast_path_end`] sees to what follows.
 const LOOKS_FOR_SIGNALS: u64 = 3;
 
 /// A rewritten call that has a short way. Of `frame` only what Rust code does not preserve is there
 /// (`EXOS_LIGHT_FRAME`).
 #[inline(always)]
-fn quickly(frame: &mut UpcallFrame, way: impl FnOnce(&Caller<'_>, &mut UpcallFrame) -> fast_path::Answer) -> Ended {
+fn by_fast_path(
+    frame: &mut UpcallFrame,
+    way: impl FnOnce(&Caller<'_>, &mut UpcallFrame) -> fast_path::Answer,
+) -> Ended {
     fast::clear_attention();
     let caller = program();
     let Some(result) = way(&caller, frame) else {
@@ -199,7 +202,7 @@ fn quickly(frame: &mut UpcallFrame, way: impl FnOnce(&Caller<'_>, &mut UpcallFra
 }
 
 /// The end of a short way after which signals are to be looked at: the frame is whole now, and `word` is the result.
-pub(crate) extern "C" fn quick_end(frame: &mut UpcallFrame, word: u64) -> Ended {
+pub(crate) extern "C" fn fast_path_end(frame: &mut UpcallFrame, word: u64) -> Ended {
     let pod = pod();
     let (return_address, continuation) = (frame.rip, core::mem::take(&mut frame.fault_address));
     let number = core::mem::replace(&mut frame.rax, word);
@@ -225,92 +228,92 @@ pub(crate) extern "C" fn clock_gettime(clock: u64, address: u64) -> Ended {
 
 /// `read` through a rewritten site.
 pub(crate) extern "C" fn read(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::read)
+    by_fast_path(frame, fast_path::read)
 }
 
 /// `write`.
 pub(crate) extern "C" fn write(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::write)
+    by_fast_path(frame, fast_path::write)
 }
 
 /// `futex`.
 pub(crate) extern "C" fn futex(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::futex)
+    by_fast_path(frame, fast_path::futex)
 }
 
 /// `pread64`.
 pub(crate) extern "C" fn pread64(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::pread64)
+    by_fast_path(frame, fast_path::pread64)
 }
 
 /// `pwrite64`.
 pub(crate) extern "C" fn pwrite64(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::pwrite64)
+    by_fast_path(frame, fast_path::pwrite64)
 }
 
 /// `epoll_wait`.
 pub(crate) extern "C" fn epoll_wait(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::epoll_wait)
+    by_fast_path(frame, fast_path::epoll_wait)
 }
 
 /// `epoll_pwait`.
 pub(crate) extern "C" fn epoll_pwait(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::epoll_pwait)
+    by_fast_path(frame, fast_path::epoll_pwait)
 }
 
 /// `open`.
 pub(crate) extern "C" fn open(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::open)
+    by_fast_path(frame, fast_path::open)
 }
 
 /// `close`.
 pub(crate) extern "C" fn close(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::close)
+    by_fast_path(frame, fast_path::close)
 }
 
 /// `stat`.
 pub(crate) extern "C" fn stat(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::stat)
+    by_fast_path(frame, fast_path::stat)
 }
 
 /// `fstat`.
 pub(crate) extern "C" fn fstat(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::fstat)
+    by_fast_path(frame, fast_path::fstat)
 }
 
 /// `lstat`.
 pub(crate) extern "C" fn lstat(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::lstat)
+    by_fast_path(frame, fast_path::lstat)
 }
 
 /// `openat`.
 pub(crate) extern "C" fn openat(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::openat)
+    by_fast_path(frame, fast_path::openat)
 }
 
 /// `newfstatat`.
 pub(crate) extern "C" fn newfstatat(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::newfstatat)
+    by_fast_path(frame, fast_path::newfstatat)
 }
 
 /// `fcntl`.
 pub(crate) extern "C" fn fcntl(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::fcntl)
+    by_fast_path(frame, fast_path::fcntl)
 }
 
 /// `getdents64`.
 pub(crate) extern "C" fn getdents64(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::getdents64)
+    by_fast_path(frame, fast_path::getdents64)
 }
 
 /// `mprotect`.
 pub(crate) extern "C" fn mprotect(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::mprotect)
+    by_fast_path(frame, fast_path::mprotect)
 }
 
 /// `rt_sigaction`.
 pub(crate) extern "C" fn rt_sigaction(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, fast_path::rt_sigaction)
+    by_fast_path(frame, fast_path::rt_sigaction)
 }
 
 /// `tkill`, `tgkill`: a thread that raises a signal itself goes straight to its handler.
@@ -503,7 +506,7 @@ fn leave(pod: &Pod, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
         frame.rflags &= !TRAP_FLAG;
     }
     if caller.process.has_ended() || caller.thread.is_ending.load(Ordering::Acquire) {
-        thread_leaves(&caller);
+        exit_thread(&caller);
         if caller.process.pid == FIRST_PID && caller.process.is_zombie.load(Ordering::Acquire) {
             end();
         }
@@ -578,7 +581,7 @@ fn exception(pod: &Pod, frame: &mut UpcallFrame) {
         make_room(&caller);
         return leave(pod, frame, None);
     }
-    let Told { result, handler, own_rip } = caller.process.space().resolve_or_tell(frame);
+    let FaultReport { result, handler, own_rip } = caller.process.space().resolve_or_report(frame);
     if let FaultResult::Resolved(_) = result {
         return;
     }
@@ -611,9 +614,9 @@ fn ask_handler(caller: &Caller<'_>, handler: &Handler, frame: &mut UpcallFrame, 
 ///
 /// Nothing here waits, gives the processor away or resolves a fault. What would have to comes to [`other`].
 #[unsafe(no_mangle)]
-extern "C" fn exos_fault_at_once(frame: &mut UpcallFrame) -> bool {
+extern "C" fn exos_fault_nofault(frame: &mut UpcallFrame) -> bool {
     frame.vector == VECTOR_PAGE_FAULT
-        && fiber::current().is_some_and(|fiber| fault_handler::ask_at_once(&fiber.owner().0, frame, &ProgramMemory))
+        && fiber::current().is_some_and(|fiber| fault_handler::ask_nofault(&fiber.owner().0, frame, &ProgramMemory))
 }
 
 /// Raises a fault of the program's own. Nearly always its handler is all that follows.
@@ -676,7 +679,7 @@ fn own_exception(pod: &Pod, frame: &mut UpcallFrame) {
         return;
     }
     match user::faulted(frame.rip).filter(|copy| copy.expects(frame)) {
-        Some(Faulted { stop, is_at_once: true, .. }) => frame.rip = stop,
+        Some(Faulted { stop, is_nofault: true, .. }) => frame.rip = stop,
         Some(Faulted { stop, .. }) if frame.vector != VECTOR_PAGE_FAULT => frame.rip = stop,
         Some(Faulted { stop, .. }) => {
             let caller = caller(pod);

@@ -28,7 +28,7 @@ use exos_linux::task::process::Process;
 
 use super::call_words::{
     WORD_ATTENTION, WORD_CONTINUATION, WORD_COUNT, WORD_ENTRY, WORD_FACTS, WORD_LONG_COUNT, WORD_STACK_POINTER,
-    WORD_THREAD, exos_fault_at_once, word,
+    WORD_THREAD, exos_fault_nofault, word,
 };
 use super::entry;
 
@@ -52,7 +52,7 @@ unsafe extern "C" {
 /// the way of all others.
 pub(crate) fn offer_faults(process: &Process) {
     process.has_handled_faults.store(true, Ordering::Relaxed);
-    set_fault_handler(Some(exos_fault_at_once));
+    set_fault_handler(Some(exos_fault_nofault));
 }
 
 /// Makes rewritten calls answerable on this processor.
@@ -175,7 +175,7 @@ core::arch::global_asm!(
     "mov rdi, rsp",
     "xor ebp, ebp",
     ".endm",
-    ".macro EXOS_QUICK handler",
+    ".macro EXOS_FAST handler",
     "EXOS_LIGHT_FRAME",
     "mov rdi, rsp",
     "call \\handler",
@@ -278,27 +278,27 @@ core::arch::global_asm!(
     "jmp 8b",
     "12: mov rsi, rax",
     "EXOS_REST_OF_FRAME",
-    "call {quick_end}",
+    "call {fast_path_end}",
     "jmp 8b",
-    "exos_fast_read: EXOS_QUICK {read}",
-    "exos_fast_write: EXOS_QUICK {write}",
-    "exos_fast_pread64: EXOS_QUICK {pread64}",
-    "exos_fast_pwrite64: EXOS_QUICK {pwrite64}",
+    "exos_fast_read: EXOS_FAST {read}",
+    "exos_fast_write: EXOS_FAST {write}",
+    "exos_fast_pread64: EXOS_FAST {pread64}",
+    "exos_fast_pwrite64: EXOS_FAST {pwrite64}",
     "exos_fast_clock_gettime: EXOS_LEAF {clock_gettime}",
-    "exos_fast_mprotect: EXOS_QUICK {mprotect}",
-    "exos_fast_rt_sigaction: EXOS_QUICK {rt_sigaction}",
-    "exos_fast_epoll_wait: EXOS_QUICK {epoll_wait}",
-    "exos_fast_epoll_pwait: EXOS_QUICK {epoll_pwait}",
-    "exos_fast_open: EXOS_QUICK {open}",
-    "exos_fast_close: EXOS_QUICK {close}",
-    "exos_fast_stat: EXOS_QUICK {stat}",
-    "exos_fast_fstat: EXOS_QUICK {fstat}",
-    "exos_fast_lstat: EXOS_QUICK {lstat}",
-    "exos_fast_openat: EXOS_QUICK {openat}",
-    "exos_fast_newfstatat: EXOS_QUICK {newfstatat}",
-    "exos_fast_fcntl: EXOS_QUICK {fcntl}",
-    "exos_fast_getdents64: EXOS_QUICK {getdents64}",
-    "exos_fast_futex: EXOS_QUICK {futex}",
+    "exos_fast_mprotect: EXOS_FAST {mprotect}",
+    "exos_fast_rt_sigaction: EXOS_FAST {rt_sigaction}",
+    "exos_fast_epoll_wait: EXOS_FAST {epoll_wait}",
+    "exos_fast_epoll_pwait: EXOS_FAST {epoll_pwait}",
+    "exos_fast_open: EXOS_FAST {open}",
+    "exos_fast_close: EXOS_FAST {close}",
+    "exos_fast_stat: EXOS_FAST {stat}",
+    "exos_fast_fstat: EXOS_FAST {fstat}",
+    "exos_fast_lstat: EXOS_FAST {lstat}",
+    "exos_fast_openat: EXOS_FAST {openat}",
+    "exos_fast_newfstatat: EXOS_FAST {newfstatat}",
+    "exos_fast_fcntl: EXOS_FAST {fcntl}",
+    "exos_fast_getdents64: EXOS_FAST {getdents64}",
+    "exos_fast_futex: EXOS_FAST {futex}",
     "exos_fast_thread_kill: EXOS_WHOLE {thread_kill}",
     "exos_fast_rt_sigreturn: EXOS_WHOLE {rt_sigreturn}",
     "exos_fast_pid: EXOS_FACT {pid}",
@@ -438,7 +438,7 @@ core::arch::global_asm!(
     gid = const offset_of!(Facts, gid),
     effective_gid = const offset_of!(Facts, effective_gid),
     unanswered = const entry::UNANSWERED,
-    quick_end = sym entry::quick_end,
+    fast_path_end = sym entry::fast_path_end,
     rewritten = sym entry::rewritten,
     read = sym entry::read,
     write = sym entry::write,

@@ -13,7 +13,7 @@ use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::SLOT_SELF;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
-use exos::reserve::{self, BLOCK_BYTES, BLOCK_COUNT, LARGE_BYTES, Level, Wish};
+use exos::reserve::{self, BLOCK_BYTES, BLOCK_COUNT, LARGE_BYTES, Level, ReserveSize};
 use exos::sync::SpinMutex;
 use exos_linux::spare_blocks::{SizeClass, SpareBlocks};
 
@@ -57,7 +57,7 @@ struct Heap {
     /// One of [`LARGE_RESERVED`].
     large: Option<Block>,
     /// What there is of both where nothing is opened.
-    wish: Wish,
+    size: ReserveSize,
     bound_bytes: u64,
     /// In blocks that somebody has.
     used_bytes: u64,
@@ -76,7 +76,7 @@ impl GlobalHeap {
     /// An empty heap; the first allocation binds memory.
     pub(crate) const fn new() -> Self {
         let (tlsf, spare, reserve) = (Tlsf::new(), SpareBlocks::new(), [None; BLOCK_COUNT]);
-        let heap = Heap { tlsf, spare, reserve, large: None, wish: Wish::ALL, bound_bytes: 0, used_bytes: 0 };
+        let heap = Heap { tlsf, spare, reserve, large: None, size: ReserveSize::ALL, bound_bytes: 0, used_bytes: 0 };
         Self { heap: SpinMutex::new(heap) }
     }
 
@@ -144,13 +144,13 @@ impl Heap {
     }
 
     fn fill_reserve(&mut self) {
-        self.wish = Wish::of(kernel::program_frames_of(kernel::frame_quota()));
-        let wanted = 0..self.wish.block_count;
+        self.size = ReserveSize::of(kernel::program_frames_of(kernel::frame_quota()));
+        let wanted = 0..self.size.block_count;
         while let Some(place) = self.reserve[wanted.clone()].iter().position(Option::is_none) {
             let Some(block) = self.keep_back(RESERVED) else { break };
             self.reserve[place] = Some(block);
         }
-        if self.large.is_none() && self.wish.has_large {
+        if self.large.is_none() && self.size.has_large {
             self.large = self.keep_back(LARGE_RESERVED);
         }
         self.tell_level();
@@ -170,7 +170,7 @@ impl Heap {
     }
 
     fn tell_level(&self) {
-        reserve::set_level(Level::of(self.wish, self.reserve.iter().flatten().count(), self.large.is_some()));
+        reserve::set_level(Level::of(self.size, self.reserve.iter().flatten().count(), self.large.is_some()));
     }
 
     /// Gives the blocks of usual sizes back, so that they can be joined.

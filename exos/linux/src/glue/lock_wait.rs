@@ -14,7 +14,7 @@ const LOOKS_PER_TURN: u32 = 64;
 
 /// From now on locks that are taken are waited for so.
 pub(super) fn begin() {
-    exos::sync::set_patience(relax);
+    exos::sync::set_lock_wait(relax);
 }
 
 fn is_turn_over() -> bool {

@@ -139,7 +139,7 @@ pub(crate) struct MachinePlatform {
     pub(crate) streams: [Arc<PortStream<HostConsole>>; 3],
     /// Processes that the host starts.
     pub(crate) sessions: Sessions,
-    /// Told whenever the console said something.
+    /// FaultReport whenever the console said something.
     pub(crate) console_changes: Arc<WaitQueue>,
     /// XCR0.
     pub(crate) vector_mask: u64,

@@ -28,7 +28,7 @@ const COUNT_INTERVAL_NS: u64 = 200_000_000;
 /// Until another look, while memory was asked for.
 const ASK_AGAIN_NS: u64 = 1_000_000;
 /// How long an end of memory waits for the manager.
-const PATIENCE_NS: u64 = 1_500_000_000;
+const MANAGER_WAIT_NS: u64 = 1_500_000_000;
 /// What the manager has refused is not asked for again so soon.
 const REFUSAL_NS: u64 = 50_000_000;
 /// Frames that are asked for at an end of memory, and at one that follows soon: each time twice as many.
@@ -173,7 +173,7 @@ pub(crate) fn ask() -> bool {
     let refused = MemoryPage::read(&page.refused);
     let since_ns = NEEDED_NS.load(Ordering::Relaxed);
     if since_ns != 0 {
-        let is_open = REFUSED.load(Ordering::Relaxed) == refused && now_ns.saturating_sub(since_ns) < PATIENCE_NS;
+        let is_open = REFUSED.load(Ordering::Relaxed) == refused && now_ns.saturating_sub(since_ns) < MANAGER_WAIT_NS;
         if is_open {
             ring(now_ns);
         } else {

@@ -30,7 +30,7 @@ use exos_linux::host::mounts::Served;
 use exos_linux::host::ports::{HostPorts, Port};
 use exos_linux::host::sessions::Sessions;
 use exos_linux::host::stream::PortStream;
-use exos_linux::task::exec::{StartError, Wish, prepare, search_path, start as start_program};
+use exos_linux::task::exec::{ExecRequest, StartError, prepare, search_path, start as start_program};
 use exos_linux::task::process::Ending;
 use exos_linux::task::system::{Platform, ThreadStart};
 use rand_chacha::ChaCha20Rng;
@@ -201,9 +201,9 @@ fn load(pod: &Pod, config: &Config, frame: &mut UpcallFrame) -> Result<(), Failu
     let path = search_path(&access, &current, &config.program, &config.environment);
     let (arguments, environment) = (config.arguments.clone(), config.environment.clone());
     let found = access.find(&current, &path, true, false).map_err(StartError::Open);
-    let wish = Wish { path, is_path_lost: false, arguments, environment };
+    let request = ExecRequest { path, is_path_lost: false, arguments, environment };
     let prepared = found
-        .and_then(|found| prepare(&pod.system, &access, &current, found, wish))
+        .and_then(|found| prepare(&pod.system, &access, &current, found, request))
         .map_err(|error| Failure::new(error.exit_status(), alloc::format!("{name}: {}", error.text())))?;
     start_program(&pod.system, &pod.process, &pod.thread, prepared, frame)
         .map_err(|error| Failure::new(125, alloc::format!("{name}: {error}")))

@@ -252,7 +252,7 @@ impl Share {
 }
 
 /// The thread that runs here, if it may give its processor up.
-fn patient_task() -> Option<Arc<Task>> {
+fn waiting_task() -> Option<Arc<Task>> {
     let is_kept = POD.get().is_none() || processor::this_processor().keeps_running();
     let fiber = fiber::current().filter(|_| !is_kept)?;
     Some(fiber.owner().1.task.clone())
@@ -276,7 +276,7 @@ impl Requester for Share {
     }
 
     fn request(&self, message: &[u8], companions: &[[u8; CLUNK_BYTES]], reply: &mut Vec<u8>) -> Result<(), Silence> {
-        let task = patient_task();
+        let task = waiting_task();
         let mut journey = Journey { ticket: None, spin_end_ns: kernel::now_ns() + SPIN_NS };
         let mut block_count = 0;
         let outcome = loop {

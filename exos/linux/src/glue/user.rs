@@ -31,23 +31,23 @@ unsafe extern "C" {
     static exos_user_get_word_stop: u8;
     fn exos_user_copy_byte(to: *mut u8, from: *const u8) -> usize;
     static exos_user_copy_byte_stop: u8;
-    fn exos_user_copy_at_once(to: *mut u8, from: *const u8, length: usize) -> usize;
+    fn exos_user_copy_nofault(to: *mut u8, from: *const u8, length: usize) -> usize;
     static exos_user_zero_start: u8;
     static exos_user_zero_end: u8;
     static exos_user_copy_start: u8;
     static exos_user_copy_end: u8;
-    static exos_user_copy_at_once_start: u8;
-    static exos_user_copy_at_once_end: u8;
+    static exos_user_copy_nofault_start: u8;
+    static exos_user_copy_nofault_end: u8;
     static exos_user_copy_stop: u8;
-    static exos_user_copy_at_once_stop: u8;
+    static exos_user_copy_nofault_stop: u8;
     static exos_user_zero_stop: u8;
     static exos_user_put_pair_stop: u8;
     static exos_user_copy_wide_start: u8;
     static exos_user_copy_wide_end: u8;
     static exos_user_copy_wide_stop: u8;
-    static exos_user_copy_at_once_wide_start: u8;
-    static exos_user_copy_at_once_wide_end: u8;
-    static exos_user_copy_at_once_wide_stop: u8;
+    static exos_user_copy_nofault_wide_start: u8;
+    static exos_user_copy_nofault_wide_end: u8;
+    static exos_user_copy_nofault_wide_stop: u8;
 }
 
 /// Whether long copies go by 32 bytes, which assembly reads.
@@ -146,7 +146,7 @@ core::arch::global_asm!(
     "mov rdx, r9",
     "jmp 2b",
     ".endm",
-    "EXOS_COPY exos_user_copy_at_once",
+    "EXOS_COPY exos_user_copy_nofault",
     "EXOS_COPY exos_user_copy",
     is_wide = sym IS_WIDE,
     wide_bytes_min = const WIDE_BYTES_MIN,
@@ -221,7 +221,7 @@ pub(crate) struct Faulted {
     /// Where it goes on when its page cannot be had.
     pub(crate) stop: u64,
     /// Its page is not to be resolved: locks may be held.
-    pub(crate) is_at_once: bool,
+    pub(crate) is_nofault: bool,
     /// It moves vector state, which the processor may refuse.
     is_vector: bool,
 }
@@ -249,9 +249,9 @@ pub(crate) fn faulted(rip: u64) -> Option<Faulted> {
         (get_word, &raw const exos_user_get_word_stop, &raw const exos_user_get_word_stop, true),
         (copy_byte, &raw const exos_user_copy_byte_stop, &raw const exos_user_copy_byte_stop, true),
         (
-            &raw const exos_user_copy_at_once_start,
-            &raw const exos_user_copy_at_once_end,
-            &raw const exos_user_copy_at_once_stop,
+            &raw const exos_user_copy_nofault_start,
+            &raw const exos_user_copy_nofault_end,
+            &raw const exos_user_copy_nofault_stop,
             true,
         ),
         (
@@ -261,16 +261,16 @@ pub(crate) fn faulted(rip: u64) -> Option<Faulted> {
             false,
         ),
         (
-            &raw const exos_user_copy_at_once_wide_start,
-            &raw const exos_user_copy_at_once_wide_end,
-            &raw const exos_user_copy_at_once_wide_stop,
+            &raw const exos_user_copy_nofault_wide_start,
+            &raw const exos_user_copy_nofault_wide_end,
+            &raw const exos_user_copy_nofault_wide_stop,
             true,
         ),
     ]
     .into_iter()
     .find(|(start, end, ..)| (*start as u64..*end as u64).contains(&rip))
-    .map(|(_, _, stop, is_at_once)| Faulted { stop: stop as u64, is_at_once, is_vector: false })
-    .or_else(|| vector::stop_of(rip).map(|stop| Faulted { stop, is_at_once: false, is_vector: true }))
+    .map(|(_, _, stop, is_nofault)| Faulted { stop: stop as u64, is_nofault, is_vector: false })
+    .or_else(|| vector::stop_of(rip).map(|stop| Faulted { stop, is_nofault: false, is_vector: true }))
 }
 
 /// Whether `length` bytes at `address` lie in the program's half.
@@ -327,20 +327,20 @@ pub(crate) fn copy_words_out(address: u64, from: &[u64]) -> Result<usize, Errno>
 
 /// As [`copy_in`], but ends at the first fault; gives the bytes that are left.
 #[inline]
-pub(crate) fn copy_in_at_once(address: u64, into: &mut [u8]) -> usize {
+pub(crate) fn copy_in_nofault(address: u64, into: &mut [u8]) -> usize {
     if check(address, into.len()).is_err() {
         return into.len();
     }
     let (to, from) = (into.as_mut_ptr(), address as *const u8);
     // SAFETY: as in `copy_in`. A byte alone is what one process most often tells another by.
     unsafe {
-        if into.len() == 1 { exos_user_copy_byte(to, from) } else { exos_user_copy_at_once(to, from, into.len()) }
+        if into.len() == 1 { exos_user_copy_byte(to, from) } else { exos_user_copy_nofault(to, from, into.len()) }
     }
 }
 
 /// The word at `address`; `None` where it is not the program's, or would fault.
 #[inline]
-pub(crate) fn word_at_once(address: u64) -> Option<u32> {
+pub(crate) fn word_nofault(address: u64) -> Option<u32> {
     check(address, 4).ok()?;
     // SAFETY: the source is in the program's half, where a fault is handled by the fixup.
     u32::try_from(unsafe { exos_user_get_word(address as *const u32) }).ok()
@@ -348,7 +348,7 @@ pub(crate) fn word_at_once(address: u64) -> Option<u32> {
 
 /// As [`copy_out`], but ends at the first fault; gives the bytes that are left.
 #[inline]
-pub(crate) fn copy_out_at_once(address: u64, from: &[u8]) -> usize {
+pub(crate) fn copy_out_nofault(address: u64, from: &[u8]) -> usize {
     if check(address, from.len()).is_err() {
         return from.len();
     }
@@ -358,19 +358,19 @@ pub(crate) fn copy_out_at_once(address: u64, from: &[u8]) -> usize {
         if length == 1 {
             exos_user_copy_byte(to, from.as_ptr())
         } else {
-            exos_user_copy_at_once(to, from.as_ptr(), length)
+            exos_user_copy_nofault(to, from.as_ptr(), length)
         }
     }
 }
 
 /// As [`copy_words_out`], but ends at the first fault.
-pub(crate) fn copy_words_out_at_once(address: u64, from: &[u64]) -> usize {
+pub(crate) fn copy_words_out_nofault(address: u64, from: &[u64]) -> usize {
     let length = size_of_val(from);
     if check(address, length).is_err() {
         return 0;
     }
     // SAFETY: as in `copy_out`.
-    let left = unsafe { exos_user_copy_at_once(address as *mut u8, from.as_ptr().cast(), length) };
+    let left = unsafe { exos_user_copy_nofault(address as *mut u8, from.as_ptr().cast(), length) };
     (length - left) / 8
 }
 
@@ -385,25 +385,25 @@ pub(crate) fn copy_frame_out(address: u64, frame: FrameNumber, offset: usize, le
 }
 
 /// As [`copy_frame_out`], but ends at the first fault.
-pub(crate) fn copy_frame_out_at_once(address: u64, frame: FrameNumber, offset: usize, length: usize) -> usize {
+pub(crate) fn copy_frame_out_nofault(address: u64, frame: FrameNumber, offset: usize, length: usize) -> usize {
     if check(address, length).is_err() {
         return 0;
     }
     let from = direct::at(frame, offset, length);
     // SAFETY: as in `copy_frame_out`.
-    let left = unsafe { exos_user_copy_at_once(address as *mut u8, from, length) };
+    let left = unsafe { exos_user_copy_nofault(address as *mut u8, from, length) };
     length - left
 }
 
 /// Copies from the program into a frame up to the first fault; gives the bytes copied.
-pub(crate) fn copy_frame_in_at_once(address: u64, frame: FrameNumber, offset: usize, length: usize) -> usize {
+pub(crate) fn copy_frame_in_nofault(address: u64, frame: FrameNumber, offset: usize, length: usize) -> usize {
     if check(address, length).is_err() {
         return 0;
     }
     let to = direct::at(frame, offset, length);
     // SAFETY: the destination lies inside one frame of the direct view, which is shown writable and where no Rust
     // object is; the source is in the program's half, where a fault is handled by the fixup.
-    let left = unsafe { exos_user_copy_at_once(to, address as *const u8, length) };
+    let left = unsafe { exos_user_copy_nofault(to, address as *const u8, length) };
     length - left
 }
 

@@ -242,7 +242,7 @@ impl<C: Console> Line for HostPorts<C> {
     fn write(&self, from: &[u8]) -> usize {
         let mut inner = self.inner.lock();
         let (console, mut done) = (&mut inner.0, 0);
-        // Twice, as all may have left between the first look and the wish to hear of it.
+        // Twice, as all may have left between the first look and the request to be told.
         for _ in 0..2 {
             done += console.write(Port::Sessions, &from[done..]);
             if done == from.len() || console.pending_bytes(Port::Sessions) > 0 {

@@ -22,12 +22,12 @@ pub struct PortStream<C> {
     leftover: Mutex<Vec<u8>>,
     queue: Arc<WaitQueue>,
     /// What waiters have been told.
-    told: Mutex<Told>,
+    told: Mutex<Reported>,
 }
 
 /// The port does not say when bytes come or go, so each look compares with the look before.
 #[derive(Default)]
-struct Told {
+struct Reported {
     /// Bytes of input that were read or were there to be read, and 1 for the end.
     arrived: u64,
     /// Bytes of input that were read.

@@ -37,7 +37,7 @@ const NAME_BYTES_MAX: usize = 15;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct ExecRequest {
     /// The path, as given; `/dev/fd/N` for a file that is a descriptor.
     pub path: Vec<u8>,
     /// The path is not there any more when the program runs, so that an interpreter could not open it.
@@ -100,7 +100,7 @@ pub struct Prepared {
     program: Program,
     location: Location,
     running: RunningFile,
-    wish: Wish,
+    request: ExecRequest,
     /// Whoever starts it may read all that it consists of.
     is_readable: bool,
 }
@@ -111,7 +111,7 @@ impl Prepared {
     /// # Errors
     /// `E2BIG`, `ENOMEM`.
     pub fn check_strings(&self, stack_limit_bytes: u64) -> Result<()> {
-        let Wish { path, arguments, environment, .. } = &self.wish;
+        let ExecRequest { path, arguments, environment, .. } = &self.request;
         Program::check_strings(arguments, environment, path, stack_limit_bytes).map_err(|error| error.errno())
     }
 
@@ -128,12 +128,12 @@ pub fn prepare(
     access: &Access,
     start: &Location,
     found: Location,
-    wish: Wish,
+    request: ExecRequest,
 ) -> core::result::Result<Prepared, StartError> {
-    let mut wish = wish;
+    let mut request = request;
     let mut found = found;
     // The program's own name stays that of the script (AT_EXECFN, the thread's name).
-    let name = wish.path.clone();
+    let name = request.path.clone();
     for _ in 0..=SCRIPT_DEPTH_MAX {
         let (file, location) = open_program(access, &found).map_err(StartError::Open)?;
         // Of a script too, which must not be written while it is looked at.
@@ -147,15 +147,21 @@ pub fn prepare(
                 Ok(file)
             };
             let program = Program::open((&system.pool, &system.images), file, &mut open).map_err(StartError::Load)?;
-            return Ok(Prepared { program, location, running, wish: Wish { path: name, ..wish }, is_readable });
+            return Ok(Prepared {
+                program,
+                location,
+                running,
+                request: ExecRequest { path: name, ..request },
+                is_readable,
+            });
         };
-        if wish.is_path_lost {
+        if request.is_path_lost {
             return Err(StartError::Open(Errno::ENOENT));
         }
         let line = parse_script(&line).unwrap_or(Err(Errno::ENOEXEC)).map_err(StartError::Script)?;
         found = access.find(start, &line.interpreter, true, false).map_err(StartError::Open)?;
-        wish.arguments = script_arguments(&line, &wish.path, &wish.arguments);
-        wish.path = line.interpreter;
+        request.arguments = script_arguments(&line, &request.path, &request.arguments);
+        request.path = line.interpreter;
     }
     Err(StartError::Script(Errno::ELOOP))
 }
@@ -200,15 +206,15 @@ pub fn start(
     prepared: Prepared,
     frame: &mut UpcallFrame,
 ) -> core::result::Result<(), LoadError> {
-    let Prepared { program, location, running, wish, is_readable } = prepared;
+    let Prepared { program, location, running, request, is_readable } = prepared;
     let mut random = [0; 24];
     system.kernel.random(&mut random);
     let (facts, places) = random.split_at(16);
     let facts = start_facts(system, process, facts);
-    let request = LoadRequest {
-        arguments: &wish.arguments,
-        environment: &wish.environment,
-        executable: &wish.path,
+    let load_request = LoadRequest {
+        arguments: &request.arguments,
+        environment: &request.environment,
+        executable: &request.path,
         facts,
         vdso: system.vdso.as_ref(),
         shifts: shifts(process, places),
@@ -216,11 +222,11 @@ pub fn start(
     let loaded = {
         let memory = process.space();
         let mut space = memory.lock();
-        program.load(&mut space, &request)?
+        program.load(&mut space, &load_request)?
     };
     profile::tell(system, &process.space(), 0, u64::MAX);
     process.files.close_for_exec();
-    let base_name = wish.path.rsplit(|byte| *byte == b'/').next().unwrap_or(&wish.path);
+    let base_name = request.path.rsplit(|byte| *byte == b'/').next().unwrap_or(&request.path);
     *thread.name.lock() = base_name[..base_name.len().min(NAME_BYTES_MAX)].to_vec();
     let (root, generation) = (process.files.root(), system.files.namespace.generation());
     *process.image.lock() = Arc::new(Image {
@@ -228,8 +234,8 @@ pub fn start(
         location: Some(location),
         named: Some((root, generation)),
         running: Some(Arc::new(running)),
-        arguments: wish.arguments,
-        environment: wish.environment,
+        arguments: request.arguments,
+        environment: request.environment,
         auxiliary: loaded.auxiliary,
         start_stack: loaded.stack_pointer,
     });

@@ -1,6 +1,6 @@
 //! How threads and processes end.
 //!
-//! [`thread_leaves`] is the last thing that a thread does in the personality: it tells who waits for the thread, and
+//! [`exit_thread`] is the last thing that a thread does in the personality: it tells who waits for the thread, and
 //! the last thread of a process gives back its files and memory and tells the parent. What is left is a zombie until
 //! the parent waits. The caller then ends the task, and with it the thread's stack.
 //!
@@ -54,7 +54,7 @@ pub fn child_code(child: &Process, change: ChildChange) -> (i32, i32) {
 }
 
 /// Ends the calling thread: afterwards its task must be ended, and nothing of the program touched.
-pub fn thread_leaves(caller: &Caller<'_>) {
+pub fn exit_thread(caller: &Caller<'_>) {
     let (system, process, thread) = (caller.system, caller.process, caller.thread);
     release_thread_words(caller);
     thread.time.note_dispatch(false, system.kernel.now_ns());
@@ -82,7 +82,7 @@ pub fn thread_leaves(caller: &Caller<'_>) {
         process.interrupt_threads();
     }
     if is_last {
-        process_leaves(system, process);
+        exit_process(system, process);
     }
 }
 
@@ -104,7 +104,7 @@ pub fn release_thread_words(caller: &Caller<'_>) {
 }
 
 /// Gives back what the process held, and tells its parent.
-fn process_leaves(system: &Arc<System>, process: &Arc<Process>) {
+fn exit_process(system: &Arc<System>, process: &Arc<Process>) {
     process.ending.lock().get_or_insert(Ending::Exited(0));
     process.files.close_all();
     system.ipc.semaphores.process_ends(process.pid, system.realtime_ns() / 1_000_000_000);

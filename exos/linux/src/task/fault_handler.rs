@@ -5,7 +5,7 @@
 //! are not offered: such a system call fails with `EFAULT`, as on Linux for protected memory.
 //!
 //! Where nothing has to be waited for or resolved, which is nearly always, that is known before the fault has reached
-//! its thread's stack ([`ask_at_once`]).
+//! its thread's stack ([`ask_nofault`]).
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::mem::Handler;
@@ -20,7 +20,7 @@ use crate::task::process::Process;
 const FLAGS_CLEARED: u64 = 1 << 8 | 1 << 10;
 
 /// Makes the thread go on in the program's handler of a fault that exos has no answer to
-/// ([`Space::resolve_or_tell`](crate::task::memory::Space::resolve_or_tell)). Answers whether
+/// ([`Space::resolve_or_report`](crate::task::memory::Space::resolve_or_report)). Answers whether
 /// there is room on the stack for it.
 pub fn ask(handler: &Handler, frame: &mut UpcallFrame, memory: &dyn UserMemory, result: FaultResult) -> bool {
     enter(frame, handler, result, |place, record| write_words(memory, place, record).is_ok())
@@ -29,10 +29,10 @@ pub fn ask(handler: &Handler, frame: &mut UpcallFrame, memory: &dyn UserMemory, 
 /// The same for a page fault of `process` that nobody has looked at, without a wait: false, and nothing is changed, if
 /// the areas or the handlers have another answer, or if it cannot be had at once.
 #[inline]
-pub fn ask_at_once(process: &Process, frame: &mut UpcallFrame, memory: &dyn UserMemory) -> bool {
-    let told = process.look_at_space(|space| space.told_at_once(frame));
-    told.is_some_and(|(handler, result)| {
-        enter(frame, &handler, result, |place, record| memory.copy_words_out_at_once(place, record) == record.len())
+pub fn ask_nofault(process: &Process, frame: &mut UpcallFrame, memory: &dyn UserMemory) -> bool {
+    let report = process.look_at_space(|space| space.report_nofault(frame));
+    report.is_some_and(|(handler, result)| {
+        enter(frame, &handler, result, |place, record| memory.copy_words_out_nofault(place, record) == record.len())
     })
 }
 
@@ -78,9 +78,9 @@ fn enter(
 
 #[cfg(test)]
 mod tests {
-    use super::{FaultResult, Handler, abi, ask, ask_at_once};
+    use super::{FaultResult, Handler, abi, ask, ask_nofault};
     use crate::task::exception::{FaultCause, PAGE_FAULT_WRITE};
-    use crate::task::memory::Told;
+    use crate::task::memory::FaultReport;
     use crate::testing::calls::{MEMORY_BASE, NOWHERE, World};
     use aegis_abi::upcall::UpcallFrame;
     use exos::mem::{MapRequest, Placement, Protection};
@@ -108,8 +108,8 @@ mod tests {
         space.lock().set_fault_handler(PAGE, 4096, Some(handler)).expect("whole pages");
         let top = MEMORY_BASE + 4096;
         let mut frame = fault(top);
-        let told = Told { result: NOT_MAPPED, handler: Some(handler), own_rip: None };
-        assert_eq!(space.resolve_or_tell(&frame), told);
+        let report = FaultReport { result: NOT_MAPPED, handler: Some(handler), own_rip: None };
+        assert_eq!(space.resolve_or_report(&frame), report);
         assert!(ask(&handler, &mut frame, &*world.memory, NOT_ALLOWED));
         assert_eq!((frame.rip, frame.rsp, frame.rflags), (0x40_5000, top - 128 - 48, 0x202));
         let words = [0x40_6000, 7, PAGE + 8, abi::CAUSE_STORE | abi::CAUSE_NOT_ALLOWED, 0x602, 0x40_1234_u64];
@@ -124,31 +124,31 @@ mod tests {
         let handler = Handler { entry: 0x40_5000, function: 0x40_6000, argument: 7 };
         let top = MEMORY_BASE + 4096;
         let mut frame = fault(top);
-        assert!(!ask_at_once(process, &mut frame, memory), "nobody handles it");
+        assert!(!ask_nofault(process, &mut frame, memory), "nobody handles it");
         space.lock().set_fault_handler(PAGE, 2 * 4096, Some(handler)).expect("whole pages");
         {
             let _held = space.lock();
-            assert!(!ask_at_once(process, &mut frame, memory), "somebody changes the space");
+            assert!(!ask_nofault(process, &mut frame, memory), "somebody changes the space");
         }
         let request = MapRequest::anonymous(Placement::Fixed(PAGE), 4096, Protection::READ);
         space.lock().map(request.clone()).expect("there is room");
         frame.error_code = 0;
-        assert!(!ask_at_once(process, &mut frame, memory), "a load of untouched memory is resolved");
+        assert!(!ask_nofault(process, &mut frame, memory), "a load of untouched memory is resolved");
         frame.error_code = PAGE_FAULT_WRITE;
         frame.rsp = NOWHERE;
-        assert!(!ask_at_once(process, &mut frame, memory), "no stack");
+        assert!(!ask_nofault(process, &mut frame, memory), "no stack");
         let asked = fault(top);
         assert_eq!((frame.rip, frame.rflags, frame.rsp), (asked.rip, asked.rflags, NOWHERE));
         for (address, cause) in [(PAGE + 8, abi::CAUSE_NOT_ALLOWED), (PAGE + 4096, abi::CAUSE_NOT_MAPPED)] {
             let mut frame = UpcallFrame { fault_address: address, ..asked };
-            assert!(ask_at_once(process, &mut frame, memory));
+            assert!(ask_nofault(process, &mut frame, memory));
             let expected =
                 UpcallFrame { rip: 0x40_5000, rsp: top - 128 - 48, rflags: 0x202, fault_address: address, ..asked };
             assert_eq!(frame, expected);
             let words = [0x40_6000, 7, address, abi::CAUSE_STORE | cause, 0x602, 0x40_1234_u64];
             assert_eq!(world.get(frame.rsp, 48), words.map(u64::to_le_bytes).concat());
         }
-        assert!(!ask_at_once(process, &mut UpcallFrame { fault_address: PAGE + 2 * 4096, ..asked }, memory));
+        assert!(!ask_nofault(process, &mut UpcallFrame { fault_address: PAGE + 2 * 4096, ..asked }, memory));
     }
 
     #[test]
@@ -156,13 +156,13 @@ mod tests {
         let world = World::new();
         let space = world.pod.process.space();
         let mut frame = fault(MEMORY_BASE + 4096);
-        assert_eq!(space.resolve_or_tell(&frame), Told { result: NOT_MAPPED, handler: None, own_rip: None });
+        assert_eq!(space.resolve_or_report(&frame), FaultReport { result: NOT_MAPPED, handler: None, own_rip: None });
         assert_eq!(space.lock().take_shortage_handler(), None);
         let handler = Handler { entry: 1, function: 2, argument: 3 };
         space.lock().set_fault_handler(PAGE, 4096, Some(handler)).expect("whole pages");
         frame = fault(NOWHERE);
-        let told = Told { result: NOT_MAPPED, handler: Some(handler), own_rip: None };
-        assert_eq!(space.resolve_or_tell(&frame), told);
+        let report = FaultReport { result: NOT_MAPPED, handler: Some(handler), own_rip: None };
+        assert_eq!(space.resolve_or_report(&frame), report);
         assert!(!ask(&handler, &mut frame, &*world.memory, NOT_ALLOWED));
         assert_eq!((frame.rip, frame.rsp, frame.rflags), (0x40_1234, NOWHERE, 0x602));
     }

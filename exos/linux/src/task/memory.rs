@@ -53,7 +53,7 @@ pub enum FaultResult {
 
 /// What became of a page fault of the program's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct FaultReport {
     /// What.
     pub result: FaultResult,
     /// Whom of the program's own it is to be told to, if it is not resolved.
@@ -145,21 +145,21 @@ impl Space {
     }
 
     /// The same for a fault of the program itself; and what is to be known where exos has no answer.
-    pub fn resolve_or_tell(&self, frame: &UpcallFrame) -> Told {
+    pub fn resolve_or_report(&self, frame: &UpcallFrame) -> FaultReport {
         {
             let space = self.lock();
             if let Some(reason) = space.refuses(frame.fault_address, access_of(frame)) {
                 let handler = space.fault_handler(frame.fault_address);
-                return Told { result: reason.into(), handler, own_rip: space.sites().original(frame.rip) };
+                return FaultReport { result: reason.into(), handler, own_rip: space.sites().original(frame.rip) };
             }
         }
         self.fetching_fault(frame, |space, result| {
             let handler = match result {
-                FaultResult::Resolved(_) => return Told { result, handler: None, own_rip: None },
+                FaultResult::Resolved(_) => return FaultReport { result, handler: None, own_rip: None },
                 FaultResult::Failed(_) => space.fault_handler(frame.fault_address),
                 FaultResult::OutOfMemory => space.take_shortage_handler(),
             };
-            Told { result, handler, own_rip: space.sites().original(frame.rip) }
+            FaultReport { result, handler, own_rip: space.sites().original(frame.rip) }
         })
     }
 
@@ -167,7 +167,7 @@ impl Space {
     /// nothing: `None` is also a lock that is taken.
     #[inline]
     #[must_use]
-    pub fn told_at_once(&self, frame: &UpcallFrame) -> Option<(Handler, FaultResult)> {
+    pub fn report_nofault(&self, frame: &UpcallFrame) -> Option<(Handler, FaultResult)> {
         let space = self.inner.try_lock()?;
         let handler = space.fault_handler(frame.fault_address)?;
         let reason = space.refuses(frame.fault_address, access_of(frame))?;

@@ -144,7 +144,7 @@ pub struct Process {
     pub times: Mutex<GoneTimes>,
     /// Most memory that it had at once in what it has left.
     peak_bytes: AtomicU64,
-    /// Told when a child ends, stops or continues, and when it is continued itself.
+    /// FaultReport when a child ends, stops or continues, and when it is continued itself.
     pub changes: Arc<WaitQueue>,
     /// Its memory is its parent's, which waits for it to let go.
     pub borrows_memory: AtomicBool,
@@ -176,14 +176,14 @@ pub struct Process {
     pub has_handled_faults: AtomicBool,
 }
 
-/// What [`Thread::habits`] has bits for.
-pub mod habit {
+/// What [`Thread::flags`] has bits for.
+pub mod thread_flag {
     /// It writes back what others' memory is waiting for (`PR_SET_IO_FLUSHER`).
-    pub const FLUSHES: u8 = 1;
+    pub const IO_FLUSHER: u8 = 1;
     /// It has said when it is told of broken memory (`PR_MCE_KILL_SET`).
-    pub const CHOOSES_FAULTS: u8 = 2;
+    pub const MCE_PROCESS: u8 = 2;
     /// At once.
-    pub const WANTS_FAULTS_EARLY: u8 = 4;
+    pub const MCE_EARLY: u8 = 4;
 }
 
 /// A thread.
@@ -219,8 +219,8 @@ pub struct Thread {
     pub io_priority: AtomicU32,
     /// `PR_SET_TIMERSLACK`; timers here are exact.
     pub timer_slack_ns: AtomicU64,
-    /// [`habit`]s that were set, which change nothing here.
-    pub habits: AtomicU8,
+    /// [`thread_flag`]s that were set, which change nothing here.
+    pub flags: AtomicU8,
     /// Where its memory is to come from; there is only one place.
     pub memory_policy: Mutex<crate::task::memory_policy::MemoryPolicy>,
     /// What it waits for words of memory with.
@@ -625,7 +625,7 @@ impl Thread {
             has_left_locks: AtomicBool::new(false),
             resumption: Resumption::default(),
             timer_slack_ns: AtomicU64::new(TIMER_SLACK_NS),
-            habits: AtomicU8::new(0),
+            flags: AtomicU8::new(0),
             memory_policy: Mutex::default(),
             futex: FutexWaiter::new(task.clone()),
             task,

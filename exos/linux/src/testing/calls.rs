@@ -75,15 +75,15 @@ impl UserMemory for FakeMemory {
         Ok(count)
     }
 
-    fn copy_in_at_once(&self, address: u64, into: &mut [u8]) -> usize {
+    fn copy_in_nofault(&self, address: u64, into: &mut [u8]) -> usize {
         into.len() - self.copy_in(address, into).unwrap_or(0)
     }
 
-    fn copy_out_at_once(&self, address: u64, from: &[u8]) -> usize {
+    fn copy_out_nofault(&self, address: u64, from: &[u8]) -> usize {
         from.len() - self.copy_out(address, from).unwrap_or(0)
     }
 
-    fn copy_frame_out_at_once(
+    fn copy_frame_out_nofault(
         &self,
         address: u64,
         frames: &dyn FrameBytes,
@@ -94,7 +94,7 @@ impl UserMemory for FakeMemory {
         self.copy_frame_out(address, frames, frame, offset, length).unwrap_or(0)
     }
 
-    fn copy_frame_in_at_once(
+    fn copy_frame_in_nofault(
         &self,
         address: u64,
         frames: &dyn FrameBytes,

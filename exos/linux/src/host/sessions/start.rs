@@ -1,4 +1,4 @@
-//! Makes a session's process, in two steps: what needs no waiting where the host's wish arrives, and the rest, which
+//! Makes a session's process, in two steps: what needs no waiting where the host's order arrives, and the rest, which
 //! walks the name space and reads files, by the process's own thread.
 
 use alloc::collections::BTreeMap;
@@ -30,7 +30,7 @@ use super::session::{Ends, Session};
 use crate::file::files::ProcessFiles;
 use crate::file::paths::Access;
 use crate::task::caller::Caller;
-use crate::task::exec::{StartError, Wish, prepare, search_path, start as start_program};
+use crate::task::exec::{ExecRequest, StartError, prepare, search_path, start as start_program};
 use crate::task::identities::Identities;
 use crate::task::memory::{Space, space_limits};
 use crate::task::process::{Birth, Ending, NO_PARENT, Process, Thread};
@@ -188,9 +188,9 @@ impl Start {
         let (arguments, environment) = (config.arguments.clone(), config.environment.clone());
         let name = config.program.escape_ascii();
         let found = access.find(&current, &path, true, false).map_err(StartError::Open);
-        let wish = Wish { path, is_path_lost: false, arguments, environment };
+        let request = ExecRequest { path, is_path_lost: false, arguments, environment };
         let prepared = found
-            .and_then(|found| prepare(system, &access, &current, found, wish))
+            .and_then(|found| prepare(system, &access, &current, found, request))
             .map_err(|error| (error.exit_status(), format!("{name}: {}", error.text())))?;
         let no_memory = |error: &dyn core::fmt::Display| (STATUS_TOOL, format!("{name}: {error}"));
         let limits = process.limits.lock().clone();

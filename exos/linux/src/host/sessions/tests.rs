@@ -16,7 +16,7 @@ use exos::task::signal::Signal;
 
 use super::{Line, Sessions};
 use crate::task::caller::Caller;
-use crate::task::exit::thread_leaves;
+use crate::task::exit::exit_thread;
 use crate::task::process::{Ending, Process};
 use crate::testing::pod::World;
 
@@ -131,7 +131,7 @@ impl Host {
     fn leave(&self, process: &Arc<Process>) {
         let thread = process.threads.lock()[0].clone();
         let (system, memory) = (&self.world.pod.system, &self.world.memory);
-        thread_leaves(&Caller { system, process, thread: &thread, memory });
+        exit_thread(&Caller { system, process, thread: &thread, memory });
     }
 }
 
@@ -210,7 +210,7 @@ fn what_cannot_be_started_says_why() {
         let caller = Caller { system, process: &process, thread: &thread, memory };
         host.sessions.enter(&caller, &mut UpcallFrame::default());
         assert!(process.has_ended());
-        thread_leaves(&caller);
+        exit_thread(&caller);
         assert_eq!(host.said(number).end.as_deref(), Some(why));
     }
     host.send(3, &[ToPod::Describe(b"no configuration"), ToPod::Start]);
