@@ -8,6 +8,7 @@ mod arrows;
 mod circles;
 mod comments;
 mod config;
+mod dialect;
 mod finding;
 mod limits;
 mod manuals;
@@ -58,6 +59,7 @@ fn lint(root: &Path) -> Result<Vec<Finding>, Error> {
     let mut findings = limits::check(&sources, &config);
     findings.extend(unsafety::check(&sources, &config));
     findings.extend(words::check(&sources, &config));
+    findings.extend(dialect::check(&sources, &config));
     findings.extend(comments::check(&sources));
     findings.extend(arrows::check(&sources, &config));
     findings.extend(manuals::check(&sources, &config));

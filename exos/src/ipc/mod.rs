@@ -3,9 +3,9 @@
 //!
 //! Pure tables. Each family has one lock, under which nobody is called and no program memory is touched: whoever sends
 //! has copied his bytes before, and whoever receives copies them afterwards. Those who have to wait leave a
-//! [`sleeper::Sleeper`] in the object; whoever makes their request come true does it for them, under the same lock, in the
-//! order in which they came, and wakes them when the lock is free again. So no request is half done when its thread is
-//! killed: it is either settled or taken out.
+//! [`sleeper::Sleeper`] in the object; whoever makes their request come true does it for them, under the same lock, in
+//! the order in which they came, and wakes them when the lock is free again. So no request is half done when its thread
+//! is killed: it is either settled or taken out.
 //!
 //! - [`id_table`] gives numbers as Linux gives them; [`permission`] says who may do what;
 //! - [`shared_memory`], [`semaphore`], [`message_queue`] are System V's; [`posix_queue`] has names and priorities.

@@ -39,6 +39,8 @@ pub(super) struct Config {
     pub(super) words: Vec<String>,
     pub(super) word_phrases: Vec<String>,
     pub(super) word_skipped: Vec<String>,
+    pub(super) dialect_folders: Vec<String>,
+    pub(super) dialect: Vec<String>,
     pub(super) calls_source: String,
     pub(super) calls_manual: String,
     pub(super) dependencies_manual: String,
@@ -59,6 +61,7 @@ impl Config {
         let mut unsafety = take_table(&mut rest, "unsafe")?;
         let mut unwrap = take_table(&mut rest, "unwrap")?;
         let mut words = take_table(&mut rest, "words")?;
+        let mut dialect = take_table(&mut rest, "dialect")?;
         let mut calls = take_table(&mut rest, "calls")?;
         let mut dependencies = take_table(&mut rest, "dependencies")?;
         let config = Config {
@@ -83,11 +86,13 @@ impl Config {
             words: take(&mut words, "banned", Value::as_strings)?,
             word_phrases: take(&mut words, "phrases", Value::as_strings)?,
             word_skipped: take(&mut words, "skipped", Value::as_strings)?,
+            dialect_folders: take(&mut dialect, "folders", Value::as_strings)?,
+            dialect: take(&mut dialect, "banned", Value::as_strings)?,
             calls_source: take(&mut calls, "source", string)?,
             calls_manual: take(&mut calls, "manual", string)?,
             dependencies_manual: take(&mut dependencies, "manual", string)?,
         };
-        let tables = [rest, limits, ratchet, unsafety, unwrap, words, calls, dependencies];
+        let tables = [rest, limits, ratchet, unsafety, unwrap, words, dialect, calls, dependencies];
         match tables.iter().flat_map(Table::keys).next() {
             None => Ok(config),
             Some(unknown) => Err(format!("'{unknown}' is not a key that tidy knows")),

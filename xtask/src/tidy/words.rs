@@ -34,7 +34,7 @@ fn is_checked(source: &Source, config: &Config) -> bool {
 }
 
 /// Words in lower case, parts of identifiers by themselves. A capital after a small letter begins a word.
-fn split(line: &str) -> Vec<String> {
+pub(super) fn split(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
     let mut previous_is_small = false;
