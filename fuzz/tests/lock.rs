@@ -124,15 +124,15 @@ pub mod instructions {
     }
 }
 
-pub mod start {
+pub mod local_apic {
     /// Two processors.
     pub fn started_mask() -> u32 {
         0b11
     }
 }
 
-pub mod panic {
-    pub fn in_progress() -> bool {
+pub mod power {
+    pub fn is_panicking() -> bool {
         false
     }
 }
