@@ -47,7 +47,8 @@ fn what_was_touched_is_mapped_with_what_lies_between() {
     few.add(0);
     let touched = Touched { parts: [pages, few, TouchedPages::default()].into(), look_count: LOOK_COUNT };
     let loaded = [0x40_0000..0x50_0000, 0x7000_0000..0x7001_0000];
-    let ahead = Ahead { touched: Arc::new(touched), loaded, mappings: [0x8000_0000..0x8010_0000].into() };
+    let ahead =
+        Ahead { touched: Arc::new(touched), loaded, mappings: core::iter::once(0x8000_0000..0x8010_0000).collect() };
     assert_eq!(ahead.of(&(0x400..0x410), 0x405) & 0xffff, 0b100_0011_1111, "0 and 3, 5, 10, and what lies between");
     assert_eq!(ahead.of(&(0x3fe..0x410), 0x400) & 0xff, 0b0011_1100);
     assert_eq!(ahead.of(&(0x7_0000..0x7_0010), 0x7_0008), 1 << 8 | 1, "little was touched there");
