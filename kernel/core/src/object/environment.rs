@@ -101,6 +101,7 @@ begins! {
 
 impl Environment {
     /// Adds a frame that is its own already to what its tables may use.
+    #[inline(always)]
     pub(crate) fn donate(&mut self, frame: FrameNumber, frames: &mut FrameTable<'_>) {
         frames.set(frame, FrameKind::Donated, self.serial);
         frames.set_next(frame, self.donated_head);
@@ -109,6 +110,7 @@ impl Environment {
     }
 
     /// The first of the donated frames that are not in use; it is in no list any more.
+    #[inline(always)]
     pub(crate) fn pop_donated(&mut self, frames: &FrameTable<'_>) -> Option<FrameNumber> {
         self.donated_count = self.donated_count.checked_sub(1)?;
         let frame = FrameNumber(u64::from(self.donated_head));

@@ -37,7 +37,6 @@ impl Funding {
     }
 
     /// Whether its processor is in the ready set.
-    #[inline(always)]
     pub(crate) fn is_ready(&self) -> bool {
         self.is_ready
     }

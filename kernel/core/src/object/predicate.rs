@@ -86,7 +86,6 @@ impl Predicate {
         self.count.into()
     }
 
-    #[inline(always)]
     pub(crate) fn has_words(&self) -> bool {
         self.has_words
     }
