@@ -93,7 +93,9 @@ struct Nature {
 impl Nature {
     fn of(inode: &InodeRef, file: Option<&Arc<dyn OpenFile>>) -> Self {
         let is_plain = |file: &Arc<dyn OpenFile>| {
-            !file.writes_all() && file.extension().is_none() && file.terminal_side().is_none() && file.pipe().is_none()
+            // A file of values has nothing more to say than its value.
+            let is_own_way = file.extension().is_some() && !file.takes_whole();
+            !(file.writes_all() || is_own_way || file.terminal_side().is_some() || file.pipe().is_some())
         };
         Self {
             kind: inode.kind(),

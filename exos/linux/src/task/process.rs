@@ -443,8 +443,11 @@ impl Process {
     /// timers.
     #[must_use]
     pub fn queued_count(&self) -> usize {
-        let threads = self.threads.lock().clone();
-        let of_threads: usize = threads.iter().map(|thread| thread.signals.lock().pending.queued_count()).sum();
+        // One after the other: a list of them would be memory for each timer that is made. One that ends meanwhile may
+        // have another passed over.
+        let thread = |index| self.threads.lock().get(index).cloned();
+        let threads = (0..).map_while(thread);
+        let of_threads: usize = threads.map(|thread: Arc<Thread>| thread.signals.lock().pending.queued_count()).sum();
         of_threads + self.signals.lock().pending.queued_count()
     }
 

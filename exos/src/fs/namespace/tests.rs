@@ -494,6 +494,7 @@ fn counters_pipes_and_status_flags() {
     let world = World::tmpfs();
     let status = StatusFlags::NON_BLOCKING;
     let counter = world.namespace.event_counter(1, false, status, NOW);
+    assert!(counter.is_plain(), "its reads and writes take the short way");
     assert_eq!(path_of(&world, counter.location()), b"anon_inode:[eventfd]");
     assert!(counter.is_non_blocking());
     counter.set_status(StatusFlags::APPEND | StatusFlags::PATH_ONLY);
