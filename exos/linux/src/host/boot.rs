@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI64, AtomicU32};
+use core::sync::atomic::AtomicI64;
 
 use aegis_abi::FrameNumber;
 use aegis_abi::boot::SystemPage;
@@ -154,7 +154,6 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         hostname: Mutex::new(config.hostname.clone()),
         domain_name: Mutex::new(b"(none)".to_vec()),
         processor_count: ground.clock.processor_count,
-        looks_at_first: AtomicU32::new(0),
         named_missing: Mutex::new([0; 8]),
     });
     let pid = system.processes.take_number().map_err(BootError::Root)?;

@@ -26,7 +26,7 @@ use crate::task::system::System;
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 /// Looks that have to find nobody but the first process before it has to go: its end is the pod's, and the memory of a
 /// process that has ended comes back a moment after that.
-const LOOK_COUNT_OF_FIRST: u32 = 100;
+const LOOK_COUNT_OF_FIRST: u64 = 100;
 /// With more free frames than these somebody has given some back meanwhile.
 const FREE_ENOUGH_FRAMES: u64 = 64;
 /// Frames that are given back at a time for exos's heap to take, while the pool has more free ones than these, and in
@@ -100,14 +100,14 @@ fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64
     // Somebody who ends, or has just ended, makes room. Looked at last: one who was alive above may be on his way.
     let makes_room = processes.iter().any(|process| is_ending(process));
     if makes_room || system.pool.statistics().free > enough_frames {
-        system.looks_at_first.store(0, Ordering::Relaxed);
+        system.counters.looks_at_first.store(0, Ordering::Relaxed);
         return;
     }
     let Some(victim) = victim else { return };
     if victim.pid != FIRST_PID {
-        system.looks_at_first.store(0, Ordering::Relaxed);
+        system.counters.looks_at_first.store(0, Ordering::Relaxed);
     } else if has_new(&processes, &system.processes.all())
-        || system.looks_at_first.fetch_add(1, Ordering::Relaxed) < LOOK_COUNT_OF_FIRST
+        || system.counters.looks_at_first.fetch_add(1, Ordering::Relaxed) < LOOK_COUNT_OF_FIRST
     {
         // To look at all takes long where one holds his space: others may have come and gone meanwhile, and what one
         // had who is gone already may be on its way.

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::Result;
@@ -136,6 +136,8 @@ pub struct Counters {
     pub memory_ends: AtomicU64,
     /// Processes that were ended for that.
     pub ended_for_memory: AtomicU64,
+    /// Looks at an end of memory, since the last that did otherwise, that found nobody to go but the first process.
+    pub looks_at_first: AtomicU64,
 }
 
 /// The pod.
@@ -181,8 +183,6 @@ pub struct System {
     pub domain_name: Mutex<Vec<u8>>,
     /// Processors.
     pub processor_count: u32,
-    /// Looks at an end of memory, one after the other, that found nobody to go but the first process.
-    pub looks_at_first: AtomicU32,
     /// System calls that were missing, one bit each, so that each is named once.
     pub named_missing: Mutex<[u64; 8]>,
 }
