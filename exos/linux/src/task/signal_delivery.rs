@@ -4,6 +4,7 @@
 //! was interrupted. It acts on what is pending until nothing is,
 //! decides whether an interrupted call starts again, and leaves the frame as the program is to see it.
 
+use alloc::string::String;
 use core::sync::atomic::Ordering;
 
 use aegis_abi::upcall::UpcallFrame;
@@ -52,10 +53,7 @@ pub fn finish(caller: &Caller<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
             (delivery, thread.has_deliverable(&shared.pending))
         };
         match delivery {
-            None if caller.process.pause.lock().is_killed => {
-                // Another thread has taken `SIGKILL` and is about to end the process. It wakes this one.
-                caller.system.platform.wait(None);
-            }
+            None if caller.process.pause.lock().is_killed => await_end(caller),
             None => {
                 // No handler took the mask that a suspended call replaced; what that kept back is looked at now.
                 let mut thread = caller.thread.signals.lock();
@@ -168,6 +166,15 @@ fn stop_process(caller: &Caller<'_>, signal: Signal) {
         tell_parent(caller.system, caller.process, (ChildChange::Stopped(signal), false));
         caller.process.interrupt_threads();
     }
+}
+
+/// Waits for the end that another thread is about to bring, because it has taken `SIGKILL` and has something to say of
+/// it. One that was itself ending when it was sent the signal brings none: then this one does.
+#[cold]
+fn await_end(caller: &Caller<'_>) {
+    const END_WAIT_NS: u64 = 10_000_000;
+    caller.system.platform.wait(Some(caller.system.kernel.now_ns() + END_WAIT_NS));
+    caller.process.end(Ending::Killed { signal: Signal::KILL, has_core: false, text: String::new() });
 }
 
 /// Waits until the process is continued or killed. Whoever continues it wakes its threads.
