@@ -154,13 +154,13 @@ fn missing_names() -> Vec<&'static str> {
     names
 }
 
-/// Words in lines of at most 120 characters; all but the first begin with `indent`.
+/// Words in lines of at most 100 characters; all but the first begin with `indent`.
 fn wrapped(text: &str, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         match lines.last_mut() {
             Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.len() + 1 + word.len() <= 120 => {
+            Some(line) if line.len() + 1 + word.len() <= 100 => {
                 line.push(' ');
                 line.push_str(word);
             }
