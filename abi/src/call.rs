@@ -115,7 +115,7 @@ macro_rules! calls {
                 }
             }
 
-            /// Number and argument registers. Who encodes knows which call it is: then nothing is left of this.
+            /// Number and argument registers. Where the call is a constant, the compiler leaves nothing of this.
             #[must_use]
             #[inline(always)]
             pub fn encode(self) -> (u64, ArgumentWords) {
@@ -197,7 +197,7 @@ calls! {
     19 ProcessorRead { slot: CapSlot, field: u32 }
     /// Unmakes a stopped processor.
     20 ProcessorDestroy { slot: CapSlot }
-    /// Gives the rest of the slice to `processor`, or to whom the scheduler picks (slot 0).
+    /// Gives the rest of the slice to `processor`, or to the processor that the scheduler picks (slot 0).
     21 Yield { processor: CapSlot }
     /// Gives the processor up until the predicate of `term_count` `Term`s holds. Value: the product that held.
     22 Sleep { terms: u64, term_count: u32 }
@@ -247,7 +247,7 @@ calls! {
 
     /// Writes up to `LOG_BYTES_MAX` bytes to the kernel's log.
     38 MachineLog { slot: CapSlot, length: u64, low: u64, high: u64 }
-    /// Ends the machine; `code` is told to whoever runs it.
+    /// Ends the machine; `code` is told to the machine's owner.
     39 MachineOff { slot: CapSlot, code: u32 }
     /// Reads counter `index` of `environment` (`crate::counter::Counter`).
     40 CounterRead { environment: CapSlot, index: u32 }

@@ -88,7 +88,7 @@ numbered! {
     }
 }
 
-/// Who has to change something before the call can succeed.
+/// The side that has to change something before the call can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// Nobody: the call did its work.
@@ -173,7 +173,7 @@ impl Status {
         Self::ALL.into_iter().find(|status| *status as u64 == word)
     }
 
-    /// Who has to act. The second byte of the number is the blame's class.
+    /// The side that has to act. The second byte of the number is the blame's class.
     #[must_use]
     pub const fn blame(self) -> Blame {
         match self as u64 >> 8 {

@@ -116,7 +116,7 @@ fn add_pci(state: &mut State<'static, Hardware>, boot: &Boot, function: &Functio
     }
 }
 
-/// How a function's interrupts arrive: messages if it can send them, else lines that nobody has for himself.
+/// How a function's interrupts arrive: messages if it can send them, else lines that several functions share.
 fn lines_of(
     state: &State<'static, Hardware>,
     boot: &Boot,

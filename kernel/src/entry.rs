@@ -3,8 +3,8 @@
 //! Every trap of ring 3 or of the idle loop comes to [`enter`]: lock, let the core decide, load what it decided,
 //! unlock. Two kinds of upcall need no decision and no lock, as they reach only pages that stay pinned while their
 //! virtual processor runs here: a program's system call and an exception. The machine delivers them and they come here
-//! only if they cannot be. What was delivered so is counted at the next entry. Whoever was stopped from elsewhere
-//! meanwhile is on its way in.
+//! only if they cannot be. What was delivered so is counted at the next entry. A processor that was stopped from
+//! elsewhere meanwhile is on its way in.
 
 use aegis_abi::call::SpaceEnter;
 use aegis_kernel_core::id::{CpuId, Id, ProcessorId};
@@ -89,7 +89,7 @@ fn carry_out(state: &mut State<'static, Hardware>, cpu: CpuId, decision: &Decisi
     }
 }
 
-/// Saves what the one who leaves has in registers that the trap frame does not hold, and loads the next one's.
+/// Saves what the processor that leaves has in registers that the trap frame does not hold, and loads the next one's.
 #[inline(always)]
 fn exchange(
     state: &mut State<'static, Hardware>,

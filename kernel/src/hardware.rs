@@ -139,14 +139,14 @@ impl Hardware {
         usize::from(vector.wrapping_sub(DEVICE_VECTOR_FIRST)) + 1
     }
 
-    /// Lets a line of several through again, when those who raised it are held back themselves.
+    /// Lets a line of several through again, when the functions that raised it are held back themselves.
     pub(crate) fn end_interrupt(&mut self, source: usize) {
         if let Some(Route { line: Line::Intx(gsi), .. }) = source.checked_sub(1).and_then(|at| self.routes.get(at)) {
             machine::line_unmask(*gsi);
         }
     }
 
-    /// Whether a line is free, or all who have it can share it.
+    /// Whether a line is free, or all its functions can share it.
     pub(crate) fn has_room_on(&self, line: Line) -> bool {
         let is_other = |route: &Route| route.line.gsi().is_some() && route.line.gsi() == line.gsi();
         let is_shared = |line| matches!(line, Line::Intx(_));
@@ -365,7 +365,7 @@ impl Machine for Hardware {
     }
 
     fn power_off(&mut self, code: u32) {
-        // The code is for whoever reads the log; the machine's own exit code says only that it went down by itself.
+        // The code is for the reader of the log; the machine's own exit code says only that it went down by itself.
         if code != 0 {
             machine::log!(Error, "powered off with code {code}");
         }

@@ -108,8 +108,7 @@ mod bare {
         asked.unwrap_or(SLICE_MS).clamp(1, SLICE_MS_MAX)
     }
 
-    /// The 32 hexadecimal digits of `lottery=`: whoever starts the machine makes the draws unforeseeable, or
-    /// repeatable.
+    /// The 32 hexadecimal digits of `lottery=`: the host tool makes the draws unforeseeable, or repeatable.
     fn lottery_key(command_line: &str) -> [u64; 2] {
         let digits = machine::command_line::value(command_line, "lottery").unwrap_or_default();
         let key = u128::from_str_radix(digits, 16).unwrap_or(0);

@@ -11,7 +11,7 @@ use aegis_abi::{CapSlot, FrameNumber, Rights, Status};
 /// Status and value of a call that did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why, and who is to blame.
+    /// Why, and which side is to blame.
     pub status: Status,
     /// The call's value: for `BadArgument` the argument's index, for batches the entries done.
     pub value: u64,

@@ -22,7 +22,7 @@ pub fn nanoseconds_at(page: &SystemPage, tsc: u64) -> u64 {
     page.clock_base_ns.wrapping_add(scaled as u64)
 }
 
-/// As [`nanoseconds_at`], for who asks often: the shift is less than 64, as the kernel takes it itself.
+/// As [`nanoseconds_at`], for callers that ask often: the shift is less than 64, as the kernel takes it itself.
 #[must_use]
 #[inline(always)]
 pub fn nanoseconds_soon_at(page: &SystemPage, tsc: u64) -> u64 {

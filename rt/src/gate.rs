@@ -145,7 +145,7 @@ core::arch::global_asm!(
     "2:",
     "mov eax, {reply}",
     "syscall",
-    // The wait was interrupted: whoever queued is gone, or an upcall is due. The reply was given; wait again.
+    // The wait was interrupted: the caller that queued is gone, or an upcall is due. The reply was given; wait again.
     "jmp 2b",
     gate_handler = const offset_of!(ControlPage, library) + 8 * WORD_GATE_HANDLER,
     reply = const GateReply::NUMBER,

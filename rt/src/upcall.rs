@@ -84,7 +84,8 @@ pub fn set_stack_top(top: u64) {
     control::set_library_word::<WORD_STACK_TOP>(top);
 }
 
-/// Names who looks at a program's exceptions first, where handlers have a stack of their own; nobody at the start.
+/// Sets the function that looks at a program's exceptions first, where handlers have a stack of their own; none at the
+/// start.
 #[inline]
 pub fn set_fault_handler(handler: Option<FaultHandler>) {
     control::set_library_word::<WORD_FAULT_HANDLER>(handler.map_or(0, |handler| handler as usize as u64));

@@ -27,7 +27,7 @@ impl<M: Machine> State<'_, M> {
         Some(Named { id, serial })
     }
 
-    /// Ends a bell; who sleeps on it sleeps on, as if it were never rung again.
+    /// Ends a bell; a processor that sleeps on it sleeps on, as if it were never rung again.
     pub(crate) fn release_bell(&mut self, bell: BellId) {
         if let Some(owner) = self.bells[bell].owner {
             self.environments[owner].count_entry(Table::Bells, false);
@@ -51,8 +51,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// A capability for a bell goes: a deadline that was set with it is none any more, and who waits for the bell in
-    /// that environment waits for what it may not see.
+    /// A capability for a bell goes: a deadline that was set with it is none any more, and a processor of that
+    /// environment that waits for the bell waits for what it may not see.
     pub(crate) fn cancel_bell(&mut self, at: CapRef, named: Option<Named<BellId>>) {
         let Some((named, bell)) = named.and_then(|named| Some((named, self.live_bell(named)?))) else { return };
         if self.bells[bell].deadline_with == Some(at) {

@@ -52,7 +52,7 @@ pub struct Setup<'a> {
     pub lottery_key: [u64; 2],
 }
 
-/// Why the machine cannot start. Each is the fault of who made the bundle, except the first two.
+/// Why the machine cannot start. Each is the fault of the bundle's maker, except the first two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BootError {
     /// The block table is too short for the frame table, or a frame number does not fit.

@@ -268,7 +268,8 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Whether an environment has authority over `[first, first + count)`, `except` aside. `last` is what the search
-    /// before this one found: frames between two borders of capabilities need only one, whoever maps how many of them.
+    /// before this one found: frames between two borders of capabilities need only one search, however many of them are
+    /// mapped.
     pub(crate) fn is_covered(
         &mut self,
         environment: EnvironmentId,

@@ -24,8 +24,9 @@ const BINDINGS_COST: usize = 1024;
 pub(crate) const FREE_STEP: u64 = 2048;
 
 impl<M: Machine> State<'_, M> {
-    /// Deletes every descendant of `at`, leaves first, whatever uses it, until the budget is used up. Who derived it
-    /// may have it back: a processor that has its pages there ends, a device that reaches it is stopped.
+    /// Deletes every descendant of `at`, leaves first, whatever uses it, until the budget is used up. The environment
+    /// that derived it may have it back: a processor that has its pages there ends, a device that reaches it is
+    /// stopped.
     pub(crate) fn revoke(&mut self, at: CapRef) -> Progress {
         while let Some(leaf) = self.first_leaf(at) {
             if self.work_left == 0 || self.delete(leaf, true).is_err() {

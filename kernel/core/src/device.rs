@@ -1,4 +1,4 @@
-//! Device functions: what the glue found, who drives them, what they may reach.
+//! Device functions: what the glue found, their drivers, what they may reach.
 //!
 //! The kernel drives no device. It maps regions, passes port accesses on, routes interrupts to
 //! bells (counted, and masked until asked for again), and keeps a record of the frames that a
@@ -18,8 +18,8 @@ use crate::{Machine, State};
 const RESET_COST: usize = 1024;
 
 impl<M: Machine> State<'_, M> {
-    /// An interrupt came: it is masked until somebody asks for the next one. Whoever it is for: whose processor is
-    /// called, which need not be the driver's own, or else the driver.
+    /// An interrupt came: it is masked until the next one is asked for. Answers the environment that it is for: that of
+    /// the processor which is called, and need not be the driver's own, or else the driver.
     pub(crate) fn device_interrupt(&mut self, device: DeviceId, interrupt: usize) -> Option<EnvironmentId> {
         self.machine.interrupt_mask(device, interrupt, true);
         let route = *self.devices[device].routes.get(interrupt)?;
@@ -31,7 +31,7 @@ impl<M: Machine> State<'_, M> {
         route.environment
     }
 
-    /// Goes on with a reset, for whoever asked for it or for one who loses the function.
+    /// Goes on with a reset, for the environment that asked for it or for one that loses the function.
     pub(crate) fn reset_device(&mut self, device: DeviceId, why: Work) -> Progress {
         self.spend(RESET_COST);
         let is_at_rest = self.machine.device_reset(device);

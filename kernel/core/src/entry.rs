@@ -22,11 +22,11 @@ use crate::{Machine, State};
 /// What the glue does before it returns to user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Who ran when the kernel was entered. If it is not `next`: save its FS and GS base and its
-    /// vector state before the lock is released (`State::save_context`).
+    /// The processor that ran when the kernel was entered. If it is not `next`: save its FS and GS base and its vector
+    /// state before the lock is released (`State::save_context`).
     pub previous: Option<ProcessorId>,
-    /// Who runs now: if it is not `previous`, load `State::context`. `None`: load the kernel's own
-    /// root table and wait for an interrupt.
+    /// The processor that runs now: if it is not `previous`, load `State::context`. `None`: load the kernel's own root
+    /// table and wait for an interrupt.
     pub next: Option<ProcessorId>,
     /// When the one-shot timer of this processor must fire (nanoseconds since the kernel's start);
     /// `None` leaves it as it is.
@@ -55,8 +55,8 @@ pub struct Context {
 }
 
 impl<M: Machine> State<'_, M> {
-    /// A `syscall` instruction: RIP in the lower half is the program's (an upcall), else a kernel
-    /// call. `None`: whoever made it goes on, as nearly always, and nothing else is to be done.
+    /// A `syscall` instruction: RIP in the lower half is the program's (an upcall), else a kernel call. `None`: the
+    /// caller goes on, as nearly always, and nothing else is to be done.
     #[inline(always)]
     pub fn on_syscall(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Option<Decision> {
         let current = self.cpus[cpu].current;
@@ -82,7 +82,7 @@ impl<M: Machine> State<'_, M> {
         Some(self.on_switch(cpu, frame))
     }
 
-    /// Whether who runs on `cpu` goes on, and nothing else is due there.
+    /// Whether the processor that runs on `cpu` goes on, and nothing else is due there.
     #[inline(always)]
     pub(crate) fn goes_on(&self, cpu: CpuId, processor: ProcessorId) -> bool {
         let object = &self.processors[processor];
@@ -161,7 +161,8 @@ impl<M: Machine> State<'_, M> {
 
     /// A call to a processor that waits for one, the reply to a call, or a yield that needs no draw, while nothing else
     /// is due: the slice, the physical processor and the registers that are the message go over as they are. Answers
-    /// who had it, and who has it now. `None`: it is not so, nothing is changed, and it is an event like any other.
+    /// the processors that had it and that has it now. `None`: it is not so, nothing is changed, and it is an event
+    /// like any other.
     #[inline]
     pub fn on_transfer(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Option<(ProcessorId, ProcessorId)> {
         let processor = self.cpus[cpu].current?;
@@ -187,8 +188,8 @@ impl<M: Machine> State<'_, M> {
         Some((processor, next))
     }
 
-    /// `SpaceEnter` by who runs on `cpu`, where nothing else is due. `None`: it is not so, nothing is changed,
-    /// and it is an event like any other.
+    /// `SpaceEnter` by the processor that runs on `cpu`, where nothing else is due. `None`: it is not so, nothing is
+    /// changed, and it is an event like any other.
     #[inline]
     pub fn on_space_enter(&mut self, cpu: CpuId, slot: u64) -> Option<()> {
         let processor = self.cpus[cpu].current.filter(|processor| self.goes_on(cpu, *processor))?;
@@ -236,7 +237,7 @@ impl<M: Machine> State<'_, M> {
         current.filter(|p| self.processors[*p].is_running())
     }
 
-    /// Puts the registers of who runs next into the frame, unless they are there.
+    /// Puts the registers of the processor that runs next into the frame, unless they are there.
     fn resume(&mut self, cpu: CpuId, processor: ProcessorId, frame: &mut UpcallFrame) {
         if !self.cpus[cpu].is_live {
             *frame = self.processors[processor].registers;
@@ -244,12 +245,12 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Decides who runs next, delivers what is due to it and puts its registers into the frame.
+    /// Decides which processor runs next, delivers what is due to it and puts its registers into the frame.
     #[inline]
     fn leave(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         let here = &self.cpus[cpu];
         let previous = here.entered;
-        // Nearly always: whoever came goes on, and nothing is due.
+        // Nearly always: the processor that came goes on, and nothing is due.
         if here.is_live && here.current == previous && previous.is_some_and(|previous| self.goes_on(cpu, previous)) {
             return Decision { previous, next: previous, deadline_ns: None };
         }
@@ -271,8 +272,8 @@ impl<M: Machine> State<'_, M> {
                     self.deliver_due(processor, frame);
                 }
                 Some(_) => {
-                    // Whoever goes on later was saved before its state changed; a stopped one's
-                    // registers are not needed.
+                    // A processor that goes on later was saved before its state changed; a stopped one's registers are
+                    // not needed.
                     self.cpus[cpu].is_live = false;
                     now_ns = Some(self.vacate(cpu));
                 }

@@ -1,8 +1,8 @@
-//! Who funds whom, and who wins the next slice: the kernel's use of the lottery (`docs/adr/0017`).
+//! Funding, and the winner of the next slice: the kernel's use of the lottery (`docs/adr/0017`).
 //!
 //! An environment has a currency, which a ticket of its creator's funds, or of another's that pays for it; a processor
 //! is a client with a currency of its own, which a ticket of its environment's funds. A processor that waits for a
-//! reply funds whom it called, by a ticket in its own currency; as it does not run, all that it is worth flows there.
+//! reply funds its callee, by a ticket in its own currency; as it does not run, all that it is worth flows there.
 //!
 //! The tables of the lottery are brought in line with what processors do when a draw needs them, not when that changes:
 //! whatever changed is in the `touched` list. So a protected call, a wake, a sleep or a hand-over costs a store, and
@@ -61,8 +61,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Brings the lottery in line with what processors do. `counts_running`: who runs counts as competing, which for a
-    /// draw it does not.
+    /// Brings the lottery in line with what processors do. `counts_running`: a running processor counts as competing,
+    /// which for a draw it does not.
     pub(crate) fn settle_funding(&mut self, counts_running: bool) {
         // Transfers that are over go first: the new ones could close a cycle with them.
         let mut next = self.touched;
@@ -108,7 +108,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// What a processor weighs less or more by in a draw. An overrun that is hardly more than what it takes to leave is
-    /// carried over instead, so that who uses up its slices changes no weight.
+    /// carried over instead, so that a processor that uses up its slices keeps its weight.
     fn unpaid(&self, unpaid_ns: u64) -> Used {
         let slice_ns = self.slice_ns;
         let is_small = (slice_ns..=slice_ns + slice_ns / SMALL_OVERRUN_PART).contains(&unpaid_ns);
@@ -126,7 +126,7 @@ impl<M: Machine> State<'_, M> {
         self.note_presence(environment);
     }
 
-    /// One that runs elsewhere won a draw: who pays for that slice pays one in advance. `None`: it does not run.
+    /// A processor that runs elsewhere won a draw: the payer of its slice pays one in advance. `None`: it does not run.
     fn prepay(&mut self, winner: ProcessorId) -> Option<()> {
         let cpu = self.processors[winner].cpu().filter(|_| !self.is_in_ready(winner))?;
         let (payer, most_ns) = (self.cpus[cpu].payer.unwrap_or(winner), KEPT_SLICES_MAX * self.slice_ns);
@@ -154,8 +154,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// The tickets that fund one who is ready, all that compete with them, and what had been paid when anything of them
-    /// last took part in a draw. `None`: something else that they fund is ready, so they miss no draw.
+    /// The tickets that fund a ready processor, all that compete with them, and what had been paid when anything of
+    /// them last took part in a draw. `None`: something else that they fund is ready, so they miss no draw.
     fn lone_part(&mut self, processor: ProcessorId) -> Option<(u64, u64, u64)> {
         self.settle_funding(true);
         let mut ticket = self.processors[processor].funding.ticket?;
@@ -176,7 +176,8 @@ impl<M: Machine> State<'_, M> {
         Some((self.lottery.amount(ticket), all, present_ns))
     }
 
-    /// One who just woke is due a draw for what others paid in the draws that it missed; false: it missed none.
+    /// A processor that just woke is due a draw for what others paid in the draws that it missed; false: it missed
+    /// none.
     pub(crate) fn note_missed(&mut self, processor: ProcessorId) -> bool {
         let Some((_, _, present_ns)) = self.lone_part(processor) else { return false };
         let environment = self.processors[processor].environment_id();
@@ -202,8 +203,8 @@ impl<M: Machine> State<'_, M> {
         ProcessorId::from_index(next)
     }
 
-    /// Whether one who woke wins for the draws that it missed: with a chance of its part of what others paid in them,
-    /// by what it owes; what is left of one that was sure is for the next time.
+    /// Whether a processor that woke wins for the draws that it missed: with a chance of its part of what others paid
+    /// in them, by what it owes; what is left of one that was sure is for the next time.
     pub(crate) fn wins_missed(&mut self, processor: ProcessorId) -> bool {
         self.processors[processor].funding.is_woken = false;
         let Some((own, all, _)) = self.lone_part(processor) else { return false };
@@ -246,7 +247,7 @@ impl<M: Machine> State<'_, M> {
         winner.filter(|processor| self.is_in_ready(*processor)).or_else(|| self.next_unfunded(gave_way)).or(gave_way)
     }
 
-    /// Nobody who is ready has any funding: everybody in turn.
+    /// No ready processor has any funding: all in turn.
     fn next_unfunded(&mut self, gave_way: Option<ProcessorId>) -> Option<ProcessorId> {
         let first = self.ready.last_unfunded;
         let next = (1..=PROCESSOR_COUNT_MAX)
@@ -307,7 +308,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// An environment ends, which has no processors and made no environments. The tickets by which it paid for others
-    /// are their makers' now and fund nothing; whoever watches those is told.
+    /// are their makers' now and fund nothing; the watchers of those are told.
     pub(crate) fn unfund_environment(&mut self, environment: EnvironmentId) {
         for id in self.environments.ids() {
             let object = &self.environments[id];

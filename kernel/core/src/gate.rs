@@ -181,7 +181,7 @@ impl<M: Machine> State<'_, M> {
         if (pending | self.processors[callee].due) & SLEEP_ENDING_KINDS != 0 {
             self.make_ready(callee);
         } else if !self.processors[callee].transfer.callers.is_empty() {
-            // Who is next is decided when it runs: whoever got a reply just now may have called again by then.
+            // The next caller is drawn when it runs: the one that got a reply just now may have called again by then.
             self.processors[callee].transfer.picks = true;
             self.make_ready(callee);
         }
@@ -199,7 +199,7 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// A processor stops: whoever waits for it learns that it is gone; its own call is forgotten.
+    /// A processor stops: the processors that wait for it learn that it is gone; its own call is forgotten.
     pub(crate) fn abandon_transfers(&mut self, processor: ProcessorId) {
         self.processors[processor].transfer.picks = false;
         if let Some(call) = self.processors[processor].transfer.calling.take() {

@@ -1,9 +1,9 @@
 //! Names of kernel objects: small non-zero indices into fixed tables.
 //!
-//! Invariant: an id is made only by `from_index`, which checks it against the table's size, so
-//! indexing an [`Arena`] with its own id type cannot fail. `None` is all zero bits, so that the
-//! whole kernel state starts as zeroed memory and costs no image bytes. Ids are reused; whoever
-//! keeps one across calls keeps a [`Named`], whose serial tells the object from a later one.
+//! Invariant: an id is made only by `from_index`, which checks it against the table's size, so indexing an [`Arena`]
+//! with its own id type cannot fail. `None` is all zero bits, so that the whole kernel state starts as zeroed memory
+//! and costs no image bytes. Ids are reused; code that keeps one across calls keeps a [`Named`], whose serial tells the
+//! object from a later one.
 
 use core::marker::PhantomData;
 use core::num::NonZeroU16;

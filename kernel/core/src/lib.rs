@@ -15,7 +15,7 @@
 //! | `space`, `spaces` | page tables; address spaces |
 //! | `environment`, `share`, `reclaim` | environments; their parts of the tables; quota taken back |
 //! | `processor`, `schedule`, `predicate` | upcalls; slices; sleeping |
-//! | `funding` | tickets and currencies of environments and processors; who wins the next slice |
+//! | `funding` | tickets and currencies of environments and processors; the winner of the next slice |
 //! | `bell`, `gate`, `device` | notification; protected control transfer; device functions |
 //! | `state` | the whole state |
 //! | `object` | each object by itself, the ownership of frames among them |

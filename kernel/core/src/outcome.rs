@@ -1,10 +1,10 @@
-//! Who makes a kernel call, and what becomes of it or of a bounded piece of work.
+//! The maker of a kernel call, and what becomes of it or of a bounded piece of work.
 
 use aegis_abi::types::Status;
 
 use crate::id::{CpuId, EnvironmentId, ProcessorId};
 
-/// Who calls, and where.
+/// The processor that calls, and the physical one that it runs on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) cpu: CpuId,

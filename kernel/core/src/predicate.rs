@@ -205,7 +205,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Looks at sleepers that wait for words, in turn: at few terms, and once in a while at more, for which they are
-    /// charged. So nobody pays for what others wait for, and everybody who waits is looked at.
+    /// charged. So no processor pays for what others wait for, and each one that waits is looked at.
     pub(crate) fn wake_for_words(&mut self, now_ns: u64) {
         let is_long_look = now_ns >= self.word_look_ns;
         let mut term_count = if is_long_look { LONG_LOOK_TERM_COUNT } else { LOOK_TERM_COUNT };

@@ -1,11 +1,10 @@
 //! Virtual processors: their registers, their control page and save area, and the delivery of
 //! upcalls.
 //!
-//! Invariants: the kernel writes only to the pinned frames that it was given when the processor was
-//! made, so delivery never faults; what it pushes lies wholly inside the save area; it reads entry
-//! points and the mask afresh each time. Asynchronous upcalls are collected in `due` and delivered
-//! (or turned into pending bits) only when the processor is about to return to user mode, in one
-//! place, so that no call has to know whether its caller is the one who gets an upcall.
+//! Invariants: the kernel writes only to the pinned frames that it was given when the processor was made, so delivery
+//! never faults; what it pushes lies wholly inside the save area; it reads entry points and the mask afresh each time.
+//! Asynchronous upcalls are collected in `due` and delivered (or turned into pending bits) only when the processor is
+//! about to return to user mode, in one place, so that no call has to know whether its caller gets an upcall.
 
 use aegis_abi::call::{ProcessorState, StopReason};
 use aegis_abi::counter::Counter;
@@ -279,7 +278,7 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Stops a processor, whatever it is doing; whoever waits for it is told that it is gone.
+    /// Stops a processor, whatever it is doing; the processors that wait for it are told that it is gone.
     pub(crate) fn stop_processor(&mut self, processor: ProcessorId) {
         match self.processors[processor].state() {
             ProcessorState::Stopped => return,

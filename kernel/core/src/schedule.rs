@@ -1,14 +1,14 @@
-//! Slices: who has a physical processor, until when, and the bounds on slice ends.
+//! Slices: which processor has a physical one, until when, and the bounds on slice ends.
 //!
-//! Everything else says "wants to run" (`make_ready`), "gives up" (`vacate`) or "this one next" (`hand_off`). Who gets
-//! a new slice is decided by the lottery (`funding.rs`), for all physical processors alike. Invariant: a processor is
+//! Everything else says "wants to run" (`make_ready`), "gives up" (`vacate`) or "this one next" (`hand_off`). The
+//! lottery (`funding.rs`) decides which gets a new slice, for all physical processors alike. Invariant: a processor is
 //! in the ready set exactly while its state is `Ready` and nobody has been told to hand over to it; whatever is chosen,
 //! isolation does not depend on it (INV-5).
 //!
 //! All time is paid for (`Funding::unpaid_ns`), and the wait for the next slice is in the mean as long as what is
 //! unpaid: what is used of a slice, also beyond its end, by its winner, even where that hands it on; what is used of a
-//! rest that somebody gave away by whom a draw gave it to. So a share does not depend on the pattern in which slices
-//! are used. Time that nobody else wanted is free.
+//! rest that was given away, by the winner of that rest. So a share does not depend on the pattern in which slices are
+//! used. Time that no other processor wanted is free.
 
 use aegis_abi::call::StopReason;
 use aegis_abi::counter::Counter;
@@ -22,7 +22,7 @@ use crate::outcome::Caller;
 use crate::predicate::WORD_POLL_NS;
 use crate::{Machine, State};
 
-/// At most one who wakes wins a slice of a physical processor in this time.
+/// At most one processor that wakes wins a slice of a physical processor in this time.
 const WAKE_DRAW_NS: u64 = 1_000_000;
 
 impl<M: Machine> State<'_, M> {
@@ -52,7 +52,7 @@ impl<M: Machine> State<'_, M> {
         self.charge_clock(processor);
     }
 
-    /// Who waits for the clock pays for being looked at and woken, not who runs.
+    /// A processor that waits for the clock pays for being looked at and woken, not the one that runs.
     pub(crate) fn charge_clock(&mut self, processor: ProcessorId) {
         if let Some((cpu, since_ns)) = self.prompt_cpu.zip(self.clock_since_ns) {
             self.clock_since_ns = Some(self.charge_interrupt(cpu, self.processors[processor].environment, since_ns));
@@ -71,8 +71,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Whoever runs gives the rest of its slice to whom the scheduler picks. One whose slice is over anyhow is in the
-    /// draw like everybody.
+    /// The running processor gives the rest of its slice to the one that the scheduler picks. One whose slice is over
+    /// anyhow is in the draw like all others.
     pub(crate) fn give_up_slice(&mut self, cpu: CpuId) {
         if self.cpus[cpu].limit_ns == 0 {
             self.cpus[cpu].gave_way = self.cpus[cpu].current;
@@ -94,7 +94,7 @@ impl<M: Machine> State<'_, M> {
         self.touch(payer);
     }
 
-    /// On whose behalf the kernel worked pays for what that took, not who ran. Gives the time.
+    /// The environment that the kernel worked for pays for what that took, not the one that ran. Gives the time.
     pub(crate) fn charge_interrupt(&mut self, cpu: CpuId, driver: Option<EnvironmentId>, since_ns: u64) -> u64 {
         let now_ns = self.machine.now_ns();
         let took_ns = now_ns.saturating_sub(since_ns);
@@ -115,7 +115,7 @@ impl<M: Machine> State<'_, M> {
         now_ns
     }
 
-    /// Notes what the holder of a physical processor, who loses it, has used.
+    /// Notes what a processor that loses its physical one has used.
     #[inline(always)]
     fn end_turn(&mut self, cpu: CpuId, processor: ProcessorId, now_ns: u64) {
         let here = &mut self.cpus[cpu];
@@ -143,8 +143,8 @@ impl<M: Machine> State<'_, M> {
         self.begin_turn(cpu, next, now_ns);
     }
 
-    /// A yield to whom it names, or to the only one who is ready, if nothing has to be delivered to either. `None`: it
-    /// is not so, and nothing is changed.
+    /// A yield to the processor that it names, or to the only ready one, if nothing has to be delivered to either.
+    /// `None`: it is not so, and nothing is changed.
     #[inline(never)]
     pub(crate) fn yield_at_once(&mut self, caller: Caller, frame: &mut UpcallFrame) -> Option<ProcessorId> {
         let Caller { cpu, processor, environment } = caller;
@@ -216,8 +216,8 @@ impl<M: Machine> State<'_, M> {
         (frame.rax, frame.rdx) = (registers.rax, registers.rdx);
     }
 
-    /// Gives a free physical processor to whom it was handed off, or to the winner of a draw: of the rest of the slice
-    /// if somebody gave that away, else of a new one. False: nobody wants it.
+    /// Gives a free physical processor to the one that it was handed to, or to the winner of a draw: of the rest of the
+    /// slice if that was given away, else of a new one. False: none wants it.
     pub(crate) fn dispatch_next(&mut self, cpu: CpuId, now_ns: u64) -> bool {
         let handed = self.cpus[cpu].hand_off.take();
         let gave_way = self.cpus[cpu].gave_way.take().filter(|_| now_ns < self.cpus[cpu].slice_end_ns);
@@ -271,16 +271,15 @@ impl<M: Machine> State<'_, M> {
         self.count(environment, Counter::Slices, 1);
     }
 
-    /// When those who woke are drawn for on this physical processor: not now if somebody has won or a slice is ending.
+    /// When the processors that woke are drawn for on this physical one: not now if one has won or a slice is ending.
     fn wake_draw_ns(&self, cpu: CpuId) -> u64 {
         let here = &self.cpus[cpu];
         let may_draw = here.has_woken && here.current.is_some() && here.limit_ns == 0 && here.winner.is_none();
         if may_draw { here.wake_draw_ns } else { u64::MAX }
     }
 
-    /// Whoever woke by the clock or by a device wins the slice under way as often as is due for the draws that it
-    /// missed. Once somebody has won, the others wait for a while, and are drawn for in turn. `only`: nobody else
-    /// waits.
+    /// A processor woken by the clock or by a device wins the slice under way as often as is due for the draws that it
+    /// missed. Once one has won, the others wait for a while, and are drawn for in turn. `only`: no other waits.
     pub(crate) fn draw_on_wake(&mut self, cpu: CpuId, only: Option<ProcessorId>) {
         let now_ns = self.machine.now_ns();
         if now_ns < self.wake_draw_ns(cpu) {

@@ -1,8 +1,8 @@
 //! Shares of the kernel's tables: how many entries an environment, with all that it makes, may use.
 //!
 //! Invariants: shares only move between a creator and what it made, so that those of all environments sum up to the
-//! tables and an entry that a share allows is always there: `TableFull` meets who used its share up, and nobody else
-//! (INV-2). What an environment uses never exceeds its share.
+//! tables and an entry that a share allows is always there: `TableFull` meets the environment that used its share up,
+//! and no other (INV-2). What an environment uses never exceeds its share.
 
 use aegis_abi::share::{TABLES, Table};
 

@@ -47,9 +47,10 @@ begins! {
         pub(crate) cpus: Arena<CpuId, Cpu, CPU_COUNT_MAX> = Arena::new([const { Cpu::EMPTY }; CPU_COUNT_MAX]),
         /// The physical processor that is in the kernel now.
         pub(crate) this_cpu: Option<CpuId> = None,
-        /// Whose clock or device is being heard: who wakes by it need not wait for the slice's end.
+        /// The physical processor whose clock or device is being heard: a processor that it wakes need not wait for the
+        /// slice's end.
         pub(crate) prompt_cpu: Option<CpuId> = None,
-        /// Since when whoever the clock wakes next is charged.
+        /// From when on the next processor that the clock wakes is charged.
         pub(crate) clock_since_ns: Option<u64> = None,
         /// What has been paid in all draws.
         pub(crate) paid_ns: u64 = 0,
@@ -58,15 +59,15 @@ begins! {
         /// What this entry may still look at; see `spend`.
         pub(crate) work_left: usize = 0,
         pub(crate) links: Links = Links::EMPTY,
-        /// Who funds whom.
+        /// The funding of environments and processors.
         pub(crate) lottery: KernelLottery = KernelLottery::new(),
         /// What decides the draws.
         pub(crate) random: Keyed = Keyed::new([0; 2]),
-        /// Who wants to run and does not.
+        /// Processors that want to run and do not.
         pub(crate) ready: ReadySet = ReadySet::EMPTY,
         /// First of those whose funding does not say yet what they do.
         pub(crate) touched: Option<ProcessorId> = None,
-        /// Who is asleep and waits for no words, in the order in which they fell asleep.
+        /// Processors that sleep and wait for no words, in the order in which they fell asleep.
         pub(crate) sleepers: Queue = Queue::EMPTY,
         /// Those of them that wait for words, in the order in which they are looked at.
         pub(crate) word_sleepers: Queue = Queue::EMPTY,
@@ -103,7 +104,7 @@ begins! {
 
 impl<M: Machine> State<'_, M> {
     /// Takes from the one budget that all walks and searches of an entry share, the checks among them: about one for
-    /// each word of a table. Whoever can be long looks at what is left, and leaves the rest to the next call or pass.
+    /// each word of a table. Work that can be long looks at what is left, and leaves the rest to the next call or pass.
     pub(crate) fn spend(&mut self, words: usize) {
         self.work_left = self.work_left.saturating_sub(words);
     }

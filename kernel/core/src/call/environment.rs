@@ -85,7 +85,7 @@ pub(super) fn watch<M: Machine>(state: &mut State<M>, caller: Caller, call: Envi
         let bell = state.lookup_bell(caller.environment, call.bell, Rights::RING)?;
         let with = [call.slot, call.bell].map(|slot| CapRef { environment: caller.environment, slot: slot.0 });
         state.environments[target].watch = Some((bell, with));
-        // Who comes late is told too.
+        // A watcher that comes late is told too.
         if state.environments[target].is_stopped() {
             state.ring(bell.id);
         }

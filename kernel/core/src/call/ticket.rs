@@ -1,8 +1,8 @@
 //! Calls 44 to 47: the tickets that fund environments and processors.
 //!
 //! An environment's ticket is of its creator's currency until it is issued in another's, a processor's of its
-//! environment's. Who holds CONTROL and is the payer, or above it, changes it: so an environment divides what it has,
-//! and nobody changes what it is given.
+//! environment's. The payer, or an environment above it, changes it if it holds CONTROL: so an environment divides what
+//! it has, and cannot change what it is given.
 
 use aegis_abi::call::{TICKET_AMOUNT_MAX, TicketAmount, TicketField, TicketFund, TicketIssue, TicketRead};
 use aegis_abi::types::{CapSlot, CapType, Rights, SLOT_NONE, Status};

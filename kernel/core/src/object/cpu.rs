@@ -1,4 +1,5 @@
-//! Physical processors as data: who has one, until when, and who pays. Slices are given in `schedule.rs` above.
+//! Physical processors as data: the virtual processor that has one, until when, and the payer. Slices are given in
+//! `schedule.rs` above.
 
 use crate::id::ProcessorId;
 
@@ -14,19 +15,19 @@ begins! {
         pub(crate) current: Option<ProcessorId> = None,
         /// `current` when the kernel was entered.
         pub(crate) entered: Option<ProcessorId> = None,
-        /// Who had it before.
+        /// The virtual processor that had it before.
         pub(crate) last: Option<ProcessorId> = None,
         /// Takes the rest of the slice.
         pub(crate) hand_off: Option<ProcessorId> = None,
-        /// Gave its slice up for whoever wins it, so is not in the next draw.
+        /// Gave its slice up to a draw's winner, so is not in the next draw.
         pub(crate) gave_way: Option<ProcessorId> = None,
         /// Woke and won the next slice: of several processors another may have taken it meanwhile.
         pub(crate) winner: Option<ProcessorId> = None,
-        /// Nobody who wakes wins a slice here before then.
+        /// No processor that wakes wins a slice here before then.
         pub(crate) wake_draw_ns: u64 = 0,
-        /// Somebody woke here who is drawn for then.
+        /// A processor woke here that is drawn for then.
         pub(crate) has_woken: bool = false,
-        /// Who pays for what is used of the slice under way.
+        /// The payer of the slice under way.
         pub(crate) payer: Option<ProcessorId> = None,
         /// The payer was given the rest of somebody's slice.
         pub(crate) is_given: bool = false,

@@ -149,7 +149,7 @@ begins! {
     #[derive(Clone, Copy)]
     pub(crate) struct DmaBinding {
         pub(crate) device: Option<DeviceId> = None,
-        /// Who bound them; `None`: the table entry is free.
+        /// The environment that bound them; `None`: the table entry is free.
         pub(crate) environment: Option<EnvironmentId> = None,
         /// The capability for the frames.
         pub(crate) bound_with: Option<CapRef> = None,

@@ -66,8 +66,8 @@ begins! {
         pub(crate) frame_quota: u64 = 0,
         /// Its reason is `Running` while it runs.
         pub(crate) stop: StopReport = StopReport::RUNNING,
-        /// Rung when it stops, and when whoever paid for it has ended.
-        /// With the capabilities for the environment and for the bell.
+        /// Rung when it stops, and when its payer has ended. With the capabilities for the environment and for the
+        /// bell.
         pub(crate) watch: Option<(Named<BellId>, [CapRef; 2])> = None,
         pub(crate) is_ending: bool = false,
         /// While ending: its address spaces are gone.
@@ -83,7 +83,7 @@ begins! {
         pub(crate) debt_ns: u64 = 0,
         /// What it missed before that and has not won by.
         pub(crate) missed_ns: u64 = 0,
-        /// `State::paid_ns` when one of its processors, or of those whom it pays, last took part in a draw.
+        /// `State::paid_ns` when a processor of it, or of an environment that it pays for, last took part in a draw.
         pub(crate) present_ns: u64 = 0,
         /// Entries of each table that it may use, what it passed on not counted.
         pub(crate) share: Counts = [0; TABLE_COUNT],

@@ -5,7 +5,7 @@
 //! - a frame becomes free only when its map count and pin count are 0 (INV-4);
 //! - a block's summary is the sum over its 512 frames, so that a range is judged in one step per
 //!   block;
-//! - `owner` of a free frame is who had it last, so that a frame is zeroed only when it crosses
+//! - `owner` of a free frame is the environment that had it last, so that a frame is zeroed only when it crosses
 //!   environments; 0 is nobody;
 //! - donated frames of an environment that are not in use form a list through `next`.
 

@@ -1,4 +1,5 @@
-//! A processor's part in the lottery, and the set of those that want to run. Who wins is decided in `funding.rs` above.
+//! A processor's part in the lottery, and the set of those that want to run. The winner is decided in `funding.rs`
+//! above.
 
 use aegis_lottery::{CurrencyId, Lottery, TicketId};
 
@@ -17,7 +18,7 @@ begins! {
         pub(crate) client: CurrencyId = CurrencyId::BASE,
         /// What funds it, of its environment's currency.
         pub(crate) ticket: Option<TicketId> = None,
-        /// What it passes on to whom it called last.
+        /// What it passes on to the processor that it called last.
         pub(crate) transfer: Option<(ProcessorId, TicketId)> = None,
         /// What it used since the last draw that it won: the next one is as much later.
         pub(crate) unpaid_ns: u64 = 0,
@@ -50,9 +51,9 @@ begins! {
         count: u32 = 0,
         /// Exclusive or of the members' numbers.
         sum: usize = 0,
-        /// Whom the unfunded go on from.
+        /// The processor that the turn of the unfunded goes on from.
         pub(crate) last_unfunded: usize = 0,
-        /// Whom those that woke go on from.
+        /// The processor that the turn of the woken goes on from.
         pub(crate) last_woken: usize = 0,
     }
 }

@@ -22,11 +22,11 @@ begins! {
 begins! {
     /// A processor's part in calls.
     pub(crate) struct Transfer {
-        /// Who waits to be served.
+        /// Callers that wait to be served.
         pub(crate) callers: Queue = Queue::EMPTY,
         /// Whose call is in hand.
         pub(crate) serving: Option<ProcessorId> = None,
-        /// Calling or queueing: through which gate, to whom.
+        /// Calling or queueing: the gate and the callee.
         pub(crate) calling: Option<Call> = None,
         /// Ready to serve one of `callers`, and not told yet which.
         pub(crate) picks: bool = false,

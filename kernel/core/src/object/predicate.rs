@@ -39,7 +39,7 @@ begins! {
                 PREDICATE_TERM_COUNT_MAX],
         count: u8 = 0,
         has_words: bool = false,
-        /// Its count is taken by whoever wakes.
+        /// The bell whose count the sleeper takes when it wakes.
         pub(crate) awaited: Option<BellId> = None,
     }
 }

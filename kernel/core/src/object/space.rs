@@ -24,7 +24,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Who may hold a translation: the library OS window is in every space of the environment.
+    /// The processors that may hold a translation: the library OS window is in every space of the environment.
     pub(crate) fn holders(&self, is_window: bool) -> Holders {
         if is_window { Holders::Environment(self.environment) } else { Holders::Root(self.root) }
     }

@@ -89,7 +89,7 @@ pub(super) struct Cache {
 /// The caches of all processors, and when they are filled.
 pub(super) struct Caches {
     pub(super) cpus: [Cache; 4],
-    /// Who is in the kernel.
+    /// The physical processor that is in the kernel.
     pub(super) this_cpu: usize,
     random: Random,
     /// Whether walks set accessed and dirty bits, as real ones do. Off where tests compare words of tables.

@@ -1,4 +1,5 @@
-//! Environments that pay for each other: whose currency a ticket is of, who may say so, and what is left when one ends.
+//! Environments that pay for each other: the currency that a ticket is of, the environments that may change it, and
+//! what is left when one ends.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -173,7 +174,7 @@ fn only_who_is_above_both_payers_changes_them() {
     assert_eq!(world.refused(issue(SLOT_SELF.0, 9)), Status::MissingRight);
     world.ok(issue(8, SLOT_SELF.0));
     world.ok(amount(8, 5));
-    // Whoever is above had the other pay; now the maker has no say in it.
+    // The environment above had the other pay; now the maker has no say in it.
     world.state.issue_ticket(made, other).expect("no cycle");
     assert_eq!(world.refused(amount(8, 6)), Status::MissingRight);
     assert_eq!(world.refused(issue(8, SLOT_SELF.0)), Status::MissingRight);
@@ -200,7 +201,7 @@ fn when_a_payer_ends_its_tickets_fund_nothing_and_the_watcher_is_told() {
     world.ok(fund(slot(0), slot(0)));
     world.ok(amount(slot(0), 1000));
     assert_eq!(value(&mut world, 0), 500);
-    // Who was without funding stays so.
+    // An environment that was without funding stays so.
     world.ok(fund(slot(0), 0));
     world.ok(issue(slot(0), slot(2)));
     destroy(&mut world, 2);
@@ -252,7 +253,7 @@ impl Model {
         self.part(known.payer) * known.amount as f64 / all as f64
     }
 
-    /// Whoever made it has the ticket, which funds nothing.
+    /// Its maker has the ticket, which funds nothing.
     fn end(&mut self, number: u32) {
         self.0.remove(&number);
         for it in self.0.values_mut().filter(|it| it.payer == number) {

@@ -242,7 +242,7 @@ fn a_granted_device_comes_back_with_what_was_bound() {
         }
         assert_eq!(world.call_on(1, *call).0, Status::Ok);
     }
-    // Who granted the frames has them back: the device is stopped first.
+    // The granter of the frames has them back: the device is stopped first.
     let drop_frames = Call::CapDrop(CapDrop { slot: CapSlot(6) });
     assert_eq!(world.call_on(1, drop_frames).0, Status::Busy, "a device uses them");
     world.ok(Call::CapRevoke(CapRevoke { slot: CapSlot(S + 20) }));

@@ -220,7 +220,7 @@ fn an_environment_that_does_not_comply_loses_frames_and_is_told_which() {
         alignment_log2: 0,
     });
     let (_, first) = world.call_on(1, allocate);
-    // The child maps its frames and grants them to its creator, who maps them too.
+    // The child maps its frames and grants them to its creator, which maps them too.
     let scratch = world.frames(S + 20, 1);
     let at = 0x7000_0000;
     world.ok(grant(S + 20, S, 6));
@@ -364,7 +364,7 @@ fn a_processor_ends_with_the_capability_for_its_pages() {
         save_area_base: LIBOS_BASE + 0x2000,
     });
     assert_eq!(world.call_on(1, make), (Status::Ok, 0));
-    // Who holds them cannot drop them under the processor; who granted them has them back.
+    // Their holder cannot drop them under the processor; their granter has them back.
     let drop = Call::CapDrop(aegis_abi::call::CapDrop { slot: CapSlot(6) });
     assert_eq!(world.call_on(1, drop).0, Status::Busy);
     let split = super::frame::split(6, 8, 1);

@@ -51,7 +51,7 @@ fn retire_first(world: &mut World) {
     world.enter(0, Call::ProcessorStop(ProcessorStop { slot: SLOT_FIRST_PROCESSOR }));
 }
 
-/// Who runs on a physical processor.
+/// The processor that runs on a physical one.
 fn current(world: &World, index: usize) -> ProcessorId {
     world.current(index).expect("somebody runs")
 }
@@ -291,7 +291,7 @@ fn a_server_without_tickets_answers_in_its_callers_ratio() {
     }
 }
 
-/// A server that nobody funds would never run beside one who computes; a call that waits funds it.
+/// An unfunded server would never run beside one that computes; a call that waits funds it.
 #[test]
 fn a_call_that_waits_funds_its_server() {
     let mut service = Service::new(9, &[1, 1], 1);
@@ -315,7 +315,7 @@ fn a_call_that_waits_funds_its_server() {
     }
     assert!((440..560).contains(&won), "the caller's whole half: {won}");
     world.check();
-    // The caller dies: the server is without tickets again, and the one who computes has all.
+    // The caller dies: the server is without tickets again, and the one that computes has all.
     world.state.stop_processor(calling);
     for _ in 0..100 {
         slice_passes(world);
@@ -356,7 +356,7 @@ fn a_server_that_dies_gives_its_callers_their_funding_back() {
     assert_eq!(world.state.lottery.issued_amount(CurrencyId::BASE), 0, "nothing is left");
 }
 
-/// What each gets of two processors: who holds more than one processor's worth is held to what the draws leave it.
+/// What each gets of two processors: a holder of more than one processor's worth gets what the draws leave it.
 fn two_processors(key: u64, amounts: &[u64]) -> Vec<f64> {
     let (mut world, processors) = world(key, amounts);
     retire_first(&mut world);

@@ -20,7 +20,7 @@ use super::world::{CODE, FrameTables, S, SCRATCH, World};
 use crate::id::EnvironmentId;
 use crate::object::CapRef;
 
-/// Bytes of a record: who, what, call number, six arguments, time, and two more.
+/// Bytes of a record: caller, kind, call number, six arguments, time, and two more.
 pub(super) const RECORD_BYTES: usize = 12;
 const SHAPE: Shape = Shape { record_bytes: RECORD_BYTES, record_count_max: 512 };
 /// Entries after which everything that the model says is looked at.

@@ -1,4 +1,4 @@
-//! How long who waits for a device waits for a processor, beside others that compute or wake often: over simulated
+//! How long the waiter for a device waits for a processor, beside others that compute or wake often: over simulated
 //! time, with fixed keys.
 
 use std::vec;
@@ -48,7 +48,7 @@ impl Driven {
     /// How long it is until the driver runs.
     fn wait(&mut self) -> u64 {
         let begin_ns = self.game.world.state.machine.now_ns;
-        // Whom an entry that was just made told to look does so before time goes on.
+        // A processor that the entry just made told to look does so before time goes on.
         self.game.run(1);
         while self.place().is_none() {
             self.game.run(STEP_NS);

@@ -1,4 +1,5 @@
-//! A naive model of who may reach which frame: what the calls' answers say, and nothing that the kernel keeps.
+//! A naive model of which environment may reach which frame: what the calls' answers say, and nothing that the kernel
+//! keeps.
 //!
 //! A *grant* is a capability as its holder sees it: environment, slot, frames, rights, and the grant that it comes
 //! from. There are no counts, no cursors and no tables; frames that others got since are left out of it one by one.
@@ -45,13 +46,13 @@ struct Grant {
 /// A slot of an environment, which is named by its serial.
 type Place = (u32, u32);
 
-/// Who may reach what.
+/// Grants by environment.
 #[derive(Default)]
 pub(super) struct Model {
     grants: BTreeMap<u64, Grant>,
     places: BTreeMap<Place, u64>,
     last_grant: u64,
-    /// Who could write to a frame last, as far as it still holds that: by serial.
+    /// The environment that could write to a frame last, as far as it still holds that: by serial.
     writers: BTreeMap<u64, u32>,
 }
 

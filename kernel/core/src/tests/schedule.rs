@@ -113,7 +113,7 @@ fn a_slice_end_upcall_yields_and_a_slice_begin_upcall_comes_back() {
     assert_eq!(world.frame[0].rip, ENTRY);
     assert_eq!(decision.deadline_ns, Some(world.state.machine.now_ns + SLICE_END_LIMIT_NS));
     world.set_masks(world.first_processor, 0, 0);
-    // The slice is over: a draw, which the one who yields can win.
+    // The slice is over: a draw, which the one that yields can win.
     while world.enter(0, yield_to(0)).next != Some(child) {
         world.state.machine.now_ns += SLICE_NS;
         world.timer(0);

@@ -1,4 +1,4 @@
-//! Shares of the kernel's tables: whoever uses its share up is refused, and nobody else.
+//! Shares of the kernel's tables: an environment that used its share up is refused, and no other.
 
 use std::vec::Vec;
 
@@ -189,7 +189,7 @@ fn no_subtree_takes_what_a_neighbour_has() {
         world.ok(share(S + 10, Table::Bells, 40));
         world.ok(share(S + 10, Table::Spaces, 20));
         world.ok(share(S + 10, Table::Environments, 2));
-        // The rest is the hostile one's: what is left is nobody's but the creator's, who asks for no more.
+        // The rest is the hostile one's: what is left is the creator's, which asks for no more.
         for table in TABLES {
             let left = world.state.environments[world.first].entries_left(table);
             let has = world.state.environments[hostile].share[table as usize];

@@ -395,8 +395,9 @@ fn an_honest_one_keeps_its_part_of_several_processors() {
     }
 }
 
-/// Where timers are late beside one that is greedy, a slice is long or short by whom it meets, and who runs there when
-/// it ends is no chance. Who runs takes part in the draws of the other processors, so shares do not feel it.
+/// Where timers are late beside one that is greedy, a slice is long or short by what runs beside it, and which one runs
+/// there when it ends is no chance. A running processor takes part in the draws of the others, so shares do not feel
+/// it.
 #[test]
 fn timers_late_by_company_change_no_share() {
     for (cpu_count, late_ns) in [(2, 0), (2, 5 * MS), (2, 15 * MS), (4, 15 * MS)] {
@@ -444,7 +445,7 @@ fn time_that_nobody_wants_is_free() {
     assert!(game.world.state.processors[processor].funding.unpaid_ns <= 2 * SLICE_NS);
 }
 
-/// What the kernel does for a wake by the clock is the time of who wakes, not of who runs then.
+/// What the kernel does for a wake by the clock is the time of the processor that wakes, not of the one that runs then.
 #[test]
 fn who_wakes_by_the_clock_pays_for_it() {
     let mut game = Game::new(1, 1, &[(500, &[Actor::Honest]), (500, &[Actor::Sleeping(MS, MS)])]);

@@ -310,12 +310,13 @@ fn a_bell_is_awaited_and_its_count_taken() {
     }
 }
 
-/// However many bells the clock rings at once, sleepers are looked at once, and who waits for such bells pays for that.
+/// However many bells the clock rings at once, sleepers are looked at once, and those that wait for such bells pay for
+/// that.
 #[test]
 fn bells_that_ring_at_once_cost_one_look_at_sleepers() {
     const COUNT: u32 = 24;
     let never = Some(clock(0, u64::MAX));
-    // Who sleeps is woken by its sleep's terms, by an upcall, or not at all.
+    // A sleeper is woken by its sleep's terms, by an upcall, or not at all.
     for (also, last, wakes) in [(None, SLOT_NONE, true), (never, SLOT_FIRST_PROCESSOR, true), (never, SLOT_NONE, false)]
     {
         let (mut world, _) = world();

@@ -294,7 +294,7 @@ fn a_stopped_child_rings_its_watcher_and_says_why() {
     assert_eq!(read(EnvironmentField::StopRip), 0x1234_5000);
     let take = Call::BellTake(BellTake { slot: CapSlot(S + 20) });
     assert_eq!(world.ok(take), 1);
-    // Who watches late is told too; the machine goes on.
+    // A watcher that comes late is told too; the machine goes on.
     world.ok(watch);
     assert_eq!(world.ok(take), 1);
     assert_eq!(world.state.machine.first_stopped, None);

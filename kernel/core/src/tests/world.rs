@@ -102,7 +102,7 @@ pub(super) struct Fake {
     /// Words read and written since the kernel was entered.
     pub(super) words: Cell<u64>,
     pub(super) flushed: Vec<u64>,
-    /// Who had to forget, flush by flush.
+    /// The processors that had to forget, flush by flush.
     pub(super) holders: Vec<Holders>,
     /// Processors that were made, with their control pages, and the GS bases that were set for what runs.
     pub(super) made: Vec<(usize, FrameNumber)>,

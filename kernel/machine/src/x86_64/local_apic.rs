@@ -139,9 +139,9 @@ pub(crate) fn timer_current() -> u32 {
 fn command(apic_id: u32, low: u32) {
     if X2APIC.load(Ordering::Relaxed) {
         let value = u64::from(apic_id) << 32 | u64::from(low);
-        // Writing this register waits for no store before it (Intel's manual, "MSR Access in x2APIC Mode"), and who is
-        // interrupted must see what it is told: a shootdown that is not seen is waited for for ever.
-        // SAFETY: interrupts, resets and starts of processors go to entry points of this kernel.
+        // Writing this register waits for no store before it (Intel's manual, "MSR Access in x2APIC Mode"), and the
+        // interrupted processor must see what it is told: a shootdown that is not seen is waited for for ever. SAFETY:
+        // interrupts, resets and starts of processors go to entry points of this kernel.
         unsafe {
             core::arch::asm!("mfence", "lfence", options(nostack, preserves_flags));
             write_msr(X2APIC_FIRST + (REGISTER_COMMAND_LOW >> 4), value);

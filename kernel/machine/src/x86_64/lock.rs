@@ -1,9 +1,9 @@
 //! The kernel lock: one spinning lock around the kernel's state, which keeps answering translation shootdowns while
 //! it waits.
 //!
-//! It is fair: a word has a bit for each processor that waits, and who leaves it free leaves it to the next of these in
-//! turn, so a processor waits for each other one once. The next one may be one that the host of a virtual machine does
-//! not run: the others are patient with it for a while only. Where nobody waits it is one exchange.
+//! It is fair: a word has a bit for each processor that waits, and the holder that frees it leaves it to the next of
+//! these in turn, so a processor waits for each other one once. The next one may be one that the host of a virtual
+//! machine does not run: the others are patient with it for a while only. Where nobody waits it is one exchange.
 //!
 //! Interrupts are always off in ring 0 (but for the idle loop, which holds nothing), so a processor that waits here
 //! can only be told to drop translations by being asked: every wait loop of the machine calls [`shootdown::service`].
@@ -18,8 +18,8 @@ use super::{instructions, processor, shootdown};
 
 /// Bit of the word: somebody has the lock.
 const TAKEN: u32 = 1 << 31;
-/// From this bit on the word says who had it last, while anybody waits: the turns go on behind it. Below are the bits
-/// of those that wait.
+/// From this bit on the word names the last holder, while a processor waits: the turns go on behind it. Below are the
+/// bits of those that wait.
 const LAST_SHIFT: u32 = 24;
 /// How often a processor looks at a free lock that is another's turn before it takes it: some microseconds.
 const PATIENCE: u32 = 200;

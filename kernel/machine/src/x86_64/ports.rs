@@ -1,8 +1,8 @@
 //! Port access for device functions that the kernel core granted.
 //!
-//! Safe for the machine only as far as the device behind the port is: which port belongs to whom, and which are never
-//! given away (the interrupt controllers, the configuration ports, the debug console), the kernel core decides by its
-//! device table (INV-4).
+//! Safe for the machine only as far as the device behind the port is: which port belongs to which function, and which
+//! are never given away (the interrupt controllers, the configuration ports, the debug console), the kernel core
+//! decides by its device table (INV-4).
 #![allow(unsafe_code, reason = "port access")]
 
 use super::instructions;

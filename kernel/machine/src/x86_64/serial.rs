@@ -23,7 +23,7 @@ const WAIT_COUNT_MAX: u32 = 100_000;
 pub enum LogLevel {
     /// Nothing but panics.
     Off = 0,
-    /// What a user must know to help himself.
+    /// What a user must know to act.
     Error = 1,
     /// Milestones.
     Info = 2,

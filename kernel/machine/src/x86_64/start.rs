@@ -73,7 +73,7 @@ pub(crate) extern "C" fn start_processor(index: usize) -> ! {
     vector_state::apply(features);
     local_apic::initialize();
     local_apic::note_started(index);
-    // Whoever panicked before the bit was set did not stop us.
+    // A processor that panicked before the bit was set did not stop us.
     power::stop_if_panicking();
     let main = MAIN.load(Ordering::Acquire);
     // SAFETY: `start_processors` stored a function of this type before it started us.

@@ -76,7 +76,7 @@ fn sample() -> ClockSample {
     best
 }
 
-/// Who runs this virtual machine (CPUID 0x4000_0000).
+/// The name of the monitor that runs this virtual machine (CPUID 0x4000_0000).
 fn monitor_signature() -> [u8; 12] {
     let mut signature = [0; 12];
     if cpuid(1, 0).ecx >> 31 & 1 == 1 {
