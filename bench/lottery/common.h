@@ -105,7 +105,7 @@ static inline void enter_group(const char *group) {
     write_group(group, "cgroup.procs", "0");
 }
 
-/* Says how far somebody came in a window, or another of his numbers. */
+/* Says how far a contestant came in a window, or another of its numbers. */
 static inline void say(const char *prefix, unsigned index, uint64_t number) {
     printf("%sw %u %llu\n", prefix, index, (unsigned long long)number);
 }

@@ -3,7 +3,7 @@
  *   contest KIND PREFIX START_S WINDOW_COUNT WINDOW_MS
  *
  * Before START_S of the machine's monotonic clock it computes without counting, so that all contestants compete from
- * the first window on, whenever they were started. One line for each window: `PREFIXw INDEX LOOPS`. Who starts after
+ * the first window on, whenever they were started. One line for each window: `PREFIXw INDEX LOOPS`. A start after
  * START_S fails.
  *
  * KIND says how it tries to get more than its part:

@@ -47,7 +47,7 @@ impl World {
         let process = PathBuf::from(format!("/proc/{}/stat", pid.trim()));
         let deadline = Instant::now() + SOON;
         while Instant::now() < deadline {
-            // A zombie has ended too: whoever inherited it has not yet asked.
+            // A zombie has ended too: its new parent has not yet asked.
             match std::fs::read_to_string(&process) {
                 Ok(stat) if !stat.contains(") Z ") => std::thread::sleep(Duration::from_millis(5)),
                 _ => return,

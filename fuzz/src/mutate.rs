@@ -107,7 +107,7 @@ impl Mutator {
                 input.splice(at..at, new);
             }
             7 => {
-                // One byte of all records alike: who acts, or on what.
+                // One byte of all records alike: the actor, or the object.
                 let column = self.random.below(record);
                 let value = input[at + column];
                 let to = (at + some).min(input.len());

@@ -1,9 +1,9 @@
 //! The kernel's lock and its translation shootdown, under every order of memory that their atomics allow (loom).
 //!
 //! The sources are the kernel's own, as they are: this crate calls itself `core` and has its own atomics there, and the
-//! machine's other modules around them are fakes. A frame that is taken away is a cell that loom watches: whoever still
-//! reads it through an old translation while its new owner writes it is found as a data race, also where it would take
-//! a processor with weaker order than x86-64.
+//! machine's other modules around them are fakes. A frame that is taken away is a cell that loom watches: a processor
+//! that still reads it through an old translation while its new owner writes it is found as a data race, also where it
+//! would take a processor with weaker order than x86-64.
 #![allow(unsafe_code, missing_docs, unreachable_pub, dead_code, reason = "a harness around the kernel's sources")]
 
 extern crate self as core;
@@ -142,7 +142,7 @@ pub mod interrupt {
 
     static SENT: AtomicU32 = AtomicU32::new(0);
 
-    /// Whoever takes the interrupt sees what was stored before: `local_apic.rs` has the fence that this takes.
+    /// The interrupted processor sees what was stored before: `local_apic.rs` has the fence that this takes.
     pub fn send_shootdown(processors: u32) {
         SENT.fetch_or(processors, Ordering::Release);
     }
@@ -257,7 +257,7 @@ fn whoever_waits_has_its_turn() {
     });
 }
 
-/// Takes frame 1 away from a page while another processor may use it, and gives it to somebody who writes it.
+/// Takes frame 1 away from a page while another processor may use it, and gives it to an owner that writes it.
 fn take_away(waits_for_lock: bool) {
     static DONE: AtomicBool = AtomicBool::new(false);
     model(move || {

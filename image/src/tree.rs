@@ -401,8 +401,8 @@ fn check_name(name: &[u8]) -> Result<(), TreeError> {
     if name_is_valid(name) && name != b"." && name != b".." { Ok(()) } else { Err(TreeError::NameInvalid) }
 }
 
-/// True for 1 to 255 bytes without `/` and NUL. Whoever lists a directory asks it of every name, so it looks at eight
-/// bytes at a time.
+/// True for 1 to 255 bytes without `/` and NUL. Listing a directory asks it of every name, so it looks at eight bytes
+/// at a time.
 #[inline]
 pub(crate) fn name_is_valid(name: &[u8]) -> bool {
     const ONES: u64 = u64::from_le_bytes([1; 8]);

@@ -1,6 +1,6 @@
 //! Frames on the socket of a running machine: a length of four bytes (little-endian), a kind, and that many bytes.
 //!
-//! Pure. A frame that is too long or of no kind is the end of a conversation: whoever sent it is another program.
+//! Pure. A frame that is too long or of no kind is the end of a conversation: its sender is another program.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -10,8 +10,8 @@
 //! machine that has more or fewer. It keeps them and guards them (`aegis_virtio::guard`), unless the plan says that
 //! pods are trusted with them; functions of other types it gives to nobody.
 //!
-//! Currencies share a part of the processors among pods. They are numbered, and whoever pays for one has a smaller
-//! number, so that a plan cannot say a cycle and the manager can make them in order.
+//! Currencies share a part of the processors among pods. They are numbered, and the payer of one has a smaller number,
+//! so that a plan cannot say a cycle and the manager can make them in order.
 //!
 //! The encoding is a header (magic, version, numbers of pods and currencies), an entry of fixed size for each pod, and
 //! one for each currency, little-endian. Reading takes no memory, since the manager has no heap.
@@ -77,7 +77,7 @@ const NAME_OFFSET: usize = 40;
 const FLAG_HELD: u32 = 1;
 const ENTRY_BYTES: usize = NAME_OFFSET + POD_NAME_BYTES_MAX;
 const CURRENCY_BYTES: usize = 16;
-/// Who pays, if nobody but the base does.
+/// The payer, if only the base pays.
 const PAYER_BASE: u32 = u32::MAX;
 
 /// A currency that tickets of pods and of other currencies are in.
@@ -227,7 +227,7 @@ impl Plan {
         self.pods.iter().flatten()
     }
 
-    /// The currencies, in order: whoever pays for one comes before it.
+    /// The currencies, in order: the payer of one comes before it.
     pub fn currencies(&self) -> impl Iterator<Item = &CurrencyPlan> {
         self.currencies.iter().flatten()
     }
@@ -272,7 +272,7 @@ impl Plan {
     }
 }
 
-/// Reads who pays: the base, or a currency with a number below `end`.
+/// Reads the payer: the base, or a currency with a number below `end`.
 fn decode_payer(word: u32, end: u32) -> Option<Option<u32>> {
     match word {
         PAYER_BASE => Some(None),

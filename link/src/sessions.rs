@@ -1,13 +1,13 @@
 //! What passes between the host tool and a pod's library OS about processes that are started in a running pod.
 //!
 //! Each such process is a *session*. All sessions of a pod share one line, a byte stream that loses nothing but may
-//! begin in the middle of something: a pod that is started again finds what its forerunner left. So whoever opens the
-//! line names a number that nobody can guess ([`preamble`]), and each side passes over what comes before it. Then come
-//! frames: the session's number (u32), the length of what follows (u16), a mark (u16), and a message ([`ToPod`],
+//! begin in the middle of something: a pod that is started again finds what its forerunner left. So the tool that opens
+//! the line names a number that cannot be guessed ([`preamble`]), and each side passes over what comes before it. Then
+//! come frames: the session's number (u32), the length of what follows (u16), a mark (u16), and a message ([`ToPod`],
 //! [`FromPod`]). Little-endian.
 //!
 //! Neither side trusts the other. A frame that is none is the end of the line ([`Malformed`]), of which the pod tells
-//! ([`FromPod::LineEnd`]); whoever opens it again names another number. Bytes of streams are bounded by a [`Window`]: a
+//! ([`FromPod::LineEnd`]); the tool opens it again with another number. Bytes of streams are bounded by a [`Window`]: a
 //! sender has at most [`WINDOW_BYTES`] on the way that the receiver has not said to have passed on, so that a slow
 //! reader holds up nobody else and fills nobody's memory; more than that is malformed too.
 //!

@@ -3,8 +3,8 @@
 use crate::ticket::TicketId;
 use crate::{COMPENSATION_ONE, Error};
 
-/// A currency of a [`Lottery`](crate::Lottery). Entries are reused: whoever keeps one beyond the currency's end names a
-/// later one.
+/// A currency of a [`Lottery`](crate::Lottery). Entries are reused: an id that is kept beyond the currency's end names
+/// a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CurrencyId(pub(crate) u32);
 

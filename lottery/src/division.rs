@@ -1,15 +1,15 @@
-//! Who gets and who gives units of a resource that is divided by space, round by round.
+//! Units of a resource that is divided by space, moved between its holders round by round.
 //!
-//! A part has a guaranteed and a greatest size. What it wants beyond what it holds comes from what nobody holds, and
-//! then, unit by unit, from whoever the inverse lottery names ([`loser`]). The one who asks takes part in that draw as
-//! all others do: a unit that it would lose to itself does not move, nor do units that two would exchange within a
+//! A part has a guaranteed and a greatest size. What it wants beyond what it holds comes from what is free, and then,
+//! unit by unit, from the part that the inverse lottery names ([`loser`]). The part that asks takes part in that draw
+//! as all others do: a unit that it would lose to itself does not move, nor do units that two would exchange within a
 //! round. So where all ask alike, parts come to weigh in inverse proportion to their chances of losing: `(T - t) / T`
 //! of part `t` of all tickets `T`.
 //!
-//! Nobody loses what it is guaranteed. What costs its holder more than the asker gains is asked for only by those in
-//! need: of others a part gives what it says that it can spare. Who is in need gets what others can spare, then what
-//! they hold, then, where only those are left that are in need as well, takes its chance among them. Who is asked
-//! already is not asked again: what would come from it comes in a later round.
+//! No part loses what it is guaranteed. What costs its holder more than the asker gains is asked for only by parts in
+//! need: of others a part gives what it says that it can spare. A part in need gets what others can spare, then what
+//! they hold, then, where only those are left that are in need as well, takes its chance among them. A part that is
+//! asked already is not asked again: what would come from it comes in a later round.
 
 use crate::inverse::{Holder, loser};
 use crate::random::Random;
@@ -51,7 +51,7 @@ pub struct Round {
     pub is_refused: [bool; PART_COUNT_MAX],
 }
 
-/// Who loses a unit.
+/// The loser of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pick {
     Loser(usize),
@@ -60,9 +60,9 @@ enum Pick {
     Nobody,
 }
 
-/// Divides once: each part gets at most `step` of the units that it wants. `free` units are nobody's; whoever is in
-/// need is first at them, then the part behind `first`, and so on round. Parts that want units themselves are asked
-/// by others that only want some if the round `is_exchange`.
+/// Divides once: each part gets at most `step` of the units that it wants. `free` units are held by none; parts in need
+/// are first at them, then the part behind `first`, and so on round. Parts that want units themselves are asked by
+/// others that only want some if the round `is_exchange`.
 pub fn divide(
     parts: &[Part],
     mut free: u32,
@@ -102,7 +102,7 @@ pub fn divide(
     round
 }
 
-/// Who loses the next unit for `asker`.
+/// The part that loses the next unit for `asker`.
 fn pick(parts: &[Part], round: &Round, asker: usize, is_exchange: bool, random: &mut impl Random) -> Pick {
     let is_in_need = parts[asker].is_in_need;
     let has_more = |index: usize| index != asker && parts[index].held - round.losses[index] > parts[index].guaranteed;
@@ -113,7 +113,7 @@ fn pick(parts: &[Part], round: &Round, asker: usize, is_exchange: bool, random: 
         let mut holders = [Holder::default(); PART_COUNT_MAX];
         for (index, (holder, part)) in holders.iter_mut().zip(parts).enumerate() {
             let takes_part = is_asked(index) || with_asker && index == asker;
-            // As at the round's beginning: otherwise who is drawn later would lose less than its due.
+            // As at the round's beginning: otherwise a part that is drawn later would lose less than its due.
             *holder = Holder { tickets: part.tickets, units: if takes_part { part.weight.max(1) } else { 0 } };
         }
         (0..parts.len()).any(is_asked).then(|| loser(&holders[..parts.len()], random)).flatten()

@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::ticket::Ticket;
 use crate::tree::find;
 
-/// Who won, and what it took to find out.
+/// The winner, and what it took to find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
     /// The winning client.
@@ -22,7 +22,7 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
     pub fn draw(&self, random: &mut impl Random) -> Option<Draw> {
         let mut at = CurrencyId::BASE;
         let mut steps = 0;
-        // Ends: who funds stands before what it funds, so no currency comes twice.
+        // Ends: a funder stands before what it funds, so no currency comes twice.
         loop {
             let currency = &self.currencies[at.index()];
             let own = currency.own_weight();
@@ -43,7 +43,7 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
         }
     }
 
-    /// Holds a draw among currencies by what each is worth: who of those that wait is served next. Looks at every
+    /// Holds a draw among currencies by what each is worth: which of those that wait is served next. Looks at every
     /// currency; `None` if none of them is worth anything.
     pub fn draw_among<I>(&mut self, random: &mut impl Random, currencies: impl Fn() -> I) -> Option<usize>
     where

@@ -1,4 +1,4 @@
-//! The inverse lottery: who loses a unit of a resource that is divided by space, such as a page of memory.
+//! The inverse lottery: which holder loses a unit of a resource that is divided by space, such as a page of memory.
 //!
 //! Of `n` holders with `t` of `T` tickets, one loses with the chance (1 - t/T) / (n - 1), times the part of the
 //! resource that it holds: the more tickets the rarer, the more units the more often. Linear in the number of holders:
@@ -9,16 +9,16 @@ use crate::random::Random;
 /// Most holders that [`loser`] counts.
 pub const HOLDER_COUNT_MAX: usize = 1 << 20;
 
-/// Who holds how much.
+/// A holder: tickets, and units held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// Its tickets, or its value.
     pub tickets: u32,
-    /// The units that it holds; who holds none loses none.
+    /// The units that it holds; a holder of none loses none.
     pub units: u32,
 }
 
-/// Picks the loser; `None` if nobody holds a unit. Who holds all tickets loses only what nobody else has.
+/// Picks the loser; `None` if none holds a unit. A holder of all tickets loses only what no other has.
 ///
 /// # Panics
 /// With more than `HOLDER_COUNT_MAX` holders.

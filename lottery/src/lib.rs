@@ -6,8 +6,8 @@
 //! - [`Lottery`]: currencies, tickets and clients, and the draw among the clients that are ready. [`LotteryIn`] is the
 //!   same in tables of the caller's choice, which can grow ([`LotteryIn::grow`]).
 //! - [`random`]: where chance comes from: a keyed generator, and a number below a bound without bias.
-//! - [`mutex`]: a lock whose holder runs with the funding of all who wait for it.
-//! - [`inverse`]: who loses a unit of a resource that is divided by space.
+//! - [`mutex`]: a lock whose holder runs with the funding of all its waiters.
+//! - [`inverse`]: which holder loses a unit of a resource that is divided by space.
 //! - [`division`]: rounds of asking and losing among holders with a guaranteed and a greatest size.
 //! - [`Policy`]: what a dispatcher needs of a scheduler; the lottery, [`Stride`] and [`RoundRobin`] are behind it.
 //!
@@ -52,9 +52,9 @@ pub use ticket::{Ticket, TicketId};
 pub const AMOUNT_SUM_MAX: u64 = (1 << 40) - 1;
 /// A compensation of 1: none.
 pub const COMPENSATION_ONE: u32 = 1 << 16;
-/// Largest compensation: whoever uses less than this part of a slice counts as having used it.
+/// Largest compensation: a client that uses less than this part of a slice counts as having used it.
 pub const COMPENSATION_MAX: u32 = 256 * COMPENSATION_ONE;
-/// Smallest compensation, below 1: whoever used more than so many slices at once counts as having used these.
+/// Smallest compensation, below 1: a client that used more than so many slices at once counts as having used these.
 pub const COMPENSATION_MIN: u32 = COMPENSATION_ONE / 1024;
 /// One base unit in what [`Lottery::value`] answers.
 pub const VALUE_ONE: u64 = 1 << 20;

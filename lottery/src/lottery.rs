@@ -1,4 +1,4 @@
-//! The lottery's tables: currencies, tickets, who funds whom, and who is active.
+//! The lottery's tables: currencies, tickets, what each funds, and which are active.
 //!
 //! Invariants, which `Lottery::check` recomputes:
 //! - a ticket is active (its weight is not 0) exactly if it funds a currency that is active; a currency is active
@@ -7,7 +7,7 @@
 //! - a ticket weighs its amount x the ratio of what it funds, and that ratio is the sum of the weights in that currency
 //!   by its active amount. So compensation, which only changes what a client weighs in its own currency, is felt in
 //!   every currency on the way down to it: one whose only client uses a fifth of its slices wins five times as often;
-//! - who funds stands before what it funds (`order.rs`).
+//! - a funder stands before what it funds (`order.rs`).
 //!
 //! Sizes: an amount sum is below 2^40, a ratio at most 2^8 with 32 fraction bits, a weight has 16 fraction bits: sums
 //! of weights stay below 2^64.

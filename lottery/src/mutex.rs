@@ -1,12 +1,12 @@
 //! A lock that is scheduled by lottery.
 //!
-//! The lock has a currency of its own. Whoever waits funds it, by a ticket in the waiter's currency; whoever holds it
-//! has the *inheritance ticket*, the only one that the currency issues. So the holder runs with its own funding and
-//! that of all who wait, and nobody who is poor holds up the rich for long. On release a draw among the waiters, by
-//! what each is worth, says who is next.
+//! The lock has a currency of its own. A waiter funds it, by a ticket in the waiter's currency; the holder has the
+//! *inheritance ticket*, the only one that the currency issues. So the holder runs with its own funding and that of all
+//! waiters, and a poor holder does not hold up the rich for long. On release a draw among the waiters, by what each is
+//! worth, picks the next holder.
 //!
 //! A waiter that would wait for itself, through any number of locks and calls, is refused: its funding would go round
-//! in a cycle. The module keeps nobody from running; who is told to wait is expected to be made not ready.
+//! in a cycle. The module stops no client from running; a client that is told to wait is expected to be made not ready.
 
 use crate::Error;
 use crate::currency::{Currency, CurrencyId};
@@ -90,7 +90,7 @@ impl<W: Table<Place>> MutexIn<W> {
         ends.map_err(|_| self)
     }
 
-    /// Who holds it.
+    /// The currency of the holder.
     #[must_use]
     pub fn holder(&self) -> Option<CurrencyId> {
         self.holder
@@ -133,8 +133,8 @@ impl<W: Table<Place>> MutexIn<W> {
         Ok(Acquire::Waits)
     }
 
-    /// Gives the lock up. A draw among the waiters says who holds it now; the caller makes that one ready, and gives
-    /// way.
+    /// Gives the lock up. A draw among the waiters picks the holder from now on; the caller makes that one ready, and
+    /// gives way.
     ///
     /// # Errors
     /// `WrongState`: `client` does not hold it.
@@ -148,12 +148,12 @@ impl<W: Table<Place>> MutexIn<W> {
             return Err(Error::WrongState);
         }
         let waiters = self.waiters.as_ref();
-        // Nobody among them is worth anything: whoever came first.
+        // None of them is worth anything: the first that came.
         let winner = lottery.draw_among(random, || waiters.iter().flatten().map(|(waiter, _)| *waiter)).unwrap_or(0);
         self.pass(lottery, client, winner)
     }
 
-    /// As [`release`](Self::release), without a draw: who has waited longest holds it now.
+    /// As [`release`](Self::release), without a draw: the one that has waited longest holds it now.
     ///
     /// # Errors
     /// Those of `release`.
@@ -181,7 +181,7 @@ impl<W: Table<Place>> MutexIn<W> {
         };
         self.forget(lottery, winner)?;
         self.holder = Some(next);
-        // It may pass its funding on to one who waits here still, which would be a cycle: then it holds the lock with
+        // It may pass its funding on to one that waits here still, which would be a cycle: then it holds the lock with
         // what it has.
         let _ = lottery.fund(self.inheritance, next);
         Ok(Some(next))

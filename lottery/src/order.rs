@@ -1,4 +1,4 @@
-//! An order of the currencies in which whoever funds stands before what it funds.
+//! An order of the currencies in which a funder stands before what it funds.
 //!
 //! It does two things. A new edge that agrees with it closes no cycle, which is known by one comparison; one that does
 //! not agree makes the part of the order between its ends be looked through once (after Marchetti-Spaccamela, Nanni and
@@ -13,8 +13,8 @@ use crate::tree::issued;
 
 /// The order, and the set of places in it that are to be looked at.
 ///
-/// Entry n of the table of currencies keeps who is at place n, and bits for the places 64 n to 64 n + 63: few of the
-/// latter are used, but so there is one table that can grow.
+/// Entry n of the table of currencies keeps the currency at place n, and bits for the places 64 n to 64 n + 63: few of
+/// the latter are used, but so there is one table that can grow.
 pub(crate) struct Order {
     /// The base aside.
     count: u32,

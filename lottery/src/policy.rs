@@ -16,9 +16,9 @@ pub struct Used {
 }
 
 impl Used {
-    /// 1/f of the part that was used, from `COMPENSATION_MIN` to `COMPENSATION_MAX`: below 1 for one who used more than
-    /// a slice. As the wait for the next slice is in the mean as long as what was used of the last one, a client's
-    /// share does not depend on how it uses its slices.
+    /// 1/f of the part that was used, from `COMPENSATION_MIN` to `COMPENSATION_MAX`: below 1 for a client that used
+    /// more than a slice. As the wait for the next slice is in the mean as long as what was used of the last one, a
+    /// client's share does not depend on how it uses its slices.
     #[must_use]
     pub fn compensation(self) -> u32 {
         // Slices of up to three days are scaled without loss.
@@ -43,7 +43,7 @@ pub trait Policy {
     /// A client wants to run, or does not want to any more.
     fn set_ready(&mut self, client: Self::Client, is_ready: bool);
 
-    /// Who gets the next slice; `None` if nobody is ready. The client stays ready.
+    /// The client that gets the next slice; `None` if none is ready. It stays ready.
     fn choose(&mut self, random: &mut impl Random) -> Option<Self::Client>;
 
     /// The slice of the client that was chosen last is over, and this much of it was used.
@@ -56,7 +56,7 @@ impl<C: Table<Currency>, T: Table<Ticket>> Policy for LotteryIn<C, T> {
     fn set_ready(&mut self, client: CurrencyId, is_ready: bool) {
         let compensation =
             self.currencies.as_ref().get(client.index()).map_or(COMPENSATION_ONE, Currency::compensation);
-        // A name of no client is nobody who could become ready.
+        // A name of no client has nothing that could become ready.
         let _ = self.set_client(client, is_ready, compensation);
     }
 

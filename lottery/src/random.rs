@@ -31,7 +31,7 @@ impl<R: Random + ?Sized> Random for &mut R {
     }
 }
 
-/// A generator that nobody without the key can foresee, however many draws he sees: the keyed hash SipHash-2-4 of a
+/// A generator that cannot be foreseen without the key, however many draws are seen: the keyed hash SipHash-2-4 of a
 /// counter.
 ///
 /// The same key gives the same words, so that a run can be repeated. All zero bits is the generator of key 0.

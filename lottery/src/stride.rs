@@ -1,9 +1,9 @@
 //! Stride scheduling (Waldspurger and Weihl, TM-528, 1995): the same shares without chance.
 //!
-//! A client's *stride* is inverse to its tickets; who has gone the shortest way (*pass*) runs, and goes on by its
-//! stride times the part of the slice that it used, so that nobody needs compensation. Who is away keeps what it was
-//! behind or ahead of the others (*remain*). The ready clients are a heap by pass. Invariant: an entry of the heap and
-//! its client's `place` name each other.
+//! A client's *stride* is inverse to its tickets; the client that has gone the shortest way (*pass*) runs, and goes on
+//! by its stride times the part of the slice that it used, so that none needs compensation. A client that is away keeps
+//! what it was behind or ahead of the others (*remain*). The ready clients are a heap by pass. Invariant: an entry of
+//! the heap and its client's `place` name each other.
 
 use crate::Error;
 use crate::policy::{Policy, Used};

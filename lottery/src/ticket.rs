@@ -4,7 +4,7 @@ use core::num::NonZeroU32;
 
 use crate::currency::CurrencyId;
 
-/// A ticket of a [`Lottery`](crate::Lottery). Entries are reused: whoever keeps one beyond the ticket's end names a
+/// A ticket of a [`Lottery`](crate::Lottery). Entries are reused: an id that is kept beyond the ticket's end names a
 /// later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TicketId(NonZeroU32);

@@ -73,7 +73,7 @@ impl Model {
             .sum()
     }
 
-    /// Weight of one active unit of a currency: the compensation of those who run by it, in the mean.
+    /// Weight of one active unit of a currency: the compensation of the clients that run by it, in the mean.
     fn ratio(&self, id: CurrencyId) -> f64 {
         if !self.is_active(id) {
             return 0.0;

@@ -189,7 +189,7 @@ fn a_client_that_uses_a_fifth_of_its_slices_gets_its_share() {
     }
 }
 
-/// Whoever uses more than its slice wins as much less often, also by turns with using next to nothing.
+/// A client that uses more than its slice wins as much less often, also by turns with using next to nothing.
 #[test]
 fn a_client_that_overruns_its_slices_gets_its_share() {
     let mut random = Keyed::new([13, 0]);
@@ -260,7 +260,7 @@ fn transfers_nest_and_unwind() {
     let to_second = lottery.transfer(first, second, 1000).unwrap();
     lottery.set_ready(second, true);
     assert_eq!((lottery.value(first), lottery.value(second)), (Ok(700 * unit), Ok(700 * unit)));
-    // Nobody can be made to wait for himself.
+    // None can be made to wait for itself.
     assert_eq!(lottery.transfer(second, caller, 1), Err(Error::Cycle));
     // The caller dies: its funding is gone at once, for everyone below.
     let mut other = Small::new();
@@ -301,7 +301,7 @@ fn a_lock_goes_to_the_waiters_in_their_ratio() {
         assert_eq!(outcome == Acquire::Held, index == 0);
         lottery.set_ready(*one, index == 0);
     }
-    // Who holds it runs with the funding of all.
+    // The holder runs with the funding of all.
     assert_eq!(lottery.value(clients[0]), Ok(12 * aegis_lottery::VALUE_ONE));
     for _ in 0..20_000 {
         let holder = lock.holder().unwrap();
@@ -313,7 +313,7 @@ fn a_lock_goes_to_the_waiters_in_their_ratio() {
         lottery.set_ready(holder, false);
     }
     let (rich, poor) = (acquired[..4].iter().sum::<u32>(), acquired[4..].iter().sum::<u32>());
-    // The one who released is not in the draw, so the ratio is a little below 2 (published: 1.80).
+    // The client that released is not in the draw, so the ratio is a little below 2 (published: 1.80).
     let ratio = f64::from(rich) / f64::from(poor);
     assert!((1.7..2.0).contains(&ratio), "{rich}:{poor}");
     assert!(lottery.check());
@@ -408,7 +408,7 @@ fn stride_is_never_off_by_more_than_a_slice() {
     for (part, due) in got.iter().zip([1.0, 2.0, 3.0, 10.0]) {
         assert!((part / all * 16.0 / due - 1.0).abs() < 0.01, "{got:?}");
     }
-    // Who was away gets no more than its share when it comes back.
+    // A client that was away gets no more than its share when it comes back.
     stride.set_ready(3, false);
     times(&mut stride, &parts, 1_000, &mut random);
     stride.set_tickets(3, 6).unwrap();

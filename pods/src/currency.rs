@@ -1,5 +1,5 @@
-//! A currency: an environment that has no processor and never will, whose part of the machine those have to whom it
-//! issues tickets.
+//! A currency: an environment that has no processor and never will, whose part of the machine goes to what it issues
+//! tickets to.
 
 use aegis_abi::CapSlot;
 use aegis_abi::call::ENVIRONMENT_FRAME_COUNT_MIN;

@@ -1,4 +1,4 @@
-//! Memory among pods while they run: who gets quota, and from whom (`aegis_lottery::division`).
+//! Memory among pods while they run: which pod gets quota, and from which (`aegis_lottery::division`).
 //!
 //! Each pod has a page by which it tells what it wants (`aegis_link::memory`). Quota that is taken from a pod is ours
 //! at once and its frames come when the pod gives them, at the latest when the kernel takes them; so what a pod gets is
@@ -29,17 +29,17 @@ const SLOT_PAGE_FIRST: u32 = 104;
 const PAGE_BASE: u64 = LIBOS_BASE + (3 << 40);
 /// From one round to the next.
 const ROUND_NS: u64 = 10_000_000;
-/// Who wants memory itself is asked for it in one of so many rounds: each unit that goes between two that want it is
-/// read in again by one of them.
+/// A pod that wants memory itself is asked for it in one of so many rounds: each unit that goes between two that want
+/// it is read in again by one of them.
 const EXCHANGE_ROUNDS: u64 = 10;
-/// For so many rounds it is put off while some of them are still to give or to get: who loses more often has not
+/// For so many rounds it is put off while some of them are still to give or to get: a pod that loses more often has not
 /// given yet more often, and would be passed over more often than its tickets say.
 const EXCHANGE_DELAY_ROUNDS: u64 = 50;
 /// One part in so many of all units is what each of them asks for then, one at least: as many as each other, so that
 /// holdings come to depend on tickets alone. What goes and comes at once does not move, so little does in the end.
 const EXCHANGE_SHARE: u64 = 16;
-/// One part in so many of its quota may be what a pod does not use without that it counts in draws: who asks for
-/// quota and does not use it shall not keep it.
+/// One part in so many of its quota a pod may leave unused without a change in draws: a pod that asks for quota and
+/// does not use it shall not keep it.
 const UNUSED_SHARE: u64 = 4;
 /// Units that a pod under pressure wants, and that a pod gets in a round at most.
 const STEP: u32 = 4;
@@ -88,7 +88,7 @@ impl Share {
         };
         let address = PAGE_BASE + u64::from(number) * PAGE_SIZE;
         map(SLOT_SELF, address, frame, 1, slot, BindFlags::WRITE)?;
-        // SAFETY: just mapped, until the pod's end, and all words are atomic; who else writes them is the pod.
+        // SAFETY: just mapped, until the pod's end, and all words are atomic; the other writer is the pod.
         let page = unsafe { &*(address as *const MemoryPage) };
         for word in [&page.pressure, &page.needed, &page.spare, &page.refused] {
             MemoryPage::write(word, 0);
@@ -292,7 +292,7 @@ fn part_of(member: &mut Member<'_>, now_ns: u64, exchanged: Option<u32>) -> Part
         } else {
             base.saturating_add(units(quota - guaranteed))
         },
-        // Who wants no more has use for what it has not used yet.
+        // A pod that wants no more has use for what it has not used yet.
         weight: u32::try_from(if is_active { held.owned.max(quota - quota / UNUSED_SHARE) } else { quota })
             .unwrap_or(u32::MAX),
         wanted: wanted.max(units(needed)),

@@ -2,8 +2,8 @@
 //!
 //! What it does with a request is `aegis_virtio::guard`; here is what it needs of the kernel: memory for each function,
 //! of which the pod gets a part (see there), a bell that the function's interrupt rings on the pod's own processor, and
-//! a gate. Its processor has no ticket: it runs in the slice of who calls, and is paid by those who wait for it. So a
-//! pod pays for its guard, has it for itself, and cannot hold up another's.
+//! a gate. Its processor has no ticket: it runs in its caller's slice, and is paid by its waiters. So a pod pays for
+//! its guard, has it for itself, and cannot hold up another's.
 //!
 //! The order at the end: the pod is no more, the guard's processor is stopped in whatever it does, each function is
 //! reset and has said so, then its memory is let go. A function that does not say so keeps its memory for good, and the

@@ -328,7 +328,7 @@ fn wait(
         let mut terms = [Term::default(); POD_COUNT_MAX + 3];
         let mut count = 0;
         let bells = pods.iter().flatten().filter_map(|record| Some(record.pod.as_ref()?.bell()));
-        // While there is a round to come, it is soon enough for whoever rings.
+        // While there is a round to come, it is soon enough for the bells that ring.
         let of_memory = next_ns.is_none().then_some(division::SLOT_BELL);
         for bell in bells.chain(line.as_ref().map(Line::bell)).chain(of_memory) {
             terms[count] = bell_term(count as u32, bell);
@@ -428,7 +428,7 @@ fn bell_term(product: u32, bell: CapSlot) -> Term {
     }
 }
 
-/// The image crate can allocate for who writes; the manager only reads, and has no memory for it.
+/// The image crate can allocate for its writers; the manager only reads, and has no memory for it.
 struct NoHeap;
 
 // SAFETY: it never gives memory out.

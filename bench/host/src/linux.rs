@@ -22,7 +22,7 @@ const KERNEL_BYTES_MIN: u64 = 1 << 20;
 pub(crate) const TUNED: &str = "console=ttyS0 panic=-1 quiet loglevel=0 mitigations=off init_on_alloc=0 \
      hardened_usercopy=off randomize_kstack_offset=off lsm= audit=0 cgroup_disable=memory psi=0 nokaslr \
      norandmaps";
-/// What a user gets who changes nothing.
+/// The command line of a user that changes nothing.
 pub(crate) const DEFAULT: &str = "console=ttyS0 panic=-1 quiet";
 
 /// A kernel in the cache.

@@ -9,7 +9,7 @@
 //!
 //! `contest` runs a machine of pods, `one_machine` one of a single pod. `fairness` has figures 4 and 5, `inflation`
 //! figure 6, `clients` 7, `decoders` 8, `insulation` 9, `locks` 11, `advantage` what contestants try in order to get
-//! more, `overhead` section 5.6, `draws` what a draw costs, and `interrupt` how long one waits who is woken. Whether a
+//! more, `overhead` section 5.6, `draws` what a draw costs, and `interrupt` how long a woken waiter waits. Whether a
 //! lottery is fair is a matter of statistics, so a result is doubted only where chance alone would not make it once in
 //! a thousand such suites.
 

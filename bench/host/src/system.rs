@@ -23,7 +23,7 @@ pub(crate) const MEMORY_MIB: u32 = 512;
 /// The processor of every machine, the one of `aegis run` under TCG.
 pub(crate) const PROCESSOR: &str = "max,erms=off,fsrm=off,pku=off,la57=off";
 
-/// Who is measured.
+/// A system that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum System {
     /// Aegis.
@@ -103,7 +103,7 @@ impl Machines {
         })
     }
 
-    /// Who takes part in suites micro and scale.
+    /// The systems of suites micro and scale.
     pub(crate) fn systems(&self) -> Vec<System> {
         let mut systems = Vec::new();
         if self.has_aegis {

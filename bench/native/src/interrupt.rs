@@ -1,5 +1,4 @@
-//! From a device's interrupt to the first instruction of who waits for it, beside ten that compute with the same
-//! tickets.
+//! From a device's interrupt to the first instruction of its waiter, beside ten that compute with the same tickets.
 //!
 //! The device is an e1000, which a driver can tell to interrupt. One of those that compute does so now and then, and
 //! writes down when; so the moment is known, and somebody else runs then. What is printed: `waited NS` for each time.

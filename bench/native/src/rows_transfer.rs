@@ -1,6 +1,6 @@
 //! From one environment to another: protected control transfer, procedure calls made of it, yields.
 //!
-//! The bare rows count what a caller and a callee need who agree on the registers; `native_lrpc` trusts nobody and
+//! The bare rows count what a caller and a callee need that agree on the registers; `native_lrpc` trusts neither and
 //! goes through the runtime, which saves all that the calling convention keeps and moves a whole message through
 //! memory.
 
@@ -185,7 +185,7 @@ fn message_4k(count: u64) -> Measured {
     if message[0] == count { Ok(elapsed_ns) } else { Err("GateCall") }
 }
 
-/// Yields for ever, to the processor in the slot or to whom the scheduler picks, and counts.
+/// Yields for ever, to the processor in the slot or to the one that the scheduler picks, and counts.
 extern "C" fn yielder(slot: u64) -> ! {
     let turns = peer::shared().word(WORD_TURN);
     peer::say_ready();

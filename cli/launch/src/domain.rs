@@ -1,6 +1,6 @@
 //! Whose an instruction is: what profiles and traces sum up by.
 
-/// Who an instruction belongs to. Every one belongs to exactly one.
+/// The part of the system that an instruction belongs to. Every one belongs to exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Domain {
     /// The program, its libraries and the vDSO.
@@ -33,7 +33,7 @@ impl Domain {
 
 /// Crates of drivers, as they begin the names of functions.
 const DRIVER_CRATES: [&str; 2] = ["aegis_virtio::", "aegis_hal::"];
-/// Crates whose functions work for whoever called them.
+/// Crates whose functions work for their callers.
 const COMMON_CRATES: [&str; 4] = ["core::", "alloc::", "compiler_builtins::", "rlsf::"];
 const COMMON_NAMES: [&str; 5] = ["memcpy", "memmove", "memset", "memcmp", "bcmp"];
 

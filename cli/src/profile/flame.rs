@@ -1,9 +1,9 @@
 //! The picture: stacks as a flame graph in one SVG file that needs nothing else.
 //!
-//! Each box is a function in the stacks that go through it, as wide as its samples; below it is who called it,
-//! above it what it called. Colours are domains. A click makes a box as wide as the picture, a click on the
-//! lowest one goes back, and the field at the top right marks what it is asked for; without its script the
-//! picture is whole and each box has its title.
+//! Each box is a function in the stacks that go through it, as wide as its samples; below it is its caller, above it
+//! what it called. Colours are domains. A click makes a box as wide as the picture, a click on the lowest one goes
+//! back, and the field at the top right marks what it is asked for; without its script the picture is whole and each
+//! box has its title.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

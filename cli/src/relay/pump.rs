@@ -91,7 +91,7 @@ pub(crate) struct OutputPump {
     pending: Vec<u8>,
     written: usize,
     read_bytes: u64,
-    /// Lines as they came, with the numbers of their sources, for whoever keeps them.
+    /// Lines as they came, with the numbers of their sources, for the log.
     copies: Vec<(usize, Vec<u8>)>,
 }
 

@@ -1,8 +1,8 @@
 //! The user's terminal while a program has one of its own (`-t`): every key goes through unchanged, because the line
 //! discipline is in the machine.
 //!
-//! A process has one terminal, so its saved modes are kept once, for whoever has to put them back: the end of a run and
-//! a stop. Standard input that is no terminal is left alone.
+//! A process has one terminal, so its saved modes are kept once, for the two that put them back: the end of a run and a
+//! stop. Standard input that is no terminal is left alone.
 
 use std::io;
 use std::sync::Mutex;

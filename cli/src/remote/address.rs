@@ -1,8 +1,8 @@
 //! Where running machines are found: a directory of the user's own, with a socket for each machine by its name.
 //!
-//! The directory is `$XDG_RUNTIME_DIR/aegis`, or `/tmp/aegis-UID`; only its owner may enter it, or it is not used.
-//! A machine's socket exists while its tool listens; one that a killed tool left behind is recognised, because nobody
-//! answers there, and taken away. Whoever takes or gives a name holds a lock meanwhile, so two do not take the same.
+//! The directory is `$XDG_RUNTIME_DIR/aegis`, or `/tmp/aegis-UID`; only its owner may enter it, or it is not used. A
+//! machine's socket exists while its tool listens; one that a killed tool left behind is recognised, because nothing
+//! answers there, and taken away. A tool holds a lock while it takes or gives a name, so two do not take the same.
 
 use std::fmt;
 use std::fs::{DirBuilder, File};

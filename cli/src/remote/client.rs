@@ -99,7 +99,7 @@ impl Conversation {
         }
     }
 
-    /// The socket, of one with whom nothing has been spoken yet.
+    /// The socket, of a machine with which nothing has been spoken yet.
     pub(crate) fn into_stream(self) -> UnixStream {
         self.stream
     }

@@ -48,7 +48,7 @@ pub(crate) struct MachineSpec<'a> {
     pub(crate) slice_ms: Option<u8>,
     /// The bundle.
     pub(crate) bundle: &'a BootBundle,
-    /// Who drives the devices of several pods.
+    /// The side that drives the devices of several pods.
     pub(crate) driver: Driver,
     /// Each pod's directories.
     pub(crate) mounts: Vec<&'a [Served]>,

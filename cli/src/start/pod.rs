@@ -116,7 +116,7 @@ impl<'a> Pod<'a> {
 }
 
 impl PodFiles {
-    /// Tells the user what is in the root, as far as he wants to know.
+    /// Tells the user what is in the root, as far as the options ask for it.
     pub(crate) fn report(&self, machine: &MachineOptions) {
         if machine.verbose {
             for served in &self.mounts {

@@ -1,8 +1,8 @@
-//! The currencies of `aegis up`'s file: who pays for whom.
+//! The currencies of `aegis up`'s file: which one pays for which.
 //!
-//! Pure. The file names currencies in any order; what comes out is in an order in which whoever pays comes first, so
-//! that a cycle is whatever cannot be put into it. Sums need no check: no ticket is more than 2^31, and all that a file
-//! can have come to less than the 2^40 of a currency.
+//! Pure. The file names currencies in any order; what comes out is in an order in which payers come first, so that a
+//! cycle is whatever cannot be put into it. Sums need no check: no ticket is more than 2^31, and all that a file can
+//! have come to less than the 2^40 of a currency.
 
 use aegis_abi::call::TICKET_AMOUNT_MAX;
 use aegis_link::pods::{CURRENCY_COUNT_MAX, POD_COUNT_MAX};
@@ -39,7 +39,7 @@ pub(crate) struct Written {
     pub(crate) own: Use,
     /// Amount of its ticket.
     pub(crate) tickets: u64,
-    /// Who pays.
+    /// The payer.
     pub(crate) payer: Option<Use>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn find(entries: &[CurrencyEntry], used: Option<&Use>) -> Result<Opti
     found.map(Some).ok_or_else(|| (used.at, format!("{0}: no such currency; write [currency.{0}]", used.name)))
 }
 
-/// Puts whoever pays before whom he pays for, and otherwise leaves the file's order.
+/// Puts each payer before what it pays for, and otherwise leaves the file's order.
 pub(crate) fn in_order(written: &[Written]) -> Result<Vec<CurrencyEntry>, Wrong> {
     if let Some(extra) = written.get(CURRENCY_COUNT_MAX) {
         let text = format!("{} currencies; a machine has at most {CURRENCY_COUNT_MAX}", written.len());

@@ -39,7 +39,7 @@ pub(crate) struct UpFile {
     pub(crate) trusts_devices: bool,
     /// The pods, in the file's order.
     pub(crate) pods: Vec<PodEntry>,
-    /// The currencies; whoever pays for one stands before it.
+    /// The currencies; a payer stands before what it pays for.
     pub(crate) currencies: Vec<CurrencyEntry>,
 }
 
@@ -198,7 +198,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Says who pays for what.
+    /// Enters the payers of pods and currencies.
     fn pay(&self, file: &mut UpFile, written: &[Written], uses: &[Option<Use>]) -> Result<()> {
         let wrong = |(at, text): up_currencies::Wrong| self.error(at, text);
         let is_pod = |it: &&Written| file.pods.iter().any(|pod| pod.name == it.own.name);

@@ -53,7 +53,7 @@ pub trait Dma {
     }
 
     /// Whether what the device writes of a queue's rings has to begin at a page of its own, which the driver can only
-    /// read, and every notification reaches somebody who looks at the rest first.
+    /// read, and every notification reaches a guard that looks at the rest first.
     fn has_guarded_rings(&self) -> bool {
         false
     }

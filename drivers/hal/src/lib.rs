@@ -1,10 +1,10 @@
 //! What a driver may touch of the world, as four traits: [`Mmio`], [`Port`], [`Dma`] and [`Irq`].
 //!
 //! A driver is written once over these traits, as a crate that forbids unsafe code, and is *placed*
-//! by whoever constructs it: in the kernel, in a driver domain, or in a program's library OS. The
-//! constructor of the placement owns the facts that make an access sound (which address is mapped,
-//! which frame the device may reach); it states them once, in the `unsafe fn new` of [`MmioRegion`]
-//! and [`DmaRegion`]. Those two types are the only unsafe code on the driver side.
+//! by its constructor's caller: in the kernel, in a driver domain, or in a program's library OS.
+//! The constructor of the placement owns the facts that make an access sound (which address is
+//! mapped, which frame the device may reach); it states them once, in the `unsafe fn new` of
+//! [`MmioRegion`] and [`DmaRegion`]. Those two types are the only unsafe code on the driver side.
 //!
 //! # Invariants
 //!
@@ -15,7 +15,7 @@
 //!   read it twice.
 //! - HAL-3 Memory that a device may still reach is not reused. The order is: stop the device, wait
 //!   until it has stopped, unmap (translation for the device), flush (its translation cache), free.
-//!   [`Dma::release`] is the last three; who calls it has done the first two, and who cannot calls
+//!   [`Dma::release`] is the last three; its caller has done the first two, or else calls
 //!   [`Dma::quarantine`].
 //! - HAL-4 Dropping a [`DmaBuffer`] frees nothing: the safe way to forget a buffer is to leak it.
 //!

@@ -33,8 +33,8 @@ impl Width {
 /// An access that was refused because it does not lie in its region, or is not aligned to its
 /// width.
 ///
-/// To blame: the driver, or whoever gave it a region smaller than the device's registers. Never the
-/// device.
+/// To blame: the driver, or the placement that gave it a region smaller than the device's
+/// registers. Never the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessError {
     /// Byte offset from the start of the region.

@@ -4,7 +4,7 @@
 //! This module holds all unsafe code of the driver side. It is sound because the constructors'
 //! callers promise that the addresses stay mapped, and because every access passes [`check_access`]
 //! or [`check_range`] first (HAL-1). Access is volatile (HAL-2); several handles on the same
-//! registers are therefore no aliasing problem, only a question of who drives the device.
+//! registers are therefore no aliasing problem, only a question of which driver has the device.
 #![allow(unsafe_code, reason = "volatile access to device registers and to memory shared with a device")]
 
 use core::ptr::NonNull;
@@ -27,8 +27,8 @@ impl MmioRegion {
     ///
     /// # Safety
     /// 1. `length_bytes` bytes at `base` are mapped uncached to registers of one device function,
-    ///    for reading and writing, in the address space of everyone who uses the region or a window
-    ///    of it, until the last of them is dropped.
+    ///    for reading and writing, in every address space in which the region or a window of it is
+    ///    used, until the last of them is dropped.
     /// 2. No Rust object lives in them.
     /// 3. No access to them, whatever it writes, makes the processor's memory unsound by itself.
     ///    DMA that the device is told to do through them is confined to memory that is not Rust's
@@ -96,9 +96,9 @@ impl DmaRegion {
     /// a range wraps.
     ///
     /// # Safety
-    /// 1. `length_bytes` bytes at `base` are mapped cached for reading and writing, in the address
-    ///    space of everyone who uses the region, until it is dropped; and nobody else accesses them
-    ///    from a processor meanwhile.
+    /// 1. `length_bytes` bytes at `base` are mapped cached for reading and writing, in every
+    ///    address space in which the region is used, until it is dropped; and no other code
+    ///    accesses them from a processor meanwhile.
     /// 2. No Rust object lives in them; the device may change any of them at any time.
     /// 3. The device reaches exactly these bytes, in this order, at `device_address` until the
     ///    region has been released in the order of HAL-3.

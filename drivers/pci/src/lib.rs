@@ -4,8 +4,8 @@
 //! (MSI, MSI-X); PCI Express Base 4.0, 6.6.2 (function level reset); PCI Power Management 1.2, 3.2.4 and 5.4; PCI IDE
 //! Controller 1.0 (compatibility mode). The scan follows bridges from bus 0, so that an empty machine costs 32 reads.
 //!
-//! It is linked into the kernel, and is no part of `kernel/` because it decides nothing and touches nothing: who may
-//! have a function is the core's business, and how configuration space is reached the machine's.
+//! It is linked into the kernel, and is no part of `kernel/` because it decides nothing and touches nothing: which
+//! environment may have a function is the core's business, and how configuration space is reached the machine's.
 #![no_std]
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which bus a device is on: finds the transport of a function, whoever holds it.
+//! Which bus a device is on: finds the transport of a function, for any holder.
 
 use aegis_hal::Mmio;
 
@@ -32,7 +32,7 @@ pub enum FunctionKind {
     Other,
 }
 
-/// A device function, as whoever holds it reaches it.
+/// A device function, as its holder reaches it.
 pub trait Function: ConfigSpace {
     /// Its registers.
     type Registers: Mmio;

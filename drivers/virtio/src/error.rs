@@ -1,5 +1,5 @@
-//! What can go wrong, sorted by who is to blame, because the answer differs: reset and restart the
-//! device, correct the machine's configuration, correct the caller, find memory.
+//! What can go wrong, sorted by the side that is to blame, because the answer differs: reset and
+//! restart the device, correct the machine's configuration, correct the caller, find memory.
 
 use aegis_hal::{AccessError, DmaError, IrqError};
 
@@ -120,7 +120,7 @@ pub enum VirtioError {
 }
 
 impl VirtioError {
-    /// Who is to blame.
+    /// The side that is to blame.
     #[must_use]
     pub const fn blame(self) -> Blame {
         match self {

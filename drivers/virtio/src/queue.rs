@@ -125,7 +125,7 @@ pub struct Queue<B, const N: usize> {
     ring: B,
     /// Where the used ring is in it.
     used_offset: usize,
-    /// Every notification reaches the guard, who decides whether the device wants one.
+    /// Every notification reaches the guard, which decides whether the device wants one.
     is_guarded: bool,
     free_head: u16,
     free_count: u16,
@@ -180,7 +180,7 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         if !size.is_power_of_two() || entries > N || ring.length_bytes() < end {
             return Err((CallerFault::QueueSize.into(), ring));
         }
-        // What the driver only reads is cleared by who writes it.
+        // What the driver only reads is cleared by its writer.
         let written_bytes = if is_guarded { used_offset } else { end };
         for offset in (0..written_bytes).step_by(2) {
             if let Err(error) = ring.write_u16(offset, 0) {

@@ -75,8 +75,8 @@ pub trait Transport {
     /// As all methods.
     fn notify(&mut self, queue: u16) -> Result<(), VirtioError>;
 
-    /// A queue's wish for interrupts changed to yes, in its ring. Whoever does not read the ring while the driver looks
-    /// at it overrides this.
+    /// A queue's wish for interrupts changed to yes, in its ring. A transport that does not read the ring while the
+    /// driver looks at it overrides this.
     ///
     /// # Errors
     /// As all methods.

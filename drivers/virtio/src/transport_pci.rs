@@ -1,7 +1,7 @@
 //! Virtio over PCI, modern interface only (section 4.1): four windows of registers, found through
 //! vendor capabilities.
 //!
-//! Who owns the function's configuration space (the kernel, or a bus component) calls
+//! The owner of the function's configuration space (the kernel, or a bus component) calls
 //! [`find_layout`], maps the base address registers that it names, enables memory access and bus
 //! mastering, and hands the windows to [`PciTransport::new`]. The driver itself never touches
 //! configuration space.

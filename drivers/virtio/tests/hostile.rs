@@ -105,7 +105,7 @@ fn perform(world: &World, console: &mut TestConsole, act: &Act) {
 /// Of a stream in these tests, in either direction.
 const STREAM_BYTES_MAX: usize = 30_000;
 
-/// A byte a round each way, twice over: whoever needs more has stopped.
+/// A byte a round each way, twice over: a driver that needs more has stopped.
 const ROUND_COUNT_MAX: usize = 2 * STREAM_BYTES_MAX + 1000;
 
 /// Sends `output` and receives `input`, cut into `pieces` (bytes to read, bytes to write, what to do in the

@@ -1,8 +1,8 @@
 //! Figure 7: three clients with tickets 8:3:1 and a server that has none, so that it runs on theirs.
 //!
 //! The program is `bench/native/src/clients.rs` on the kernel contract, because the transfer is the kernel's: a
-//! protected call carries the caller's funding to whoever serves it, here through one server and through two. What the
-//! clients ask is how often a word stands in 4.6 MB of text; the text is made here, and so the answer is known.
+//! protected call carries the caller's funding to its server, here through one server and through two. What the clients
+//! ask is how often a word stands in 4.6 MB of text; the text is made here, and so the answer is known.
 
 use std::time::Duration;
 

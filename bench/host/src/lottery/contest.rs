@@ -55,7 +55,7 @@ impl Contestant {
 /// A machine's contestants, and for how long.
 #[derive(Clone, Debug)]
 pub(super) struct Contest {
-    /// Who competes.
+    /// The programs that compete.
     pub(super) contestants: Vec<Contestant>,
     /// Length of a slice on Aegis; Linux has its own.
     pub(super) slice_ms: u8,

@@ -1,7 +1,7 @@
 //! Figure 6: three Monte-Carlo tasks, each begun some time after the one before, that fund themselves by the square of
 //! their relative error (`bench/lottery/monte_carlo.c`).
 //!
-//! The square of the error is as one over the trials, so whoever has few gets much, and the later ones catch up. What
+//! The square of the error is as one over the trials, so a task with few gets much, and the later ones catch up. What
 //! is due follows from that: with trials `n` and speeds as `1/n` the difference of two squares `n_i^2 - n_j^2` stays.
 
 use super::super::failure::Failure;

@@ -1,5 +1,4 @@
-//! From a device's interrupt to the first instruction of who waits for it, beside ten that compute with the same
-//! tickets.
+//! From a device's interrupt to the first instruction of its waiter, beside ten that compute with the same tickets.
 //!
 //! The program is `bench/native/src/interrupt.rs` on the kernel contract; the device is an e1000, and here a nanosecond
 //! is an instruction. Each run has a key of its own for the draws and raises a hundred interrupts.

@@ -1,8 +1,8 @@
 //! Figure 11: eight threads of two groups, the first with twice the tickets, that compete for one lock
 //! (`bench/lottery/locks.c`).
 //!
-//! On Aegis whoever waits for such a lock lends its tickets to the holder, and the next one is drawn. On Linux those of
-//! the same class of scheduling are served in the order in which they came.
+//! On Aegis a thread that waits for such a lock lends its tickets to the holder, and the next one is drawn. On Linux
+//! those of the same class of scheduling are served in the order in which they came.
 
 use super::super::failure::Failure;
 use super::super::filter::RowFilter;

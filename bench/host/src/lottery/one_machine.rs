@@ -25,7 +25,7 @@ pub(super) struct Play<'a> {
     pub(super) files: &'a RootFiles,
     /// The experiment and its words.
     pub(super) words: Vec<String>,
-    /// Who says numbers.
+    /// Names of the programs that say numbers.
     pub(super) names: &'a [&'a str],
     /// How many each.
     pub(super) count: usize,

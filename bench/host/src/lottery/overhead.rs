@@ -1,4 +1,4 @@
-//! Section 5.6: what sharing a processor costs those who share it.
+//! Section 5.6: what sharing a processor costs the programs that share it.
 //!
 //! The paper compares iterations of three and of eight tasks under its lottery with the same under the system's own
 //! scheduler. Here the measure is one that runs alone: what all of several did together, beside what it did in the same

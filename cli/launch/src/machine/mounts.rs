@@ -1,8 +1,8 @@
 //! Host directories that are served to the machine live: `-v`, and `--root DIR`.
 //!
-//! QEMU's own 9P server (`-fsdev local`) serves each as a device of its own, with the rights of the user who runs the
-//! tool and nothing above the directory; exos finds the device by its mount tag. Both ends are made from one list
-//! here, so that they agree.
+//! QEMU's own 9P server (`-fsdev local`) serves each as a device of its own, with the rights of the tool's user and
+//! nothing above the directory; exos finds the device by its mount tag. Both ends are made from one list here, so that
+//! they agree.
 //!
 //! The options of the server, and why: `security_model=none` keeps files as the host has them and does not fail where
 //! a user may not give files away; `multidevs=remap` keeps inode numbers apart where the directory holds mounts;

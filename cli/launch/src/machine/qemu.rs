@@ -29,7 +29,7 @@ pub enum MachineKind {
     Q35,
 }
 
-/// Who drives the devices of several pods.
+/// The side that drives the devices of several pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// The manager, on behalf of pods that it does not trust.
@@ -88,7 +88,7 @@ impl PodDevices<'_> {
     }
 }
 
-/// Virtio-mmio register blocks in a page. What is in one page can be mapped by whoever has one of them.
+/// Virtio-mmio register blocks in a page. What is in one page can be mapped by the owner of one of them.
 const BLOCKS_PER_PAGE: usize = 8;
 /// Register blocks of microvm with ACPI (QEMU 7.2).
 const BLOCK_COUNT: usize = 24;
@@ -173,7 +173,7 @@ pub struct MachineLine<'a> {
     /// The pods' devices. Those of several pods have fixed places, in this order; those of one are where QEMU puts
     /// them.
     pub pods: &'a [PodDevices<'a>],
-    /// Who drives them, if there are several pods.
+    /// The side that drives them, if there are several pods.
     pub driver: Driver,
     /// The line to the manager of several pods: the second serial port.
     pub orders: Option<RawFd>,

@@ -1,6 +1,6 @@
 //! What pods wrote, as far as it is kept: the last [`POD_BYTES_MAX`] bytes of each, in whole lines.
 //!
-//! Lines of all pods are numbered as they come, so that a reader who follows has a place in the log and not a copy of
+//! Lines of all pods are numbered as they come, so that a reader that follows has a place in the log and not a copy of
 //! it: one that is slow loses lines that are no longer kept, is told how many, and holds up nobody.
 
 use std::collections::VecDeque;

@@ -19,7 +19,7 @@ pub(crate) mod session_word {
     pub(crate) const INPUT: &str = "input";
     /// With `ROWS COLUMNS` behind it: a terminal.
     pub(crate) const TERMINAL: &str = "terminal ";
-    /// With `UID GID`: as whom.
+    /// With `UID GID`: the user and group to run as.
     pub(crate) const USER: &str = "user ";
     /// With a path: where.
     pub(crate) const DIRECTORY: &str = "directory ";

@@ -182,7 +182,7 @@ impl PortSet {
     }
 }
 
-/// What a [`Console::poll`] found: whom to wake.
+/// What a [`Console::poll`] found: the readers and writers to wake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Events {
@@ -349,7 +349,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
     }
 
     /// The port that the host named `name`, or `name` with `@` and anything behind it: a monitor that has several
-    /// consoles wants other names for each (QEMU), and they need not matter to who drives one.
+    /// consoles wants other names for each (QEMU), and they need not matter to the driver of one.
     #[must_use]
     pub fn port_by_name(&self, name: &[u8]) -> Option<PortId> {
         let is_named = |port: &Port<D::Buffer>| {
@@ -378,8 +378,8 @@ impl<T: Transport, D: Dma> Console<T, D> {
         self.control.ignored_count
     }
 
-    /// Gives the device buffers for a port's input, once. [`Console::read`] does it too; who only
-    /// waits for [`Events::readable`] calls this first.
+    /// Gives the device buffers for a port's input, once. [`Console::read`] does it too; a caller that only waits for
+    /// [`Events::readable`] calls this first.
     ///
     /// # Errors
     /// [`CallerFault::Port`], [`VirtioError::Memory`] if not even one buffer could be had, or a

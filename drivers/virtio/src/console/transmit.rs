@@ -34,7 +34,7 @@ pub(super) struct Transmitter<B> {
     /// Sum of `lengths` of the buffers that the device has.
     pushed_bytes: usize,
     wait: Wait,
-    /// The wish for interrupts stands in the ring, and whoever has to be told of it was not yet.
+    /// The wish for interrupts stands in the ring, and the guard has not been told of it yet.
     has_untold_wish: bool,
 }
 
@@ -100,7 +100,7 @@ impl<B: DmaBuffer> Transmitter<B> {
             return Ok(());
         };
         if queue.publish()? {
-            // Who is told of new buffers sees the wish too.
+            // A guard that is told of new buffers sees the wish too.
             transport.notify(queue.index())?;
         } else if self.has_untold_wish {
             transport.interrupts_wanted(queue.index())?;

@@ -163,7 +163,8 @@ pub struct FakeSerial {
     pub ports: Vec<HostPort>,
     /// Content of `max_nr_ports`.
     pub port_count_max: u32,
-    /// What makes it a 9P device instead: its configuration, and who answers messages.
+    /// What makes it a 9P device instead: its configuration, and the function that answers
+    /// messages.
     responder: Option<Responder>,
     /// The reset register never reads zero again.
     pub refuses_reset: bool,

@@ -1,10 +1,10 @@
 //! Guarded functions: a device that one domain owns and another drives, without having to be trusted.
 //!
-//! Whoever drives a virtio device tells it physical addresses. Where nothing translates them, the driver reaches all
-//! memory. So the *guard* keeps the device: its registers, its descriptor tables and its available rings. The *driver*
-//! has a window of memory and describes its buffers in rings of its own, by their places in the window. On each
-//! notification, which is a call to the guard, the guard reads what is new there, once, checks and translates it, and
-//! writes it into rings that the driver cannot write ([`function`], [`shadow`]). Nothing is copied but descriptors.
+//! A driver tells a virtio device physical addresses. Where nothing translates them, the driver reaches all memory. So
+//! the *guard* keeps the device: its registers, its descriptor tables and its available rings. The *driver* has a
+//! window of memory and describes its buffers in rings of its own, by their places in the window. On each notification,
+//! which is a call to the guard, the guard reads what is new there, once, checks and translates it, and writes it into
+//! rings that the driver cannot write ([`function`], [`shadow`]). Nothing is copied but descriptors.
 //!
 //! What the device writes needs no guard: the used ring names chains by the numbers that the driver gave them, and lies
 //! in pages that the driver only reads. So completions cost no call; the guard looks at them when it is called next,
