@@ -15,16 +15,15 @@ use bitflags::bitflags;
 
 use super::file_lock::{Attachment, LockFamily, LockOwner, LockRange, LockTable, LockedFile};
 use super::location::{Location, MountFlags};
+use super::metadata::{FileKind, Metadata, Now, Timestamp};
+use super::open_file::{OpenFile, OpenRequest, SeekSupport};
 use super::permission::Credentials;
 use super::pipe::{self, Pipe};
 use super::readiness::{Readiness, WaitQueue};
-use super::stream::Terminal;
+use super::terminal::modes::Terminal;
 use super::terminal::tty::Side;
 use super::transfer::{Destination, Source, partial};
-use super::vnode::{
-    Allocate, DirectoryEntry, EntryConsumer, FileKind, InodeRef, Metadata, Now, OFFSET_MAX, OpenFile, OpenRequest,
-    SeekSupport, SeekTarget, Timestamp, WritePosition,
-};
+use super::vnode::{Allocate, DirectoryEntry, EntryConsumer, InodeRef, OFFSET_MAX, SeekTarget, WritePosition};
 use super::watch::{WatchTable, event};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
@@ -535,7 +534,7 @@ impl Description {
             return Err(Errno::EINVAL);
         }
         self.inode().truncate(size_bytes, now)?;
-        by.end_set_ids(&**self.inode(), now)?;
+        self.inode().end_set_ids(by, now)?;
         self.watches.tell(&self.location, event::MODIFY, false);
         Ok(())
     }
@@ -562,7 +561,7 @@ impl Description {
         if offset + length > OFFSET_MAX {
             return Err(Errno::EFBIG);
         }
-        by.end_set_ids(&**self.inode(), now)?;
+        self.inode().end_set_ids(by, now)?;
         self.inode().allocate(mode, offset, length, now)?;
         self.watches.tell(&self.location, event::MODIFY, true);
         Ok(())

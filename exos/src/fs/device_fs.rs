@@ -7,14 +7,16 @@
 use alloc::sync::Arc;
 
 use super::memory_fs::ensure_node;
+use super::metadata::{DeviceNumber, Timestamp};
 use super::namespace::{Device, Namespace};
+use super::open_file::{OpenFile, OpenRequest, SeekSupport};
 use super::page::PAGE_BYTES;
 use super::permission::Credentials;
-use super::stream::StreamInode;
+use super::stream_inode::StreamInode;
 use super::terminal::table::{MASTER_DEVICE, Terminals};
 use super::terminal::tty::Tty;
 use super::transfer::{Destination, Source, partial, take_unseen};
-use super::vnode::{Creation, DeviceNumber, Inode, InodeRef, NewNode, OpenFile, OpenRequest, SeekSupport, Timestamp};
+use super::vnode::{Creation, Inode, InodeRef, NewNode};
 use crate::error::{Errno, Result};
 use crate::platform::Kernel;
 use crate::preempt::{self, PIECE_BYTES};

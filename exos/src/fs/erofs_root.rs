@@ -15,12 +15,10 @@ use aegis_abi::FrameNumber;
 use aegis_image::erofs::read::{Image, Inode as ImageInode, InodeNumber, ReadError};
 use aegis_image::erofs::{self, SUPER_MAGIC};
 
+use super::metadata::{DeviceNumber, FileKind, FileSystemStatistics, Metadata, Protection, Timestamp};
 use super::page::{PAGE_BYTES, valid_bytes};
 use super::transfer::{Destination, partial, put_from};
-use super::vnode::{
-    DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, Protection,
-    Timestamp,
-};
+use super::vnode::{DirectoryEntry, EntryConsumer, Inode, InodeRef};
 use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
 use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};

@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use core::any::Any;
 
+use super::open_file::{OpenFile, SeekSupport};
 use super::readiness::{Readiness, WaitQueue};
 use super::transfer::{Destination, Source};
-use super::vnode::{OpenFile, SeekSupport};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
 
@@ -112,9 +112,9 @@ impl OpenFile for EventCounter {
 mod tests {
     use super::EventCounter;
     use crate::error::Errno;
+    use crate::fs::open_file::OpenFile;
     use crate::fs::readiness::Readiness;
     use crate::fs::transfer::Buffer;
-    use crate::fs::vnode::OpenFile;
 
     fn read(counter: &EventCounter) -> Result<u64, Errno> {
         let mut buffer = Buffer::with_limit(8);

@@ -19,8 +19,8 @@ use core::any::Any;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::lease::Lease;
+use super::metadata::{DeviceNumber, Metadata};
 use super::readiness::{Readiness, WaitQueue};
-use super::vnode::{DeviceNumber, Metadata};
 use crate::error::{Errno, Result};
 use crate::reserve;
 use crate::sync::Mutex;
@@ -362,7 +362,7 @@ fn cut(held: &mut Vec<HeldLock>, owner: LockOwner, range: &LockRange) {
 mod tests {
     use super::{HeldLock, LockFamily, LockKind, LockOwner, LockRange, LockTable, LockedFile};
     use crate::error::Errno;
-    use crate::fs::vnode::DeviceNumber;
+    use crate::fs::metadata::DeviceNumber;
 
     const FILE: LockedFile = LockedFile { device: DeviceNumber { major: 0, minor: 1 }, inode_number: 1 };
 

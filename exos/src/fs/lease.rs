@@ -128,8 +128,8 @@ mod tests {
     use super::{BREAK_S, LockKind, LockTable, LockedFile};
     use crate::error::Errno;
     use crate::fs::Count;
+    use crate::fs::metadata::DeviceNumber;
     use crate::fs::readiness::Waiter;
-    use crate::fs::vnode::DeviceNumber;
     use alloc::sync::{Arc, Weak};
     use core::sync::atomic::Ordering;
 

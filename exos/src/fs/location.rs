@@ -15,10 +15,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use bitflags::bitflags;
 
+use super::metadata::FileKind;
 use super::name::Name;
 use super::name_table::{NameTable, hash_of};
 use super::recent_entries::RecentEntries;
-use super::vnode::{FileKind, InodeRef, is_same};
+use super::vnode::{InodeRef, is_same};
 use super::watch::WatchTable;
 use crate::error::{Errno, Result};
 use crate::sync::{Mutex, MutexGuard, Once};

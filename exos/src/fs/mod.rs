@@ -2,7 +2,9 @@
 //! the library OS.
 //!
 //! From below to above:
-//! - [`vnode`]: the [`vnode::Inode`] trait that every file system implements, and the words for metadata;
+//! - [`metadata`]: what is known of a file besides its contents, as plain data;
+//! - [`vnode`] and [`open_file`]: the traits [`vnode::Inode`], which every file system implements, and
+//!   [`open_file::OpenFile`], what is open and more than its inode;
 //! - [`transfer`], [`readiness`], [`page`]: how bytes, wake-ups and frames cross the border of this module;
 //! - file systems: [`erofs_root`] (read-only root image), [`memory_fs`] (tmpfs), [`overlay`] (the second
 //!   over the first), [`ninep`] (directories of the host), [`device_fs`], [`proc_fs`], [`text_fs`] (`/sys`);
@@ -37,10 +39,12 @@ mod known_walks;
 pub mod lease;
 pub mod location;
 pub mod memory_fs;
+pub mod metadata;
 pub mod name;
 mod name_table;
 pub mod namespace;
 pub mod ninep;
+pub mod open_file;
 pub mod overlay;
 pub mod page;
 pub mod permission;
@@ -50,9 +54,9 @@ pub mod readiness;
 mod recent_entries;
 pub mod ring;
 pub mod seals;
-pub mod set_attributes;
 pub mod spare;
 pub mod stream;
+pub mod stream_inode;
 pub mod terminal;
 pub mod text_fs;
 pub mod transfer;

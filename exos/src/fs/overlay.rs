@@ -21,7 +21,8 @@
 use alloc::sync::Arc;
 
 use super::memory_fs::{Identity, Limits, MemoryFs, MemoryNode};
-use super::vnode::{FileKind, InodeRef};
+use super::metadata::FileKind;
+use super::vnode::InodeRef;
 use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
 

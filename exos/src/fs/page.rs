@@ -9,7 +9,8 @@ use core::ops::Range;
 
 use super::file_users::FileUsers;
 use super::location::Location;
-use super::vnode::{Allocate, InodeRef, Timestamp};
+use super::metadata::Timestamp;
+use super::vnode::{Allocate, InodeRef};
 use crate::error::{Errno, Result};
 use crate::mem::source::{FileIdentity, FilePage, FixedRun, PageError, PageIntent, PageSource};
 

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use bitflags::bitflags;
 
-use super::vnode::{FileKind, Inode, Metadata, Protection, SetAttributes, Timestamp};
+use super::metadata::{FileKind, Metadata, Protection};
 use crate::error::{Errno, Result};
 use crate::task::capability::{Capability, CapabilitySet};
 
@@ -83,22 +83,6 @@ impl Credentials {
     pub(super) fn permissions_after_change(&self, file: Protection) -> Option<u32> {
         let kept = without_set_ids(file.permissions, self.is_in_group(file.gid));
         (kept != file.permissions && !self.can(Capability::FSETID)).then_some(kept)
-    }
-
-    /// Takes set-ID bits from a file that is about to be changed by these, who may not keep them; whether it had such.
-    ///
-    /// # Errors
-    /// Those of [`Inode::set_attributes`].
-    pub fn end_set_ids(&self, inode: &dyn Inode, now: Timestamp) -> Result<bool> {
-        // Nearly always there are none.
-        if self.permissions_after_change(inode.protection()).is_none() {
-            return Ok(false);
-        }
-        let mut decide = |file| {
-            let permissions = self.permissions_after_change(file);
-            Ok(permissions.map(|_| SetAttributes { permissions, ..Default::default() }))
-        };
-        inode.decide_attributes(&mut decide, now)
     }
 
     /// Whether this user owns the file or may act as if.

@@ -10,12 +10,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::location::Location;
+use super::metadata::{DeviceNumber, FileKind, FileSystemStatistics, Metadata, Protection, SetAttributes, Timestamp};
+use super::open_file::{OpenFile, OpenRequest, SeekSupport};
 use super::permission::Credentials;
 use super::transfer::{Destination, Source, put_from};
-use super::vnode::{
-    Creation, DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, LinkTarget,
-    Metadata, NewNode, OpenFile, OpenRequest, Protection, SeekSupport, SetAttributes, Timestamp,
-};
+use super::vnode::{Creation, DirectoryEntry, EntryConsumer, Inode, InodeRef, LinkTarget, NewNode, ProcessName};
 use crate::error::{Errno, Result};
 use crate::preempt;
 use crate::sync::Mutex;
@@ -24,17 +23,6 @@ use crate::sync::Mutex;
 pub const PROC_MAGIC: u64 = 0x9fa0;
 /// Longest text that can be written to a file here.
 const WRITE_BYTES_MAX: usize = 4096;
-
-/// A process, or one of its threads where `thread` is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProcessName {
-    /// Process number.
-    pub process: u32,
-    /// Thread number, for what is below `task/`.
-    pub thread: Option<u32>,
-    /// Which of all that have had the number; 0 means whoever has it. What was found stays with that one.
-    pub birth: u64,
-}
 
 macro_rules! texts {
     ($(#[$meta:meta])* $name:ident { $($variant:ident => $path:literal $mode:literal,)* }) => {

@@ -2,9 +2,9 @@
 //!
 //! Whoever walks among more names than there are places would make each entry anew each time. So the places become
 //! twice as many whenever entries have pushed out as many others as there are places, to [`PLACE_COUNT_MAX`]. That is
-//! for inodes that their file system keeps anyway ([`MemoryNode::is_kept`]), of which an entry is the smaller part; all
-//! others share [`PLACE_COUNT_MIN`] places of the table, as many as ever, since an entry keeps its inode and its inode
-//! may keep much (a number at a server, what was read).
+//! for inodes that their file system keeps anyway ([`super::vnode::Inode::is_kept`]), of which an entry is the smaller
+//! part; all others share [`PLACE_COUNT_MIN`] places of the table, as many as ever, since an entry keeps its inode and
+//! its inode may keep much (a number at a server, what was read).
 //!
 //! INV: an entry is in the place that [`RecentEntries::place_of`] says or in none, also when the table has grown:
 //! places are the first bits of a hash, so a place becomes two that nobody else shares, and what stands in it goes to
@@ -14,10 +14,8 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::any::Any;
 
 use super::location::Entry;
-use super::memory_fs::MemoryNode;
 use crate::reserve::{self, Level};
 
 /// Fewest places of a table that is not empty; how many there are for inodes that nobody else keeps.
@@ -26,10 +24,8 @@ const PLACE_BITS_MIN: u32 = 9;
 /// Most places.
 const PLACE_COUNT_MAX: usize = 1 << 13;
 
-/// Whether the inode stays as long as it has a name, whoever holds it.
 fn is_kept(entry: &Arc<Entry>) -> bool {
-    let inode: &dyn Any = &**entry.inode();
-    inode.downcast_ref().is_some_and(MemoryNode::is_kept)
+    entry.inode().is_kept()
 }
 
 /// Multiplies by the golden ratio (Knuth), folds and multiplies again; the first bits are for use. One multiplication

@@ -8,9 +8,10 @@ use alloc::vec::Vec;
 use super::{Entry, PLACE_COUNT_MAX, PLACE_COUNT_MIN, RecentEntries};
 use crate::error::Result;
 use crate::fs::location::Location;
+use crate::fs::metadata::{FileSystemStatistics, Metadata};
 use crate::fs::name_table::hash_of;
 use crate::fs::test_support::{BY_ROOT, LARGE, World, pool, tmpfs_root};
-use crate::fs::vnode::{FileSystemStatistics, Inode, InodeRef, Metadata, NewNode};
+use crate::fs::vnode::{Inode, InodeRef, NewNode};
 use crate::reserve::{Level, set_level};
 
 /// An inode whose file system does not keep it.

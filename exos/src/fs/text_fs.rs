@@ -8,12 +8,11 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::metadata::{DeviceNumber, FileKind, FileSystemStatistics, Metadata, SetAttributes, Timestamp};
+use super::open_file::{OpenFile, OpenRequest};
 use super::permission::Credentials;
 use super::transfer::{Destination, put_from};
-use super::vnode::{
-    Creation, DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata,
-    NewNode, OpenFile, OpenRequest, RenameMode, SetAttributes, Timestamp,
-};
+use super::vnode::{Creation, DirectoryEntry, EntryConsumer, Inode, InodeRef, NewNode, RenameMode};
 use crate::error::{Errno, Result};
 
 /// sysfs's magic number (Linux `magic.h`).
@@ -203,8 +202,8 @@ impl Inode for TextNode {
 mod tests {
     use super::system_tree;
     use crate::error::Errno;
+    use crate::fs::metadata::{DeviceNumber, Timestamp};
     use crate::fs::transfer::Buffer;
-    use crate::fs::vnode::{DeviceNumber, Timestamp};
 
     #[test]
     fn shows_processors() {

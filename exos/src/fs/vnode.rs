@@ -1,4 +1,4 @@
-//! Inodes: the trait that every file system implements, and the words for metadata.
+//! Inodes: the trait that every file system implements, and the arguments of its methods.
 //!
 //! An [`Inode`] is reached through an `Arc`; a file lives while a directory or anybody else holds one,
 //! which gives files that are unlinked but open for free. Implementations lock inside and hold no lock
@@ -6,6 +6,9 @@
 //! business: [`super::namespace`] decides before it calls.
 //!
 //! Names that arrive here are single components of 1 to 255 bytes, neither `.` nor `..`; the walk has seen to it.
+//!
+//! Neighbours: [`super::metadata`], the data that all of this is about; [`super::open_file`], what an inode may be
+//! opened as.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,11 +18,13 @@ use core::ops::Range;
 use super::extended_attribute::AttributeChange;
 use super::file_users::FileUsers;
 use super::location::Location;
+use super::metadata::{
+    Decision, DeviceNumber, FileKind, FileSystemStatistics, Metadata, Protection, SetAttributes, Timestamp,
+    is_access_due,
+};
+use super::open_file::{OpenFile, OpenRequest};
 use super::permission::Credentials;
-use super::proc_fs::ProcessName;
-use super::readiness::Readiness;
-pub use super::seals::{Sealable, Seals};
-pub use super::set_attributes::{Decision, SetAttributes};
+use super::seals::Sealable;
 use super::transfer::{Destination, Source};
 use crate::error::{Errno, Result};
 use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
@@ -33,157 +38,6 @@ pub const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// A shared inode.
 pub type InodeRef = Arc<dyn Inode>;
-
-/// What an inode is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FileKind {
-    /// A regular file.
-    Regular,
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Symlink,
-    /// A character device.
-    CharacterDevice,
-    /// A block device.
-    BlockDevice,
-    /// A pipe, named or not.
-    Fifo,
-    /// A socket.
-    Socket,
-}
-
-impl FileKind {
-    /// The type bits of `st_mode` (POSIX `sys/stat.h`; the numbers are Linux's, the same on all its machines).
-    pub fn mode_bits(self) -> u32 {
-        match self {
-            Self::Regular => 0o100_000,
-            Self::Directory => 0o040_000,
-            Self::Symlink => 0o120_000,
-            Self::CharacterDevice => 0o020_000,
-            Self::BlockDevice => 0o060_000,
-            Self::Fifo => 0o010_000,
-            Self::Socket => 0o140_000,
-        }
-    }
-}
-
-/// Major and minor number of a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DeviceNumber {
-    /// The driver.
-    pub major: u32,
-    /// The unit.
-    pub minor: u32,
-}
-
-impl DeviceNumber {
-    /// One number, encoded as Linux's `makedev` does for numbers of up to 12 and 20 bits.
-    pub fn encoded(self) -> u64 {
-        let (major, minor) = (u64::from(self.major), u64::from(self.minor));
-        (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
-    }
-
-    /// The inverse of [`Self::encoded`] for 32-bit encodings (also EROFS's).
-    pub fn decoded(encoded: u32) -> Self {
-        let minor = (encoded & 0xff) | ((encoded >> 12) & 0xf_ff00);
-        Self { major: (encoded >> 8) & 0xfff, minor }
-    }
-}
-
-/// A point in time since the epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Timestamp {
-    /// Whole seconds, negative before 1970.
-    pub seconds: i64,
-    /// Nanoseconds within the second, below 1e9.
-    pub nanoseconds: u32,
-}
-
-impl Timestamp {
-    /// From nanoseconds since the epoch.
-    pub fn from_ns(ns: u64) -> Self {
-        Self { seconds: (ns / 1_000_000_000).cast_signed(), nanoseconds: (ns % 1_000_000_000) as u32 }
-    }
-}
-
-/// What of an inode decides who may do what with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Protection {
-    /// What it is.
-    pub kind: FileKind,
-    /// Permission bits, with set-ID and sticky bits.
-    pub permissions: u32,
-    /// Its owner.
-    pub uid: u32,
-    /// Its group.
-    pub gid: u32,
-}
-
-impl Metadata {
-    /// The part that decides who may do what.
-    pub fn protection(&self) -> Protection {
-        Protection { kind: self.kind, permissions: self.permissions, uid: self.uid, gid: self.gid }
-    }
-}
-
-/// A time, or a way to learn it: for work that may not need it, as clocks are not free.
-pub trait Now {
-    /// The time.
-    fn now(self) -> Timestamp;
-}
-
-impl Now for Timestamp {
-    fn now(self) -> Timestamp {
-        self
-    }
-}
-
-impl<F: FnOnce() -> Timestamp> Now for F {
-    fn now(self) -> Timestamp {
-        self()
-    }
-}
-
-/// What `stat` tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metadata {
-    /// The file system's device number.
-    pub device: DeviceNumber,
-    /// Number of the inode, unique in its file system.
-    pub inode_number: u64,
-    /// What it is.
-    pub kind: FileKind,
-    /// Permission bits with set-user-ID, set-group-ID and sticky, at most 0o7777.
-    pub permissions: u32,
-    /// Names that lead to it.
-    pub link_count: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// For devices: which.
-    pub device_node: DeviceNumber,
-    /// Length of the contents in bytes.
-    pub size_bytes: u64,
-    /// Memory or image space taken, in units of 512 bytes.
-    pub block_count: u64,
-    /// Last read.
-    pub accessed: Timestamp,
-    /// Last change of the contents.
-    pub modified: Timestamp,
-    /// Last change of contents or metadata.
-    pub changed: Timestamp,
-    /// Creation, where known.
-    pub created: Option<Timestamp>,
-}
-
-impl Metadata {
-    /// `st_mode`.
-    pub fn mode(&self) -> u32 {
-        self.kind.mode_bits() | self.permissions
-    }
-}
 
 /// What kind of node to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,137 +145,15 @@ pub enum SeekTarget {
     Hole,
 }
 
-/// How an inode is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenRequest {
-    /// For reading.
-    pub read: bool,
-    /// For writing.
-    pub write: bool,
-    /// `O_NONBLOCK`.
-    pub non_blocking: bool,
-}
-
-/// What a file system as a whole tells (`statfs`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileSystemStatistics {
-    /// Magic number (Linux `magic.h`).
-    pub magic: u64,
-    /// Bytes in a block.
-    pub block_bytes: u64,
-    /// Blocks; 0 means without a limit.
-    pub block_count: u64,
-    /// Blocks that are free.
-    pub free_block_count: u64,
-    /// Inodes; 0 means without a limit.
-    pub inode_count: u64,
-    /// Inodes that are free.
-    pub free_inode_count: u64,
-}
-
-/// An open file that is more than its inode: a device, a pipe's end, a generated text.
-///
-/// A [`super::description::Description`] calls it for every transfer. What would block answers `EAGAIN`
-/// (INV-F3); the caller looks at [`Self::wait_queue`] if it wants to sleep.
-pub trait OpenFile: Send + Sync {
-    /// Reads from `offset` (0 for what cannot seek) into `destination`; `Ok(0)` is the end.
-    ///
-    /// # Errors
-    /// `EAGAIN`, `EFAULT`, `EIO`, `EINVAL` if it cannot be read.
-    fn read(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize>;
-
-    /// Writes from `source` at `offset`.
-    ///
-    /// # Errors
-    /// `EAGAIN`, `EFAULT`, `EPIPE`, `ENOSPC`, `EINVAL` if it cannot be written.
-    fn write(&self, offset: u64, source: &mut dyn Source) -> Result<usize>;
-
-    /// What it is ready for now.
-    fn readiness(&self) -> Readiness {
-        Readiness::ALWAYS
-    }
-
-    /// Who to ask for changes of readiness; `None` if it never changes.
-    fn wait_queue(&self) -> Option<&Arc<super::readiness::WaitQueue>> {
-        None
-    }
-
-    /// Whether [`Self::wait_queue`] is told of every change, so that nobody has to ask [`Self::readiness`] for it.
-    fn announces(&self) -> bool {
-        true
-    }
-
-    /// Whether offsets mean something: `lseek`, `pread`, `pwrite` answer `ESPIPE` otherwise.
-    fn seek_support(&self) -> SeekSupport {
-        SeekSupport::None
-    }
-
-    /// Whether every read gives as many zero bytes as are asked for, and does nothing else.
-    fn reads_zeros(&self) -> bool {
-        false
-    }
-
-    /// Whether a write is one value whose bytes are taken before it is known whether there is room: whoever tries again
-    /// has to keep them.
-    fn takes_whole(&self) -> bool {
-        false
-    }
-
-    /// Whether a blocking write goes on until all is written (pipes, streams).
-    fn writes_all(&self) -> bool {
-        false
-    }
-
-    /// False while a blocking `open` of a named pipe has to wait for the other end.
-    fn is_connected(&self) -> bool {
-        true
-    }
-
-    /// The terminal that this is, if it is one.
-    fn terminal(&self) -> Option<&dyn super::stream::Terminal> {
-        None
-    }
-
-    /// The side of one of exos's own terminals that this is.
-    fn terminal_side(&self) -> Option<super::terminal::tty::Side<'_>> {
-        None
-    }
-
-    /// Bytes that can be read without blocking (`FIONREAD`), where that is known.
-    fn readable_byte_count(&self) -> Option<usize> {
-        None
-    }
-
-    /// A pipe's capacity (`F_GETPIPE_SZ`, `F_SETPIPE_SZ`), for what is a pipe.
-    fn pipe(&self) -> Option<&Arc<super::pipe::Pipe>> {
-        None
-    }
-
-    /// What a personality put behind the file, for calls that are about that alone (an epoll instance, a timer).
-    fn extension(&self) -> Option<&dyn Any> {
-        None
-    }
-}
-
-/// What `lseek` does on an [`OpenFile`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SeekSupport {
-    /// `ESPIPE`.
-    None,
-    /// Any offset is accepted; reading and writing do not look at it (`/dev/null`).
-    Ignored,
-    /// Any offset is accepted, but there is no reading or writing at one (what has no name: `eventfd`).
-    Accepted,
-    /// Offsets count; there is no end to seek from.
-    Offsets,
-}
-
-/// A read leaves its time if the last one noted is older than this many seconds (`relatime`).
-const ACCESS_TIME_AGE_S: i64 = 24 * 60 * 60;
-
-/// Whether a read at `now` leaves its time: the last one noted is not newer than all `changes`, or a day old.
-pub fn is_access_due(accessed: Timestamp, changes: [Timestamp; 2], now: Timestamp) -> bool {
-    changes.iter().any(|change| accessed <= *change) || now.seconds - accessed.seconds >= ACCESS_TIME_AGE_S
+/// A process, or one of its threads where `thread` is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProcessName {
+    /// Process number.
+    pub process: u32,
+    /// Thread number, for what is below `task/`.
+    pub thread: Option<u32>,
+    /// Which of all that have had the number; 0 means whoever has it. What was found stays with that one.
+    pub birth: u64,
 }
 
 /// A file, directory, link or special file.
@@ -467,6 +199,11 @@ pub trait Inode: Any + Send + Sync {
 
     /// Whether it is a directory that has no names and never gets any, so that none needs to be looked up.
     fn is_always_empty(&self) -> bool {
+        false
+    }
+
+    /// Whether it stays as long as it has a name, whatever else holds it.
+    fn is_kept(&self) -> bool {
         false
     }
 
@@ -646,6 +383,22 @@ pub trait Inode: Any + Send + Sync {
     /// Those of `decide` and [`Self::set_attributes`].
     fn decide_attributes(&self, decide: &mut Decision<'_>, now: Timestamp) -> Result<bool> {
         decide(self.protection())?.map_or(Ok(false), |attributes| self.set_attributes(attributes, now).map(|()| true))
+    }
+
+    /// Takes set-ID bits from a file that is about to be changed by a user who may not keep them; whether it had such.
+    ///
+    /// # Errors
+    /// Those of [`Self::set_attributes`].
+    fn end_set_ids(&self, by: &Credentials, now: Timestamp) -> Result<bool> {
+        // Nearly always there are none.
+        if by.permissions_after_change(self.protection()).is_none() {
+            return Ok(false);
+        }
+        let mut decide = |file| {
+            let permissions = by.permissions_after_change(file);
+            Ok(permissions.map(|_| SetAttributes { permissions, ..Default::default() }))
+        };
+        self.decide_attributes(&mut decide, now)
     }
 
     /// Its size.

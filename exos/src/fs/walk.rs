@@ -12,9 +12,10 @@ use bitflags::bitflags;
 
 use super::known_walks::Walkers;
 use super::location::Location;
+use super::metadata::{FileKind, Timestamp};
 use super::name::Name;
 use super::permission::{Credentials, Wish};
-use super::vnode::{FileKind, LinkTarget, PATH_BYTES_MAX, Timestamp};
+use super::vnode::{LinkTarget, PATH_BYTES_MAX};
 use crate::error::{Errno, Result};
 use crate::preempt;
 

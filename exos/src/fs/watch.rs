@@ -16,9 +16,11 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::file_lock::LockedFile;
 use super::location::Location;
+use super::metadata::FileKind;
+use super::open_file::{OpenFile, SeekSupport};
 use super::readiness::{Readiness, WaitQueue};
 use super::transfer::{Destination, Source};
-use super::vnode::{FileKind, InodeRef, OpenFile, SeekSupport};
+use super::vnode::InodeRef;
 use crate::error::{Errno, Result};
 use crate::reserve::{self, reserve_queue};
 use crate::sync::Mutex;

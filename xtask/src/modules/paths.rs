@@ -63,6 +63,15 @@ impl Names {
         if token.kind != Kind::Word {
             return index + 1;
         }
+        if let [open, within, ..] = &code[index + 1..]
+            && token.is("pub")
+            && open.is("(")
+            && within.is("in")
+        {
+            // Where a name is seen is no use of what is named there.
+            let end = code[index..].iter().position(|token| token.is(")"));
+            return end.map_or(code.len(), |end| index + end);
+        }
         if token.is("use") {
             let mut tree = Tree::default();
             let end = tree.read(code, index + 1, &Path::new());

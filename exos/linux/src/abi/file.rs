@@ -8,18 +8,16 @@ use alloc::vec::Vec;
 
 use exos::fs::description::StatusFlags;
 use exos::fs::location::{Location, MountFlags};
+use exos::fs::metadata::{FileKind, FileSystemStatistics, Metadata, Timestamp};
 use exos::fs::namespace::PSEUDO_DEVICE;
-use exos::fs::stream::{TerminalModes, WindowSize};
-use exos::fs::vnode::{FileKind, FileSystemStatistics, Metadata, NAME_BYTES_MAX, Timestamp};
+use exos::fs::terminal::modes::{TerminalModes, WindowSize};
+use exos::fs::vnode::NAME_BYTES_MAX;
 
 use super::bytes::{Encoder, get};
 use crate::abi::linux::{
-    __O_SYNC, __O_TMPFILE, FASYNC, O_APPEND, O_DSYNC, O_NOATIME, STATX_ATTR_MOUNT_ROOT, STATX_BASIC_STATS, STATX_BTIME,
-    STATX_MNT_ID,
-};
-use crate::abi::linux::{
-    O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK,
-    O_PATH, O_TRUNC,
+    __O_SYNC, __O_TMPFILE, FASYNC, O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECT, O_DIRECTORY, O_DSYNC, O_EXCL,
+    O_LARGEFILE, O_NOATIME, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_TRUNC, STATX_ATTR_MOUNT_ROOT,
+    STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID,
 };
 
 /// The flags that a description keeps, in both languages.
@@ -301,8 +299,8 @@ mod tests {
     };
     use exos::fs::description::StatusFlags;
     use exos::fs::location::MountFlags;
-    use exos::fs::stream::TerminalModes;
-    use exos::fs::vnode::{DeviceNumber, FileKind, FileSystemStatistics, Metadata, Timestamp};
+    use exos::fs::metadata::{DeviceNumber, FileKind, FileSystemStatistics, Metadata, Timestamp};
+    use exos::fs::terminal::modes::TerminalModes;
 
     #[test]
     fn stat_has_the_layout_of_linux() {

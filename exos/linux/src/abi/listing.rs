@@ -132,8 +132,9 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
+    use exos::fs::metadata::FileKind;
     use exos::fs::transfer::SliceDestination;
-    use exos::fs::vnode::{DirectoryEntry, FileKind};
+    use exos::fs::vnode::DirectoryEntry;
 
     use super::{EntryForm, Listing, get};
 

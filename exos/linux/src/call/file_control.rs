@@ -5,11 +5,12 @@ use alloc::sync::Arc;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::file_lock::{HeldLock, LockFamily, LockKind, LockOwner, LockRange};
+use exos::fs::metadata::FileKind;
 use exos::fs::namespace::PSEUDO_DEVICE;
 use exos::fs::readiness::Readiness;
-use exos::fs::stream::Terminal;
+use exos::fs::seals::Seals;
+use exos::fs::terminal::modes::Terminal;
 use exos::fs::terminal::tty::Side;
-use exos::fs::vnode::{FileKind, Seals};
 use exos::mem::FileIdentity;
 use exos::net::unix::SocketFile;
 use exos::task::capability::Capability;
@@ -22,10 +23,9 @@ use crate::abi::linux::{
     F_ADD_SEALS, F_DUPFD, F_DUPFD_CLOEXEC, F_DUPFD_QUERY, F_GET_SEALS, F_GETFD, F_GETFL, F_GETLK, F_GETPIPE_SZ,
     F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_RDLCK, F_SETFD, F_SETFL, F_SETLK, F_SETLKW, F_SETPIPE_SZ, F_UNLCK,
     F_WRLCK, FD_CLOEXEC, FICLONE, FICLONERANGE, FIGETBSZ, FIOASYNC, FIOCLEX, FIOGETOWN, FIONBIO, FIONCLEX, FIONREAD,
-    FIOQSIZE, FIOSETOWN, O_LARGEFILE, SIOCGPGRP, SIOCSPGRP, TCGETA, TCGETS, TCGETS2, TIOCGLCKTRMIOS, TIOCGPGRP,
-    TIOCGSID, TIOCGWINSZ, TIOCOUTQ, TIOCSCTTY, TIOCSPGRP, TIOCSWINSZ,
+    FIOQSIZE, FIOSETOWN, LOCK_EX, LOCK_MAND, LOCK_NB, LOCK_SH, LOCK_UN, O_LARGEFILE, SIOCGPGRP, SIOCSPGRP, TCGETA,
+    TCGETS, TCGETS2, TIOCGLCKTRMIOS, TIOCGPGRP, TIOCGSID, TIOCGWINSZ, TIOCOUTQ, TIOCSCTTY, TIOCSPGRP, TIOCSWINSZ,
 };
-use crate::abi::linux::{LOCK_EX, LOCK_MAND, LOCK_NB, LOCK_SH, LOCK_UN};
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};

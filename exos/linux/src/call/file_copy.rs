@@ -4,9 +4,10 @@ use alloc::sync::Arc;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, SeekFrom, StatusFlags};
+use exos::fs::metadata::FileKind;
 use exos::fs::readiness::Readiness;
 use exos::fs::transfer::{Buffer, Source};
-use exos::fs::vnode::{FileKind, is_same};
+use exos::fs::vnode::is_same;
 use exos::preempt;
 use exos::task::signal::Signal;
 use syscalls::Sysno;

@@ -9,9 +9,11 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
+use exos::fs::metadata::FileKind;
 use exos::fs::namespace::{Access as OpenAccess, OpenFlags, OpenHow};
 use exos::fs::readiness::Readiness;
-use exos::fs::vnode::{Creation, FileKind, Seals};
+use exos::fs::seals::Seals;
+use exos::fs::vnode::Creation;
 use exos::fs::walk::Restriction;
 use exos::preempt::{self, PIECE_COUNT, Pace};
 use syscalls::Sysno;
@@ -19,11 +21,10 @@ use syscalls::Sysno;
 use super::{file_cut, terminal};
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
-use crate::abi::linux::__O_TMPFILE;
 use crate::abi::linux::{
-    AT_FDCWD, O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NONBLOCK, O_PATH, O_TRUNC, RESOLVE_CACHED,
+    __O_TMPFILE, AT_FDCWD, EFD_SEMAPHORE, MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC, MFD_NOEXEC_SEAL, O_ACCMODE,
+    O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NONBLOCK, O_PATH, O_TRUNC, O_WRONLY, RESOLVE_CACHED,
 };
-use crate::abi::linux::{EFD_SEMAPHORE, MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC, MFD_NOEXEC_SEAL, O_WRONLY};
 use crate::abi::user_memory::{Text, read_string, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full, partial};

@@ -2,17 +2,17 @@
 
 use exos::error::{Errno, Result};
 use exos::fs::location::Location;
+use exos::fs::metadata::Timestamp;
 use exos::fs::namespace::{OwnerChange, TimeChange, TimesChange};
 use exos::fs::permission::Wish;
-use exos::fs::vnode::Timestamp;
 use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
 use crate::abi::linux::{
-    AT_EACCESS, AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW,
+    AT_EACCESS, AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, STATX__RESERVED,
+    UTIME_NOW, UTIME_OMIT,
 };
-use crate::abi::linux::{STATX__RESERVED, UTIME_NOW, UTIME_OMIT};
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::{Entry, full};

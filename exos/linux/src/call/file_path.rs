@@ -5,15 +5,15 @@ use alloc::sync::Arc;
 use exos::error::{Errno, Result};
 use exos::fs::description::SeekFrom;
 use exos::fs::location::{Location, MountFlags};
+use exos::fs::metadata::{DeviceNumber, FileKind};
 use exos::fs::permission::Wish;
-use exos::fs::vnode::{DeviceNumber, DirectoryEntry, FileKind, NewNode, RenameMode};
+use exos::fs::vnode::{DirectoryEntry, NewNode, RenameMode};
 use exos::fs::walk::LookupFlags;
 use exos::preempt::{self, Pace};
 use exos::task::capability::Capability;
 use syscalls::Sysno;
 
-use crate::abi::linux::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW};
-use crate::abi::linux::{RENAME_EXCHANGE, RENAME_NOREPLACE};
+use crate::abi::linux::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_EXCHANGE, RENAME_NOREPLACE};
 use crate::abi::listing::{EntryForm, Listing};
 use crate::abi::user_memory::{Extent, Text, UserWriter, write_all};
 use crate::call::context::{Arguments, Context};

@@ -1,7 +1,7 @@
 //! What makes files durable, and hints about how they are read.
 
 use exos::error::{Errno, Result};
-use exos::fs::vnode::FileKind;
+use exos::fs::metadata::FileKind;
 use syscalls::Sysno;
 
 use super::file_transfer::readable;

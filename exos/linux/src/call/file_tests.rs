@@ -434,7 +434,7 @@ fn a_pipe_waits_and_breaks() {
     let writer = world.pod.process.files.get(4).expect("is open");
     world.during_wait(|| {});
     world.during_wait(move || {
-        let now = exos::fs::vnode::Timestamp::default();
+        let now = exos::fs::metadata::Timestamp::default();
         assert_eq!(writer.write(&mut &b"abc"[..], now), Ok(3));
     });
     assert_eq!(world.read(3, 9), Ok(b"abc".to_vec()));

@@ -11,11 +11,12 @@ use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, SeekFrom, StatusFlags};
 use exos::fs::event_counter::EventCounter;
+use exos::fs::metadata::{FileKind, Metadata};
 use exos::fs::permission::Credentials;
 use exos::fs::readiness::Readiness;
 use exos::fs::terminal::tty::Side;
 use exos::fs::transfer::{Source, take_unseen};
-use exos::fs::vnode::{Allocate, FileKind, Metadata};
+use exos::fs::vnode::Allocate;
 use exos::fs::watch::Watcher;
 use exos::net::unix::{Socket, SocketFile};
 use exos::platform::FrameBytes;
@@ -23,11 +24,9 @@ use exos::preempt;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
-use super::file_cut;
 use super::waiting::until_ready;
-use super::{message, terminal};
-use crate::abi::linux::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE};
-use crate::abi::linux::{RWF_APPEND, RWF_NOWAIT};
+use super::{file_cut, message, terminal};
+use crate::abi::linux::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE, RWF_APPEND, RWF_NOWAIT};
 use crate::abi::user_memory::{
     Extent, MAX_RW_COUNT, UserMemory, UserReader, UserWriter, read_array, read_extents, write_all,
 };

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use exos::error::Errno::{self, EAGAIN, EBADF, EEXIST, EFAULT, EINTR, EINVAL, ELOOP, ENOENT, EPERM};
 use exos::fs::description::Description;
-use exos::fs::vnode::Timestamp;
+use exos::fs::metadata::Timestamp;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 

@@ -4,8 +4,9 @@ use alloc::sync::Arc;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
+use exos::fs::metadata::{FileKind, Protection};
+use exos::fs::open_file::OpenRequest;
 use exos::fs::permission::{Credentials, Wish};
-use exos::fs::vnode::{FileKind, OpenRequest, Protection};
 use exos::ipc::posix_queue::{
     Capacity, Maker, Notification, PRIORITY_COUNT, PosixQueue, Receiving, Sending, check_name,
 };
@@ -17,9 +18,7 @@ use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::file::status_flags;
-use crate::abi::linux::O_ACCMODE;
-use crate::abi::linux::{O_CREAT, O_EXCL, O_NONBLOCK, SI_MESGQ};
-use crate::abi::linux::{SIGEV_NONE, SIGEV_SIGNAL};
+use crate::abi::linux::{O_ACCMODE, O_CREAT, O_EXCL, O_NONBLOCK, SI_MESGQ, SIGEV_NONE, SIGEV_SIGNAL};
 use crate::abi::time::read_timespec;
 use crate::abi::user_memory::{read_array, read_exact, write_all};
 use crate::call::context::{Arguments, Context};

@@ -8,17 +8,17 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
+use exos::fs::metadata::FileKind;
 use exos::fs::permission::Wish;
 use exos::fs::readiness::Readiness;
-use exos::fs::vnode::{FileKind, NewNode};
+use exos::fs::vnode::NewNode;
 use exos::net::unix::address::Address;
 use exos::net::unix::socket::Halves;
 use exos::net::unix::{Identity, Socket, SocketFile, SocketKind};
 use syscalls::Sysno;
 
 use super::waiting::until_ready_by;
-use crate::abi::linux::AF_MAX;
-use crate::abi::linux::AF_UNIX;
+use crate::abi::linux::{AF_MAX, AF_UNIX};
 use crate::abi::socket::{ADDRESS_BYTES_MAX, Name, SOCK_CLOEXEC, SOCK_NONBLOCK, name_bytes, read_name};
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};

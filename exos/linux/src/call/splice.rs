@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
+use exos::fs::metadata::FileKind;
 use exos::fs::pipe::{PIPE_BUFFER_BYTES, Taken};
 use exos::fs::readiness::Readiness;
 use exos::fs::transfer::Buffer;
-use exos::fs::vnode::FileKind;
 use exos::reserve;
 use syscalls::Sysno;
 

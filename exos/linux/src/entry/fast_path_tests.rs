@@ -2,14 +2,13 @@
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::Errno::{self, EAGAIN, EBADF, EFAULT, EINTR, EINVAL};
-use exos::fs::vnode::Timestamp;
+use exos::fs::metadata::Timestamp;
 use exos::task::futex::{FutexKey, MATCH_ANY};
 use exos::task::signal::{Signal, SignalInfo};
 use syscalls::Sysno;
 
 use super::{Answer, fcntl, futex, getdents64, newfstatat, openat, pread64, read, write};
-use crate::task::caller::Caller;
-use crate::task::caller::Restart;
+use crate::task::caller::{Caller, Restart};
 use crate::testing::calls::{MEMORY_BASE, MEMORY_BYTES, NOWHERE, World};
 
 const WAIT_PRIVATE: u64 = 128;

@@ -21,9 +21,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
+use exos::fs::open_file::{OpenFile, SeekSupport};
 use exos::fs::readiness::{Readiness, Registration, WaitQueue, Waiter};
 use exos::fs::transfer::{Destination, Source};
-use exos::fs::vnode::{OpenFile, SeekSupport};
 use exos::preempt::Pace;
 use exos::reserve;
 use exos::sync::Mutex;

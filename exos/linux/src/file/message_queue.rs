@@ -8,9 +8,9 @@ use alloc::sync::Arc;
 use core::any::Any;
 
 use exos::error::{Errno, Result};
+use exos::fs::open_file::{OpenFile, SeekSupport};
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::transfer::{Destination, Source, put_from};
-use exos::fs::vnode::{OpenFile, SeekSupport};
 use exos::ipc::posix_queue::PosixQueue;
 
 /// An open queue.

@@ -8,9 +8,9 @@ use alloc::sync::Arc;
 
 use exos::error::{Errno, Result};
 use exos::fs::location::Location;
+use exos::fs::metadata::Timestamp;
 use exos::fs::namespace::Namespace;
 use exos::fs::permission::Credentials;
-use exos::fs::vnode::Timestamp;
 use exos::fs::walk::{self, LookupFlags};
 
 use crate::abi::linux::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};

@@ -8,9 +8,9 @@ use core::any::Any;
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
+use exos::fs::open_file::OpenFile;
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::transfer::{Destination, Source};
-use exos::fs::vnode::OpenFile;
 
 use crate::task::process::Process;
 

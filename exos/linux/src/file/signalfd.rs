@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 use core::any::Any;
 
 use exos::error::{Errno, Result};
+use exos::fs::open_file::{OpenFile, SeekSupport};
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::transfer::{Destination, Source};
-use exos::fs::vnode::{OpenFile, SeekSupport};
 use exos::sync::Mutex;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload, SignalSet};
 

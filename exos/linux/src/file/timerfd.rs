@@ -9,9 +9,9 @@ use core::any::Any;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use exos::error::{Errno, Result};
+use exos::fs::open_file::{OpenFile, SeekSupport};
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::transfer::{Destination, Source};
-use exos::fs::vnode::{OpenFile, SeekSupport};
 use exos::platform::Kernel;
 use exos::sync::{Mutex, Once};
 

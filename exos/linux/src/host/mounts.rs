@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 use aegis_link::config::{Config, HostMount, HostMountFlags, MOUNT_TAG_BYTES};
 use exos::error::{Errno, Result};
 use exos::fs::location::{Location, MountDescription, MountFlags};
+use exos::fs::metadata::{DeviceNumber, Timestamp};
 use exos::fs::namespace::Namespace;
 use exos::fs::ninep::cache::PageCache;
 use exos::fs::ninep::{self, Consistency, Options, Requester};
 use exos::fs::permission::Credentials;
-use exos::fs::vnode::{DeviceNumber, InodeRef, NewNode, Timestamp};
+use exos::fs::vnode::{InodeRef, NewNode};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::mem::FramePool;
 

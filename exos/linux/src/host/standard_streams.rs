@@ -6,11 +6,13 @@ use alloc::sync::Arc;
 use aegis_link::config::{Config, Flags};
 use exos::error::Result;
 use exos::fs::device_fs;
+use exos::fs::metadata::Timestamp;
 use exos::fs::namespace::{Access as OpenAccess, OpenHow};
 use exos::fs::permission::Credentials;
-use exos::fs::stream::{Stream, StreamInode, TerminalState, WindowSize};
+use exos::fs::stream::Stream;
+use exos::fs::stream_inode::StreamInode;
 use exos::fs::terminal::job_control::TerminalCaller;
-use exos::fs::vnode::Timestamp;
+use exos::fs::terminal::modes::{TerminalState, WindowSize};
 use exos::fs::walk::Caller;
 use exos::task::signal::SignalSet;
 

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 
 use aegis_abi::layout::{PAGE_SHIFT, PROGRAM_END};
 use exos::error::{Errno, Result};
+use exos::fs::open_file::{OpenFile, SeekSupport};
 use exos::fs::transfer::{Destination, Source};
-use exos::fs::vnode::{OpenFile, SeekSupport};
 use exos::mem::PresentPage;
 use exos::preempt::Pace;
 

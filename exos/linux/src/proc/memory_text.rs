@@ -1,7 +1,7 @@
 //! `maps`, `smaps`, `smaps_rollup`, `statm`: a process's areas (`fs/proc/task_mmu.c`).
 
 use aegis_abi::layout::{LARGE_PAGE_SIZE, PAGE_SHIFT};
-use exos::fs::vnode::DeviceNumber;
+use exos::fs::metadata::DeviceNumber;
 use exos::mem::{
     AddressSpace, Area, AreaFlags, AreaLabel, FileIdentity, PresentPages, Protection, SHARE_SHIFT, SpaceTotals,
 };

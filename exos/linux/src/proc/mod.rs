@@ -28,11 +28,13 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::fs::location::Location;
+use exos::fs::metadata::Timestamp;
+use exos::fs::open_file::OpenFile;
 use exos::fs::permission::Credentials;
 use exos::fs::proc_fs::{
-    DescriptorView, MemoryFile, OpenText, ProcessLink, ProcessName, ProcessProvider, ProcessText, SPACES, SystemText,
+    DescriptorView, MemoryFile, OpenText, ProcessLink, ProcessProvider, ProcessText, SPACES, SystemText,
 };
-use exos::fs::vnode::{OpenFile, Timestamp};
+use exos::fs::vnode::ProcessName;
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::sync::Once;
 

@@ -14,7 +14,8 @@ use exos::fs::description::{Description, StatusFlags};
 use exos::fs::file_lock::{LockFamily, LockKind, LockOwner};
 use exos::fs::location::Location;
 use exos::fs::namespace::PSEUDO_DEVICE;
-use exos::fs::proc_fs::{OpenText, ProcessName, ProcessText};
+use exos::fs::proc_fs::{OpenText, ProcessText};
+use exos::fs::vnode::ProcessName;
 
 use super::text::{ADJUST_MAX, NAME_BYTES_MAX, Text, parse_number, put};
 use super::{memory_text, mount_text, process_text};

@@ -5,8 +5,9 @@ use core::sync::atomic::Ordering;
 
 use aegis_abi::upcall::UpcallKind;
 use exos::error::{Errno, Result};
-use exos::fs::stream::{TERMINAL_MAJOR, Terminal};
-use exos::fs::vnode::DeviceNumber;
+use exos::fs::metadata::DeviceNumber;
+use exos::fs::stream_inode::TERMINAL_MAJOR;
+use exos::fs::terminal::modes::Terminal;
 use exos::task::limits::{Limits, RESOURCE_COUNT, Resource, UNLIMITED};
 use exos::task::signal::{HANDLER_DEFAULT, HANDLER_IGNORE, SIGNAL_MAX, Signal, SignalSet};
 

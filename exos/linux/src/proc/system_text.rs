@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use aegis_abi::layout::PROGRAM_BASE;
 use exos::fs::proc_fs::SystemText;
-use exos::fs::stream::TERMINAL_MAJOR;
+use exos::fs::stream_inode::TERMINAL_MAJOR;
 use exos::mem::area::AREA_COUNT_MAX;
 
 use super::process_text::TICK_NS;

@@ -2,8 +2,9 @@
 
 use exos::error::Errno;
 use exos::fs::location::Location;
+use exos::fs::metadata::Timestamp;
+use exos::fs::open_file::OpenRequest;
 use exos::fs::permission::Credentials;
-use exos::fs::vnode::{OpenRequest, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::task::capability::Capabilities;
 use exos::task::limits::{Limit, Resource};
@@ -261,7 +262,8 @@ fn a_process_comes_and_goes() {
     let listing = alloc::sync::Arc::<crate::task::listing::Listing>::default();
     let facts = super::ProcFacts::new(&listing);
     listing.add_process(world.pod.process.clone(), world.pod.thread.clone());
-    use exos::fs::proc_fs::{ProcessName, ProcessProvider};
+    use exos::fs::proc_fs::ProcessProvider;
+    use exos::fs::vnode::ProcessName;
     let name = ProcessName { process: 1, thread: None, birth: 0 };
     assert_eq!((facts.processes(), facts.current(), facts.owner(name)), (vec![1], (1, 1), Some((0, 0))));
     let text = exos::fs::proc_fs::ProcessText::Status;

@@ -9,7 +9,8 @@ use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
 use exos::fs::group_fs::tree::ControlGroups;
-use exos::fs::proc_fs::{ProcessName, SystemText};
+use exos::fs::proc_fs::SystemText;
+use exos::fs::vnode::ProcessName;
 use exos::reserve;
 use exos::sync::{Mutex, Once};
 use exos::task::schedule::GroupId;

@@ -8,11 +8,11 @@ use aegis_link::config::Config;
 use exos::error::Result;
 use exos::fake::FakeMachine;
 use exos::fs::description::{Description, StatusFlags};
+use exos::fs::metadata::Timestamp;
 use exos::fs::namespace::{Access, OpenFlags, OpenHow};
 use exos::fs::page::MappedFile;
 use exos::fs::permission::Credentials;
 use exos::fs::transfer::Buffer;
-use exos::fs::vnode::Timestamp;
 use exos::fs::walk;
 use exos::mem::{MapRequest, Placement, Protection};
 

@@ -8,8 +8,7 @@ use exos::error::{Errno, Result};
 use exos::task::signal::{Signal, SignalSet};
 
 use crate::abi::bytes::get;
-use crate::abi::linux::AT_FDCWD;
-use crate::abi::linux::O_CREAT;
+use crate::abi::linux::{AT_FDCWD, O_CREAT};
 use crate::abi::user_memory::{Extent, UserMemory, read_array, read_extents, read_string};
 use crate::call::context::{Arguments, Context};
 use crate::task::report::signal_name;
@@ -336,7 +335,7 @@ fn mode(value: u32) -> String {
 }
 
 fn device(value: u64) -> String {
-    let number = exos::fs::vnode::DeviceNumber::decoded(value as u32);
+    let number = exos::fs::metadata::DeviceNumber::decoded(value as u32);
     format!("makedev({:#x}, {:#x})", number.major, number.minor)
 }
 

@@ -9,12 +9,11 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::metadata::{DeviceNumber, FileKind, FileSystemStatistics, Metadata, SetAttributes, Timestamp};
+use super::open_file::{OpenFile, OpenRequest, SeekSupport};
 use super::permission::Credentials;
 use super::transfer::{Destination, Source, put_from};
-use super::vnode::{
-    Creation, DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata,
-    NewNode, OpenFile, OpenRequest, RenameMode, SeekSupport, SetAttributes, Timestamp,
-};
+use super::vnode::{Creation, DirectoryEntry, EntryConsumer, Inode, InodeRef, NewNode, RenameMode};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
 use crate::task::schedule::WEIGHT_DEFAULT;

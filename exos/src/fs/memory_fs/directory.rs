@@ -13,9 +13,10 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::super::metadata::FileKind;
 use super::super::name::Name;
 use super::super::name_table::{NameTable, hash_of};
-use super::super::vnode::{DirectoryEntry, EntryConsumer, FileKind, InodeRef};
+use super::super::vnode::{DirectoryEntry, EntryConsumer, InodeRef};
 use super::MemoryNode;
 use crate::error::{Errno, Result};
 use crate::reserve;

@@ -1,7 +1,7 @@
 //! What a change of a file's contents looks at before it is made, in one word, so that a write looks once.
 
 use super::super::permission::{MODE_SET_GID, MODE_SET_UID};
-use super::super::vnode::Seals;
+use super::super::seals::Seals;
 
 bitflags::bitflags! {
     /// What may be in the way of a change.

@@ -29,10 +29,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use node::MemoryNode;
 
+use super::metadata::{DeviceNumber, FileSystemStatistics};
 use super::name_table::{NameTable, hash_of};
 use super::page::PAGE_BYTES;
 use super::spare::SpareBuffer;
-use super::vnode::{Creation, DeviceNumber, FileSystemStatistics, InodeRef, NewNode};
+use super::vnode::{Creation, InodeRef, NewNode};
 use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
 use crate::reserve;

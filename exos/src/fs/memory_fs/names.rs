@@ -5,11 +5,11 @@
 
 use alloc::sync::Arc;
 
+use super::super::metadata::{FileKind, Timestamp};
 use super::super::permission::MODE_SET_GID;
-use super::super::vnode::{Creation, FileKind, InodeRef, NewNode, RenameMode, Timestamp, downcast};
-use super::MemoryNode;
-use super::directory;
+use super::super::vnode::{Creation, InodeRef, NewNode, RenameMode, downcast};
 use super::node::{Body, State};
+use super::{MemoryNode, directory};
 use crate::error::{Errno, Result};
 
 impl MemoryNode {

@@ -8,14 +8,18 @@ use core::ops::Range;
 
 use super::super::extended_attribute::{AttributeChange, ExtendedAttributes};
 use super::super::file_users::FileUsers;
+use super::super::metadata::{
+    Decision, DeviceNumber, FileKind, FileSystemStatistics, Metadata, Protection, SetAttributes, Timestamp,
+    is_access_due,
+};
+use super::super::open_file::{OpenFile, OpenRequest};
 use super::super::page::PAGE_BYTES;
 use super::super::permission::Credentials;
 use super::super::pipe::{Pipe, PipeEnd};
+use super::super::seals::{Sealable, Seals};
 use super::super::transfer::{Destination, Limited, Source, partial};
 use super::super::vnode::{
-    Allocate, Creation, Decision, DeviceNumber, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef,
-    Metadata, NewNode, OFFSET_MAX, OpenFile, OpenRequest, Protection, RenameMode, Sealable, Seals, SeekTarget,
-    SetAttributes, Timestamp, WritePosition, is_access_due,
+    Allocate, Creation, EntryConsumer, Inode, InodeRef, NewNode, OFFSET_MAX, RenameMode, SeekTarget, WritePosition,
 };
 use super::MemoryFs;
 use super::content::{Backing, Content, PIECE_PAGES, Pages};
@@ -187,11 +191,6 @@ impl MemoryNode {
         node.can_seal = true;
         node.state.get_mut().guards = Guards::new(seals, creation.permissions);
         Ok(Arc::new(node))
-    }
-
-    /// Whether the file system itself keeps this inode as long as it has a name: one over a base can be made again.
-    pub(in crate::fs) fn is_kept(&self) -> bool {
-        self.base.is_none()
     }
 
     pub(super) fn file_kind(&self) -> FileKind {
@@ -424,6 +423,11 @@ impl Sealable for MemoryNode {
 }
 
 impl Inode for MemoryNode {
+    /// One over a base can be made again.
+    fn is_kept(&self) -> bool {
+        self.base.is_none()
+    }
+
     fn metadata(&self) -> Metadata {
         let state = self.state.lock();
         let page_blocks = PAGE_BYTES as u64 / 512;

@@ -7,14 +7,14 @@
 //!
 //! Neighbours: [`super::node`], [`super::content`].
 
+use super::super::metadata::{Protection, Timestamp};
 use super::super::permission::Credentials;
 use super::super::transfer::{Source, partial};
-use super::super::vnode::{OFFSET_MAX, Protection, Timestamp, WritePosition};
+use super::super::vnode::{Inode, OFFSET_MAX, WritePosition};
 use super::guards::Guards;
 use super::node::{Body, MemoryNode, State, pages_of};
 use crate::error::{Errno, Result};
-use crate::preempt;
-use crate::sync;
+use crate::{preempt, sync};
 
 impl MemoryNode {
     fn write_chunk(
@@ -144,7 +144,7 @@ impl MemoryNode {
             let to = start.map_or(position, |start| WritePosition::At(start + done as u64));
             if taken == 0 && wanted > 0 {
                 // Asked before it is known that nothing comes, as on Linux.
-                source.writer().map_or(Ok(false), |writer| writer.end_set_ids(self, now))?;
+                source.writer().map_or(Ok(false), |writer| self.end_set_ids(&writer, now))?;
                 let begin = start.unwrap_or(0);
                 return partial(done, Errno::EFAULT).map(|count| (begin, count));
             }

@@ -3,9 +3,9 @@
 use super::Namespace;
 use crate::error::{Errno, Result};
 use crate::fs::location::{Location, MountFlags};
+use crate::fs::metadata::{Decision, FileKind, FileSystemStatistics, Protection, SetAttributes, Timestamp};
 use crate::fs::page::check_not_run;
 use crate::fs::permission::{MODE_SET_GID, Wish, without_set_ids};
-use crate::fs::vnode::{Decision, FileKind, FileSystemStatistics, Protection, SetAttributes, Timestamp};
 use crate::fs::walk::{Caller, LookupFlags};
 use crate::fs::watch::event;
 use crate::task::capability::Capability;
@@ -174,7 +174,7 @@ impl Namespace {
     /// # Errors
     /// Those of setting permissions.
     pub(super) fn drop_set_ids(&self, caller: &Caller<'_>, location: &Location) -> Result<()> {
-        caller.credentials.end_set_ids(&**location.inode(), caller.now).map(|_| ())
+        location.inode().end_set_ids(caller.credentials, caller.now).map(|_| ())
     }
 
     /// Checks what a caller may do with a file (`access`; the caller passes real or effective identity).

@@ -28,14 +28,16 @@ pub use super::known_walks::Start as WalkStart;
 use super::known_walks::{KnownWalks, PATH_BYTES_KEPT_MAX, Route, Start};
 use super::location::{Entry, Location, Mount, MountDescription, MountFlags};
 use super::memory_fs::MemoryNode;
+use super::metadata::{
+    Decision, DeviceNumber, FileKind, FileSystemStatistics, Metadata, Protection, SetAttributes, Timestamp,
+};
+use super::open_file::{OpenFile, OpenRequest};
 use super::permission::{Credentials, Wish};
 use super::pipe::PipeEnd;
-use super::stream::StreamInode;
+use super::seals::Seals;
+use super::stream_inode::StreamInode;
 use super::transfer::{Destination, Source};
-use super::vnode::{
-    Creation, Decision, DeviceNumber, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, OpenFile, OpenRequest,
-    Protection, Seals, SetAttributes, Timestamp, downcast,
-};
+use super::vnode::{Creation, Inode, InodeRef, downcast};
 use super::walk::{Caller, LookupFlags, Walk};
 use super::watch::WatchTable;
 use crate::error::{Errno, Result};
@@ -309,7 +311,7 @@ impl Namespace {
     pub fn pipe(&self, status: StatusFlags, now: Timestamp) -> (Arc<Description>, Arc<Description>) {
         let number = self.number();
         let (reader, writer) = PipeEnd::pair(number);
-        let pipe = super::vnode::OpenFile::pipe(&*reader).cloned();
+        let pipe = super::open_file::OpenFile::pipe(&*reader).cloned();
         let inode = PseudoInode::new(number, FileKind::Fifo, now, pipe);
         let name = alloc::format!("pipe:[{number}]");
         let location = Location::pseudo(&self.pseudo_mount, inode, name.as_bytes());

@@ -3,9 +3,10 @@
 use super::Namespace;
 use crate::error::{Errno, Result};
 use crate::fs::location::{InMotion, Location};
+use crate::fs::metadata::{DeviceNumber, FileKind};
 use crate::fs::name::Name;
 use crate::fs::permission::Wish;
-use crate::fs::vnode::{DeviceNumber, FileKind, NewNode, PATH_BYTES_MAX, RenameMode, is_same};
+use crate::fs::vnode::{NewNode, PATH_BYTES_MAX, RenameMode, is_same};
 use crate::fs::walk::{Caller, Last, LookupFlags, Walk};
 use crate::fs::watch::event;
 use crate::task::capability::Capability;

@@ -11,16 +11,17 @@ use crate::fake::FakeMachine;
 use crate::fs::description::{Description, SeekFrom, StatusFlags};
 use crate::fs::device_fs;
 use crate::fs::location::{Location, MountFlags};
+use crate::fs::metadata::{DeviceNumber, FileKind, Protection, SetAttributes, Timestamp};
 use crate::fs::page::MappedFile;
 use crate::fs::permission::{Credentials, Wish};
 use crate::fs::readiness::{Readiness, WaitQueue};
-use crate::fs::stream::{Stream, StreamInode, TerminalState, WindowSize};
+use crate::fs::seals::Seals;
+use crate::fs::stream::Stream;
+use crate::fs::stream_inode::StreamInode;
+use crate::fs::terminal::modes::{TerminalState, WindowSize};
 use crate::fs::test_support::{BY_ROOT, LARGE, NOW, World, contents, described, tmpfs_root};
 use crate::fs::transfer::{Buffer, Destination, Source};
-use crate::fs::vnode::{
-    Allocate, DeviceNumber, FileKind, InodeRef, NewNode, Protection, RenameMode, Seals, SetAttributes, Timestamp,
-    WritePosition,
-};
+use crate::fs::vnode::{Allocate, InodeRef, NewNode, RenameMode, WritePosition};
 use crate::fs::walk::{Caller, LookupFlags};
 use crate::mem::source::PageSource;
 use crate::platform::Kernel;

@@ -14,7 +14,8 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::super::vnode::{DirectoryEntry, EntryConsumer, FileKind};
+use super::super::metadata::FileKind;
+use super::super::vnode::{DirectoryEntry, EntryConsumer};
 use super::inode::NinepInode;
 use super::message::{ListedEntry, Reader, Request};
 use super::number_of;

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::message::{CLUNK_BYTES, R_ERROR, Reader, VERSION};
 use super::session::{Requester, Silence};
-use crate::fs::vnode::FileKind;
+use crate::fs::metadata::FileKind;
 use crate::sync::Mutex;
 
 const ENOENT: u32 = 2;

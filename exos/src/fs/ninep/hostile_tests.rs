@@ -12,9 +12,10 @@ use super::message::{Attributes, ListedEntry, R_ERROR, Reader};
 use super::{Consistency, Options, attach};
 use crate::error::{Errno, Result};
 use crate::fake::FakeMachine;
+use crate::fs::metadata::{DeviceNumber, FileKind, SetAttributes};
 use crate::fs::test_support::{BY_ROOT, NOW};
 use crate::fs::transfer::Buffer;
-use crate::fs::vnode::{DeviceNumber, FileKind, InodeRef, NewNode, RenameMode, SetAttributes, WritePosition};
+use crate::fs::vnode::{InodeRef, NewNode, RenameMode, WritePosition};
 use crate::mem::frames::FramePool;
 use crate::mem::source::PageIntent;
 

@@ -17,13 +17,12 @@ use alloc::vec::Vec;
 use aegis_abi::FrameNumber;
 
 use super::super::file_users::FileUsers;
+use super::super::metadata::{DeviceNumber, FileKind, FileSystemStatistics, Metadata, SetAttributes, Timestamp};
+use super::super::open_file::{OpenFile, OpenRequest};
 use super::super::permission::{Credentials, MODE_SET_GID, MODE_SET_UID};
 use super::super::pipe::{Pipe, PipeEnd};
 use super::super::transfer::{Destination, Source};
-use super::super::vnode::{
-    Creation, DeviceNumber, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, NewNode,
-    OpenFile, OpenRequest, RenameMode, SetAttributes, Timestamp, WritePosition, downcast,
-};
+use super::super::vnode::{Creation, EntryConsumer, Inode, InodeRef, NewNode, RenameMode, WritePosition, downcast};
 use super::cache::Eviction;
 use super::directory::Listing;
 use super::message::{Attributes, Reader, Request, open_flag, set_flag};
@@ -422,7 +421,7 @@ impl Inode for NinepInode {
         if self.state.lock().attributes.permissions & (MODE_SET_UID | MODE_SET_GID) != 0
             && let Some(writer) = source.writer()
         {
-            writer.end_set_ids(self, now)?;
+            self.end_set_ids(&writer, now)?;
         }
         self.write_through(position, source, now)
     }

@@ -8,7 +8,8 @@
 
 use alloc::vec::Vec;
 
-use super::super::vnode::{FileKind, NAME_BYTES_MAX, PATH_BYTES_MAX, Timestamp};
+use super::super::metadata::{FileKind, Timestamp};
+use super::super::vnode::{NAME_BYTES_MAX, PATH_BYTES_MAX};
 
 /// Size, type and tag.
 pub(super) const HEADER_BYTES: usize = 7;

@@ -44,7 +44,8 @@ use alloc::sync::{Arc, Weak};
 pub use message::CLUNK_BYTES;
 pub use session::{COMPANION_COUNT_MAX, FID_COUNT_MAX, Requester, Silence};
 
-use super::vnode::{DeviceNumber, InodeRef};
+use super::metadata::DeviceNumber;
+use super::vnode::InodeRef;
 use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
 use crate::sync::Mutex;
@@ -108,7 +109,7 @@ pub fn attach(
 ) -> Result<InodeRef> {
     let (session, fid) = Session::start(requester, options.uid)?;
     let attributes = attributes_of(&session, &fid)?;
-    if attributes.kind != super::vnode::FileKind::Directory {
+    if attributes.kind != super::metadata::FileKind::Directory {
         return Err(Errno::ENOTDIR);
     }
     let fs = Arc::new(NinepFs {

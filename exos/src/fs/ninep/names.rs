@@ -5,8 +5,9 @@
 
 use alloc::sync::Arc;
 
+use super::super::metadata::{FileKind, Timestamp};
 use super::super::permission::MODE_SET_GID;
-use super::super::vnode::{Creation, FileKind, Inode, InodeRef, NewNode, RenameMode, Timestamp};
+use super::super::vnode::{Creation, Inode, InodeRef, NewNode, RenameMode};
 use super::inode::NinepInode;
 use super::message::{Request, UNLINK_DIRECTORY, open_flag};
 use crate::error::{Errno, Result};
@@ -38,7 +39,7 @@ impl NinepInode {
             _ => {
                 let device = match node {
                     NewNode::CharacterDevice(number) | NewNode::BlockDevice(number) => *number,
-                    _ => super::super::vnode::DeviceNumber::default(),
+                    _ => super::super::metadata::DeviceNumber::default(),
                 };
                 session.call(
                     Request::MakeNode,

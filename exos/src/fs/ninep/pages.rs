@@ -13,9 +13,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::super::metadata::{SetAttributes, Timestamp};
 use super::super::page::{PAGE_BYTES, valid_bytes};
 use super::super::transfer::{Destination, Source, partial};
-use super::super::vnode::{OFFSET_MAX, SetAttributes, Timestamp, WritePosition};
+use super::super::vnode::{OFFSET_MAX, WritePosition};
 use super::inode::NinepInode;
 use super::message::Request;
 use super::session::Fid;

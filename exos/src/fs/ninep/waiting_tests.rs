@@ -18,10 +18,11 @@ use super::{Consistency, Options, attach};
 use crate::error::Errno;
 use crate::fake::FakeMachine;
 use crate::fs::memory_fs::{Identity, Limits};
+use crate::fs::metadata::{DeviceNumber, FileKind};
 use crate::fs::overlay::{OVERLAY_MAGIC, over_live};
 use crate::fs::test_support::NOW;
 use crate::fs::transfer::Buffer;
-use crate::fs::vnode::{DeviceNumber, FileKind, InodeRef, WritePosition, downcast};
+use crate::fs::vnode::{InodeRef, WritePosition, downcast};
 use crate::mem::frames::FramePool;
 use crate::mem::source::PageIntent;
 

@@ -10,9 +10,9 @@ use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use super::{PIPE_BUFFER_BYTES, PIPE_CAPACITY_BYTES, Pipe, PipeEnd, Read, Taken};
 use crate::error::Errno;
 use crate::fs::block_queue::BLOCK_BYTES;
+use crate::fs::open_file::{OpenFile, OpenRequest};
 use crate::fs::readiness::{Readiness, Waiter};
 use crate::fs::transfer::{Buffer, Destination, SliceDestination, Source};
-use crate::fs::vnode::{OpenFile, OpenRequest};
 use crate::fs::{Count, Faulty};
 use crate::task::schedule::{NoProcessors, Scheduler};
 

@@ -4,14 +4,15 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{DescriptorView, OpenText, ProcessLink, ProcessName, ProcessProvider, ProcessText, SystemText};
+use super::{DescriptorView, OpenText, ProcessLink, ProcessProvider, ProcessText, SystemText};
 use crate::error::{Errno, Result};
 use crate::fs::description::{Description, StatusFlags};
 use crate::fs::location::{Location, MountFlags};
+use crate::fs::metadata::{DeviceNumber, Timestamp};
 use crate::fs::namespace::{Access, OpenFlags};
 use crate::fs::test_support::{NOW, World, contents, described};
 use crate::fs::transfer::Buffer;
-use crate::fs::vnode::{DeviceNumber, InodeRef, NewNode, Timestamp};
+use crate::fs::vnode::{InodeRef, NewNode, ProcessName};
 use crate::fs::walk::LookupFlags;
 use crate::sync::Mutex;
 
@@ -219,7 +220,7 @@ fn every_listed_name_is_found_and_no_number_twice() {
                 continue;
             }
             assert_eq!(before, None, "number of {name:?}");
-            if metadata.kind == crate::fs::vnode::FileKind::Directory {
+            if metadata.kind == crate::fs::metadata::FileKind::Directory {
                 pending.push(inode);
             }
         }

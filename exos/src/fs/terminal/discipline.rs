@@ -10,8 +10,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::super::stream::TerminalModes;
-use super::modes::{character, input, local, output};
+use super::modes::{TerminalModes, character, input, local, output};
 use crate::task::signal::Signal;
 
 /// Bytes of input that are kept for the program.

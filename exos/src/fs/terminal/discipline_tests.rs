@@ -3,9 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::super::stream::TerminalModes;
 use super::discipline::{INPUT_BYTES_MAX, LineDiscipline};
-use super::modes::{character, input, local, output};
+use super::modes::{TerminalModes, character, input, local, output};
 use crate::task::signal::Signal;
 
 fn cooked() -> LineDiscipline {

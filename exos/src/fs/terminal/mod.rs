@@ -1,7 +1,7 @@
 //! Terminals: pseudo-terminals with a line discipline inside exos, and the host's terminal as one of them.
 //!
 //! - [`discipline`]: what happens to bytes on their way (editing, echo, signals, output control), without anything
-//!   around it; `modes`: its switches;
+//!   around it; [`modes`]: its switches, and what every terminal answers;
 //! - [`tty`]: a terminal, its two sides as open files, job control at its border;
 //! - [`console`]: a terminal whose keyboard and screen are streams of the host;
 //! - [`table`]: the terminals of a pod, and `/dev/pts`;
@@ -15,7 +15,7 @@
 pub mod console;
 pub mod discipline;
 pub mod job_control;
-mod modes;
+pub mod modes;
 pub mod table;
 pub mod tty;
 

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
-use super::super::stream::TerminalModes;
 use super::discipline::LineDiscipline;
 use super::discipline_tests::{read, shown, type_in};
+use super::modes::TerminalModes;
 
 /// What a keyboard can send in this test.
 const KEYS: &[u8] = b"abz019_ ,-\t\x01\x1f\x7f\x7f\x15\x17\n\n\x04\x12";

@@ -1,6 +1,123 @@
-//! The switches in a terminal's modes, by their Linux numbers (termios(3)), and questions about them.
+//! What a terminal is set to and answers: its size, its modes with their switches by Linux's numbers (termios(3)), and
+//! questions about them.
+//!
+//! This stands below all terminals: [`super::tty`], and what only looks like one ([`TerminalState`]).
 
-use super::super::stream::TerminalModes;
+use alloc::sync::Arc;
+
+use crate::sync::Mutex;
+
+/// Size of a terminal in characters and pixels (`TIOCGWINSZ`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WindowSize {
+    /// Lines.
+    pub row_count: u16,
+    /// Characters in a line.
+    pub column_count: u16,
+    /// Width in pixels, 0 if unknown.
+    pub width_pixels: u16,
+    /// Height in pixels, 0 if unknown.
+    pub height_pixels: u16,
+}
+
+/// The modes of a terminal (`TCGETS`); the numbers are termios(3)'s, kept as the program gave them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalModes {
+    /// `c_iflag`.
+    pub input: u32,
+    /// `c_oflag`.
+    pub output: u32,
+    /// `c_cflag`.
+    pub control: u32,
+    /// `c_lflag`.
+    pub local: u32,
+    /// `c_line`.
+    pub line: u8,
+    /// `c_cc`.
+    pub characters: [u8; 19],
+}
+
+impl TerminalModes {
+    /// What Linux gives a fresh terminal.
+    pub const DEFAULT: Self = Self {
+        input: 0x500,
+        output: 0x5,
+        control: 0xbf,
+        local: 0x8a3b,
+        line: 0,
+        characters: [3, 28, 127, 21, 4, 0, 1, 0, 17, 19, 26, 0, 18, 15, 23, 22, 0, 0, 0],
+    };
+}
+
+/// What a terminal answers to `ioctl`.
+pub trait Terminal: Send + Sync {
+    /// Its size.
+    fn window_size(&self) -> WindowSize;
+    /// Sets its size (`TIOCSWINSZ`).
+    fn set_window_size(&self, size: WindowSize);
+    /// Its modes.
+    fn modes(&self) -> TerminalModes;
+    /// Sets its modes (`TCSETS`). Where the host's terminal does the line discipline they are only remembered.
+    fn set_modes(&self, modes: TerminalModes);
+    /// The foreground process group, 0 if none was set.
+    fn foreground_group(&self) -> u32;
+    /// Sets it (`TIOCSPGRP`).
+    fn set_foreground_group(&self, group: u32);
+    /// Whether it signals its foreground group by itself when its size changes.
+    fn signals_itself(&self) -> bool {
+        false
+    }
+    /// Moves bytes between the host and the program, where exos does the line discipline.
+    fn pump(&self) {}
+    /// Bytes that programs wrote and that have not been passed on to the host.
+    fn pending_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// A terminal's state, for all the streams that belong to it.
+pub struct TerminalState {
+    size: Mutex<WindowSize>,
+    modes: Mutex<TerminalModes>,
+    foreground_group: Mutex<u32>,
+}
+
+impl TerminalState {
+    /// A terminal of that size.
+    pub fn new(size: WindowSize) -> Arc<Self> {
+        Arc::new(Self {
+            size: Mutex::new(size),
+            modes: Mutex::new(TerminalModes::DEFAULT),
+            foreground_group: Mutex::new(0),
+        })
+    }
+}
+
+impl Terminal for TerminalState {
+    fn window_size(&self) -> WindowSize {
+        *self.size.lock()
+    }
+
+    fn set_window_size(&self, size: WindowSize) {
+        *self.size.lock() = size;
+    }
+
+    fn modes(&self) -> TerminalModes {
+        *self.modes.lock()
+    }
+
+    fn set_modes(&self, modes: TerminalModes) {
+        *self.modes.lock() = modes;
+    }
+
+    fn foreground_group(&self) -> u32 {
+        *self.foreground_group.lock()
+    }
+
+    fn set_foreground_group(&self, group: u32) {
+        *self.foreground_group.lock() = group;
+    }
+}
 
 /// `c_iflag`.
 pub(super) mod input {

@@ -7,15 +7,19 @@ use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
-use super::super::permission::Credentials;
-use super::super::stream::{Stream, TERMINAL_MAJOR, WindowSize};
-use super::super::vnode::{
-    Decision, DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata,
-    OpenFile, OpenRequest, Protection, SetAttributes, Timestamp,
+use super::super::metadata::{
+    Decision, DeviceNumber, FileKind, FileSystemStatistics, Metadata, Protection, SetAttributes, Timestamp,
 };
+use super::super::open_file::{OpenFile, OpenRequest};
+use super::super::permission::Credentials;
+use super::super::stream::Stream;
+use super::super::stream_inode::TERMINAL_MAJOR;
+use super::super::vnode::{DirectoryEntry, EntryConsumer, Inode, InodeRef};
 use super::console::Screen;
 use super::job_control::{JobControl, NoJobs};
-use super::tty::{MasterFile, Tty};
+use super::modes::WindowSize;
+use super::tty::Tty;
+use super::tty::files::MasterFile;
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
 

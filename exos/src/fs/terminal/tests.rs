@@ -4,14 +4,16 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::super::metadata::{DeviceNumber, Timestamp};
+use super::super::open_file::{OpenFile, OpenRequest};
 use super::super::permission::Credentials;
 use super::super::readiness::Readiness;
-use super::super::stream::{Terminal, TerminalModes, WindowSize};
 use super::super::transfer::Buffer;
-use super::super::vnode::{DeviceNumber, OpenFile, OpenRequest, Timestamp};
 use super::job_control::{JobControl, TerminalCaller, Verdict};
+use super::modes::{Terminal, TerminalModes, WindowSize};
 use super::table::{TERMINAL_COUNT_MAX, Terminals};
-use super::tty::{Flush, MasterFile, Side, SlaveFile, Tty};
+use super::tty::files::MasterFile;
+use super::tty::{Flush, SlaveFile, Tty};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
 use crate::task::signal::{Signal, SignalSet};
@@ -69,7 +71,7 @@ impl World {
 
     fn pair(&self) -> (Arc<MasterFile>, Arc<SlaveFile>, Arc<Tty>) {
         let master = self.table.open_master(0, NOW).unwrap();
-        let tty = Side::Master(&master).tty().clone();
+        let tty = master.terminal_side().unwrap().tty().clone();
         tty.set_locked(false);
         let slave = tty.open_slave().unwrap();
         (master, slave, tty)
@@ -151,7 +153,7 @@ fn names_come_and_go_with_the_terminals() {
     assert_eq!((metadata.uid, metadata.mode(), metadata.device_node.major), (1000, 0o020_620, 136));
     let request = OpenRequest { read: true, write: true, non_blocking: false };
     assert_eq!(node.open(request, &Credentials::ROOT).err(), Some(Errno::EIO), "locked until TIOCSPTLCK");
-    Side::Master(&first).tty().set_locked(false);
+    first.terminal_side().unwrap().tty().set_locked(false);
     assert!(node.open(request, &Credentials::ROOT).unwrap().is_some());
     for wrong in [&b"00"[..], b"+1", b"2", b"x", b"-1"] {
         assert_eq!(root.lookup(wrong).err(), Some(Errno::ENOENT));

@@ -7,9 +7,10 @@ use super::{EVENT_COUNT_MAX, INSTANCE_COUNT_MAX, Watcher, event};
 use crate::error::Errno;
 use crate::fs::description::StatusFlags;
 use crate::fs::namespace::{Access, OpenFlags};
+use crate::fs::open_file::OpenFile;
 use crate::fs::test_support::{NOW, World};
 use crate::fs::transfer::Buffer;
-use crate::fs::vnode::{NewNode, OpenFile, RenameMode};
+use crate::fs::vnode::{NewNode, RenameMode};
 use crate::fs::walk::LookupFlags;
 
 /// Events as watch, mask, cookie and name.

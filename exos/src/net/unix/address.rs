@@ -12,7 +12,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use super::SocketKind;
 use super::socket::Socket;
 use crate::error::{Errno, Result};
-use crate::fs::vnode::{DeviceNumber, InodeRef};
+use crate::fs::metadata::DeviceNumber;
+use crate::fs::vnode::InodeRef;
 use crate::sync::Mutex;
 
 /// Longest name of either kind (`sun_path`).

@@ -13,9 +13,10 @@ use super::traffic::{Sending, Wants};
 use super::{Identity, SEND_BYTES_DEFAULT, SEND_BYTES_MAX, SEND_BYTES_MIN, SocketKind, UnixDomain};
 use crate::error::{Errno, Result};
 use crate::fs::description::Description;
+use crate::fs::open_file::OpenFile;
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::transfer::{Destination, Source};
-use crate::fs::vnode::{InodeRef, OpenFile};
+use crate::fs::vnode::InodeRef;
 use crate::reserve;
 use crate::sync::Mutex;
 

@@ -7,11 +7,11 @@ use core::sync::atomic::Ordering;
 
 use aegis_link::sessions::{DATA_BYTES_MAX, FromPod, Malformed, Stream, ToPod, Window};
 use exos::error::Errno;
+use exos::fs::open_file::OpenFile;
 use exos::fs::pipe::PIPE_BUFFER_BYTES;
 use exos::fs::readiness::{Readiness, Registration};
-use exos::fs::stream::WindowSize;
+use exos::fs::terminal::modes::WindowSize;
 use exos::fs::transfer::SliceDestination;
-use exos::fs::vnode::OpenFile;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
 use super::News;

@@ -9,9 +9,9 @@ use aegis_link::config::{Config, Flags};
 use aegis_link::sessions::{FromPod, Receiver, SESSION_COUNT_MAX, Stream, ToPod, WINDOW_BYTES, preamble};
 use exos::error::Errno;
 use exos::fs::description::Description;
-use exos::fs::stream::Terminal;
+use exos::fs::metadata::Timestamp;
+use exos::fs::terminal::modes::Terminal;
 use exos::fs::transfer::Buffer;
-use exos::fs::vnode::Timestamp;
 use exos::task::signal::Signal;
 
 use super::{Line, Sessions};

@@ -1,0 +1,123 @@
+//! Open files that are more than their inode: the trait of pipes' ends, terminals, streams, devices, generated texts
+//! and what a personality adds (an epoll instance, a timer).
+//!
+//! Neighbours: [`super::vnode`], whose inodes are opened as such; [`super::description`], which calls them. A pipe and
+//! a terminal are named here as data below this file: what implements the trait stands above it.
+
+use alloc::sync::Arc;
+use core::any::Any;
+
+use super::pipe::Pipe;
+use super::readiness::{Readiness, WaitQueue};
+use super::terminal::modes::Terminal;
+use super::terminal::tty::Side;
+use super::transfer::{Destination, Source};
+use crate::error::Result;
+
+/// How an inode is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenRequest {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+    /// `O_NONBLOCK`.
+    pub non_blocking: bool,
+}
+
+/// An open file that is more than its inode: a device, a pipe's end, a generated text.
+///
+/// A [`super::description::Description`] calls it for every transfer. What would block answers `EAGAIN`
+/// (INV-F3); the caller looks at [`Self::wait_queue`] if it wants to sleep.
+pub trait OpenFile: Send + Sync {
+    /// Reads from `offset` (0 for what cannot seek) into `destination`; `Ok(0)` is the end.
+    ///
+    /// # Errors
+    /// `EAGAIN`, `EFAULT`, `EIO`, `EINVAL` if it cannot be read.
+    fn read(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize>;
+
+    /// Writes from `source` at `offset`.
+    ///
+    /// # Errors
+    /// `EAGAIN`, `EFAULT`, `EPIPE`, `ENOSPC`, `EINVAL` if it cannot be written.
+    fn write(&self, offset: u64, source: &mut dyn Source) -> Result<usize>;
+
+    /// What it is ready for now.
+    fn readiness(&self) -> Readiness {
+        Readiness::ALWAYS
+    }
+
+    /// Who to ask for changes of readiness; `None` if it never changes.
+    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
+        None
+    }
+
+    /// Whether [`Self::wait_queue`] is told of every change, so that nobody has to ask [`Self::readiness`] for it.
+    fn announces(&self) -> bool {
+        true
+    }
+
+    /// Whether offsets mean something: `lseek`, `pread`, `pwrite` answer `ESPIPE` otherwise.
+    fn seek_support(&self) -> SeekSupport {
+        SeekSupport::None
+    }
+
+    /// Whether every read gives as many zero bytes as are asked for, and does nothing else.
+    fn reads_zeros(&self) -> bool {
+        false
+    }
+
+    /// Whether a write is one value whose bytes are taken before it is known whether there is room: whoever tries again
+    /// has to keep them.
+    fn takes_whole(&self) -> bool {
+        false
+    }
+
+    /// Whether a blocking write goes on until all is written (pipes, streams).
+    fn writes_all(&self) -> bool {
+        false
+    }
+
+    /// False while a blocking `open` of a named pipe has to wait for the other end.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
+    /// The terminal that this is, if it is one.
+    fn terminal(&self) -> Option<&dyn Terminal> {
+        None
+    }
+
+    /// The side of one of exos's own terminals that this is.
+    fn terminal_side(&self) -> Option<Side<'_>> {
+        None
+    }
+
+    /// Bytes that can be read without blocking (`FIONREAD`), where that is known.
+    fn readable_byte_count(&self) -> Option<usize> {
+        None
+    }
+
+    /// A pipe's capacity (`F_GETPIPE_SZ`, `F_SETPIPE_SZ`), for what is a pipe.
+    fn pipe(&self) -> Option<&Arc<Pipe>> {
+        None
+    }
+
+    /// What a personality put behind the file, for calls that are about that alone (an epoll instance, a timer).
+    fn extension(&self) -> Option<&dyn Any> {
+        None
+    }
+}
+
+/// What `lseek` does on an [`OpenFile`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekSupport {
+    /// `ESPIPE`.
+    None,
+    /// Any offset is accepted; reading and writing do not look at it (`/dev/null`).
+    Ignored,
+    /// Any offset is accepted, but there is no reading or writing at one (what has no name: `eventfd`).
+    Accepted,
+    /// Offsets count; there is no end to seek from.
+    Offsets,
+}
