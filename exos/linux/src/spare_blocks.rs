@@ -1,4 +1,4 @@
-//! Freed blocks of the heap that are kept for the next who wants as many bytes.
+//! Freed blocks of the heap that are kept for the next request of as many bytes.
 //!
 //! Nearly all blocks are small, short-lived and of few sizes. The allocator behind splits and joins free memory for
 //! each of them, which costs more than most of what they are used for. Here a block of at most [`BYTES_MAX`] is rounded

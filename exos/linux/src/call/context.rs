@@ -1,9 +1,9 @@
 //! What a system call works on: the system, the process, the thread, and the program's registers and memory.
 //!
 //! Handlers in [`crate::call`] have one signature, [`Handler`], and get everything through [`Context`]; nothing is
-//! global. Blocking is a loop: register with whoever tells of changes ([`Context::watch`]), look, and if there is
-//! nothing, [`Context::wait`], which comes back when something may have changed and fails with `EINTR` when a signal
-//! wants to be delivered. A change between the look and the wait makes the wait return at once.
+//! global. Blocking is a loop: register with what tells of changes ([`Context::watch`]), look, and if there is nothing,
+//! [`Context::wait`], which comes back when something may have changed and fails with `EINTR` when a signal wants to be
+//! delivered. A change between the look and the wait makes the wait return at once.
 
 use alloc::sync::{Arc, Weak};
 
@@ -94,7 +94,7 @@ impl Context<'_> {
         if self.has_signal() { Err(Errno::EINTR) } else { Ok(()) }
     }
 
-    /// As [`Context::wait`], for who looks for a signal before and does not care whether one ended it.
+    /// As [`Context::wait`], for a caller that looks for a signal before and does not care whether one ended it.
     #[inline(always)]
     pub fn sleep(&self, deadline_ns: Option<u64>) {
         let timers = self.process.files.timers();

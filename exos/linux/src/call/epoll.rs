@@ -195,7 +195,7 @@ fn wait_until(context: &mut Context<'_>, arguments: [u64; 3], deadline_ns: Optio
             return Ok(found);
         }
         if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
-            // Who has been told what no other was told takes it, or leaves in time for the next to be told.
+            // A waiter that alone was told takes it, or leaves in time for the next to be told.
             return if watching.take().is_some() { report(instance, context.memory, address, count) } else { Ok(0) };
         }
         if watching.is_none() {
@@ -220,7 +220,7 @@ fn wait_until(context: &mut Context<'_>, arguments: [u64; 3], deadline_ns: Optio
 /// The deadline of a timeout in milliseconds; negative is none.
 fn deadline_ms(context: &Context<'_>, timeout_ms: u64) -> Option<u64> {
     let timeout_ms = u64::try_from(timeout_ms as i32).ok()?;
-    // Whoever does not wait need not know the time.
+    // A call that does not wait need not know the time.
     Some(if timeout_ms == 0 { 0 } else { context.now_ns().saturating_add(timeout_ms * 1_000_000) })
 }
 

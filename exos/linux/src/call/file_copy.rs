@@ -22,7 +22,7 @@ use crate::file::paths::now;
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[full(Sysno::sendfile, sendfile), full(Sysno::copy_file_range, copy_file_range)];
 
-/// Writes to a pipe what it has room for once it has some, as `sendfile` does: who sends may be who reads.
+/// Writes to a pipe what it has room for once it has some, as `sendfile` does: the sender may be the reader.
 fn write_what_fits(context: &mut Context<'_>, output: &Arc<Description>, source: &mut dyn Source) -> Result<u64> {
     let attempt = until_ready(context, output, Readiness::WRITE, |context| output.write(source, || now(context)));
     if attempt == Err(Errno::EPIPE) {

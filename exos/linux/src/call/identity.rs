@@ -1,4 +1,4 @@
-//! Who a process is: numbers, users, groups, sessions, limits.
+//! The identity of a process: numbers, users, groups, sessions, limits.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -56,7 +56,7 @@ pub fn getegid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     Ok(u64::from(context.thread.identities.lock().gid[1]))
 }
 
-/// Changes who the calling thread is.
+/// Changes the identity of the calling thread.
 fn change(context: &Context<'_>, change: impl FnOnce(&mut Identities) -> Result<u64>) -> Result<u64> {
     context.thread.change_identities(context.system, context.process, change)
 }

@@ -1,4 +1,4 @@
-//! What the calls of System V objects share: who asks, the flags, `struct ipc64_perm`.
+//! What the calls of System V objects share: the caller's identity, the flags, `struct ipc64_perm`.
 
 use exos::error::{Errno, Result};
 use exos::ipc::permission::{Caller, Ownership};
@@ -27,7 +27,7 @@ pub(super) const OWNERSHIP_BYTES: usize = 48;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Who asks, for the length of a call.
+/// The caller's identity, for the length of a call.
 pub(super) struct Asker {
     identities: Identities,
     pid: u32,

@@ -1,8 +1,8 @@
 //! The commands of the lottery's paper: `mktkt rmtkt mkcur rmcur fund unfund lstkt lscur fundx`.
 //!
 //! One native call gets a command as its words and answers with a text and an exit status. The programs of these names
-//! (`crate::file::lottery_programs`) do nothing but make that call and print the text. What the words mean is here; who
-//! may do what, and what is refused, is `exos::task::schedule`'s (`ledger.rs`).
+//! (`crate::file::lottery_programs`) do nothing but make that call and print the text. What the words mean is here;
+//! permissions and refusals are `exos::task::schedule`'s (`ledger.rs`).
 //!
 //! Words: a currency is `base` (the pod's), the path of a control group to which `cpu` is handed (`/batch`), or a name
 //! that `mkcur` made. What is funded is a currency or the number of a process: that, its threads, and what it starts
@@ -116,7 +116,7 @@ fn usage(name: &str, usage: &str) -> Failure {
     Failure { status: USAGE, text: format!("usage: {name} {usage}").trim_end().into() }
 }
 
-/// Who asks: 0 for whoever may all.
+/// The user that asks: 0 for a thread with `CAP_SYS_NICE`.
 fn who(context: &Context<'_>) -> u32 {
     if context.can(Capability::SYS_NICE) { 0 } else { context.thread.identities.lock().uid[1] }
 }
@@ -245,7 +245,7 @@ fn enter(context: &Context<'_>, process: &Process, purse: GroupId) {
     let now_ns = context.now_ns();
     // Threads that are made meanwhile are in the list before they run, and with their maker's group.
     for thread in process.threads.lock().iter() {
-        // The purse is there: who funds it has not let go of it.
+        // The purse is there: its funder has not let go of it.
         let _ = thread.task.set_group(purse, now_ns);
     }
 }

@@ -228,7 +228,7 @@ pub fn madvise(context: &mut Context<'_>, [address, length, advice, ..]: Argumen
     Ok(0)
 }
 
-/// `MADV_REMOVE`: others who map the file lose the pages too.
+/// `MADV_REMOVE`: other processes that map the file lose the pages too.
 fn remove_pages(context: &Context<'_>, address: u64, length: u64) -> Result<u64> {
     let memory = context.process.space();
     let shown = memory.lock().file_pages(address);

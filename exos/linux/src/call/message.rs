@@ -162,7 +162,7 @@ pub(super) fn read_socket(
     if extents.iter().all(|extent| extent.length == 0) {
         return Ok(0);
     }
-    // Whoever waits for some time only must not begin anew where this ends.
+    // A call that waits for some time only must not begin anew where this ends.
     if socket.kind() == SocketKind::Stream && socket.low_water_bytes() == 1 && socket.receive_timeout_ns() == 0 {
         let mut writer = UserWriter::new(context.memory, extents);
         let mut waiting = Waiting::begin(context, description, Readiness::READ, 0);
@@ -291,7 +291,7 @@ fn read_sending(context: &Context<'_>, header: &Header) -> Result<Sending<'stati
     Ok(sending)
 }
 
-/// Who a sender says it is. `EPERM`: it may not say so. `ESRCH`: nobody. `EINVAL`.
+/// The identity that a sender claims. `EPERM`: it may not claim it. `ESRCH`: no such process. `EINVAL`.
 fn claimed_identity(context: &Context<'_>, data: &[u8]) -> Result<Identity> {
     const BYTES: usize = 12;
     if data.len() != BYTES {
@@ -302,7 +302,7 @@ fn claimed_identity(context: &Context<'_>, data: &[u8]) -> Result<Identity> {
         return Err(Errno::EINVAL);
     }
     let is_allowed = may_claim(context, &claimed);
-    // Who is allowed to name others still has to name somebody.
+    // A sender that may name others still has to name a process.
     let is_somebody = claimed.pid == context.process.pid || context.system.processes.get(claimed.pid).is_some();
     match (is_allowed, is_somebody) {
         (false, _) => Err(Errno::EPERM),

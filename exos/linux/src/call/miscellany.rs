@@ -362,7 +362,7 @@ pub fn vhangup(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     Ok(0)
 }
 
-/// `reboot(2)`: a pod does not manage the machine; only who may and says the magic words wrongly is told so.
+/// `reboot(2)`: a pod does not manage the machine; only a privileged caller with wrong magic words is told so.
 pub fn reboot(context: &mut Context<'_>, [first, second, ..]: Arguments) -> Result<u64> {
     /// `LINUX_REBOOT_MAGIC2` and its successors.
     const SECOND: [u32; 4] = [672_274_793, 85_072_278, 369_367_448, 537_993_216];

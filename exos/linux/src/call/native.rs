@@ -124,7 +124,7 @@ fn pages(context: &mut Context<'_>, [start, length, address, flags, ..]: Argumen
     let space = context.process.space();
     let mut bits = alloc::vec![0; count as usize];
     {
-        // Whoever holds the lock changes no page table meanwhile, so that it can be read.
+        // The lock's holder changes no page table meanwhile, so that it can be read.
         let mut space = space.lock();
         for (byte, page) in bits.iter_mut().zip(0..) {
             *byte = page_bits(context.system.platform.page_entry(start + page * 4096));

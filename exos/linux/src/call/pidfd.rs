@@ -55,7 +55,8 @@ pub fn pidfd_open(context: &mut Context<'_>, [pid, flags, ..]: Arguments) -> Res
     open(context, &process, crate::abi::file::status_flags(flags))
 }
 
-/// Who gets the signal: the process that a descriptor for one names, or a directory `/proc/PID`.
+/// The receiver of the signal: the process that a descriptor for one names, or a directory
+/// `/proc/PID`.
 fn signalled(context: &Context<'_>, descriptor: u64) -> Result<Arc<Process>> {
     let description = context.process.files.get(descriptor)?;
     if let Some(file) = description.extension::<ProcessFile>() {

@@ -33,12 +33,12 @@ const MILLISECOND_NS: u64 = 1_000_000;
 trait Watched {
     /// How many are ready.
     fn look(&mut self) -> u64;
-    /// Who tells when that may have changed.
+    /// The queues that tell when that may have changed.
     fn queues(&self) -> Result<Vec<Arc<WaitQueue>>>;
 }
 
 /// Places in the queues of all that is waited for. They are left from the last one on: many may be in one queue, and
-/// whoever leaves its end leaves at once.
+/// leaving its end costs no search.
 struct Registrations(Vec<Registration>);
 
 impl Drop for Registrations {

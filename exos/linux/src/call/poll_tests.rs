@@ -306,7 +306,7 @@ fn an_entry_that_was_reported_is_looked_at_again_by_who_looks_next() {
     assert_eq!(look(), Ok(1));
     assert_eq!(look(), Ok(1));
     assert_eq!(instance.queue().told_count(), before);
-    // A look that finds nothing tells nobody, so that whoever finds nothing can sleep.
+    // A look that finds nothing tells no waiter, so that a thread that finds nothing can sleep.
     assert_eq!(world.read(3, 9), Ok(b"x".to_vec()));
     assert_eq!(look(), Ok(0));
     let before = instance.queue().told_count();

@@ -39,7 +39,7 @@ pub const ENTRIES: &[Entry] = &[
 
 /// Bytes of `struct mq_attr`.
 const ATTRIBUTES_BYTES: usize = 64;
-/// Permission bits of the directory that all queues are in: whoever is not the owner of one cannot take its name away.
+/// Permission bits of the directory that all queues are in: only the owner of one can take its name away.
 const MODE_BITS: u64 = 0o7777;
 
 fn credentials(context: &Context<'_>) -> Credentials {

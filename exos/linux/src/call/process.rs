@@ -250,7 +250,7 @@ fn make_thread(context: &mut Context<'_>, args: &CloneArgs) -> Result<u64> {
         context.system.listing.make_room(context.process.pid)?;
         let mut threads = context.process.threads.lock();
         reserve::reserve(&mut threads, 1)?;
-        // In the list before it runs, so that whoever ends the process reaches it.
+        // In the list before it runs, so that the end of the process reaches it.
         threads.push(thread.clone());
         drop(threads);
         thread.facts.parent.store(context.process.visible_parent(), Ordering::Relaxed);
@@ -456,7 +456,7 @@ fn is_chosen(context: &Context<'_>, child: &Arc<Process>, choice: &Choice, optio
     is_named && (options & __WALL != 0 || is_clone == (options & __WCLONE != 0))
 }
 
-/// The thread of the caller's process whose child it is: who made it, or the first one that is left.
+/// The thread of the caller's process whose child it is: its maker, or the first one that is left.
 fn parent_thread(context: &Context<'_>, child: &Process) -> u32 {
     let maker = child.maker.load(Ordering::Relaxed);
     let threads = context.process.threads.lock();

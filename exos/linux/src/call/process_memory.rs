@@ -25,7 +25,7 @@ pub const ENTRIES: &[Entry] =
 /// Bytes that are moved at a time.
 const PIECE_BYTES: usize = 4096;
 
-/// A process's memory by its address space, whoever runs.
+/// A process's memory by its address space, whichever process runs.
 struct Remote(Arc<Space>);
 
 impl UserMemory for Remote {

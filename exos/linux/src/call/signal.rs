@@ -49,7 +49,7 @@ pub fn change_action(caller: &Caller<'_>, [number, new, old, size]: [u64; 4]) ->
     };
     let (before, is_discarded) = {
         let mut signals = caller.process.signals.lock();
-        // Who starts a program resets the action of every signal, and asks for none of those before.
+        // A program that starts another resets the action of every signal, and asks for none of those before.
         let before = (old != 0).then(|| signals.dispositions.get(signal));
         let mut is_discarded = false;
         if let Some(disposition) = wanted {
@@ -167,7 +167,7 @@ pub fn rt_sigtimedwait(context: &mut Context<'_>, [set, info, timeout, size, ..]
     }
 }
 
-/// Who sends: ourselves.
+/// The sender: the calling process.
 fn sender(context: &Context<'_>, code: i32) -> SignalInfo {
     let uid = context.thread.identities.lock().uid[0];
     SignalInfo { code, errno: 0, payload: SignalPayload::Sender { pid: context.process.pid, uid, value: 0 } }
@@ -225,7 +225,7 @@ pub fn kill(context: &mut Context<'_>, [pid, number, ..]: Arguments) -> Result<u
         pid => processes.named(pid.unsigned_abs()).into_iter().collect(),
     };
     let info = sender(context, SI_USER);
-    // Nobody is told of those whom a signal to all may not reach.
+    // Processes that a signal to all may not reach are no error.
     let mut outcome = if pid == -1 && !targets.is_empty() { Ok(0) } else { Err(Errno::ESRCH) };
     let mut pace = Pace::default();
     for target in targets {

@@ -58,7 +58,7 @@ fn value_of(socket: &Socket, name: u64) -> Result<Vec<u8>> {
         name if option::TIMES.contains(&name) => 0,
         SO_PRIORITY => socket.priority() as i32,
         SO_MEMINFO => {
-            // What is charged for what waits, and what may be: of the receiver, to whom nothing is charged, and the
+            // What is charged for what waits, and what may be: of the receiver, which is charged nothing, and the
             // sender.
             let sent = socket.unreceived_bytes() as u32;
             let encoder = Encoder::new().u32(0).u32(socket.receive_buffer_bytes() as u32);

@@ -204,7 +204,7 @@ pub fn vmsplice(context: &mut Context<'_>, [descriptor, extents, count, flags, .
             return Ok(0);
         }
         wait_for_room(context, &description, flags & SPLICE_F_NONBLOCK == 0)?;
-        // What there is room for, as on Linux: whoever reads may be who writes.
+        // What there is room for, as on Linux: the reader may be the writer.
         let room = description.pipe().map_or(0, |pipe| pipe.room());
         let memory = context.memory;
         let room = match readable_bytes(memory, &extents, room) {

@@ -1,4 +1,4 @@
-//! What is special about terminals: `ioctl` on both sides of one, reads with `VMIN` and `VTIME`, who may read and
+//! What is special about terminals: `ioctl` on both sides of one, reads with `VMIN` and `VTIME`, the right to read and
 //! write, and opening.
 
 use alloc::sync::Arc;
@@ -38,7 +38,7 @@ const DECISECOND_NS: u64 = 100_000_000;
 fn caller_of(context: &Context<'_>) -> TerminalCaller {
     let group = *context.process.group.lock();
     let own_session = *context.process.session.lock();
-    // Who has given the session's terminal up is for every terminal like somebody of no session.
+    // A process that has given the session's terminal up counts for every terminal as one of no session.
     let session = if context.process.has_left_terminal.load(Ordering::Relaxed) { 0 } else { own_session };
     let mask = context.thread.signals.lock().mask;
     let shared = context.process.signals.lock();
@@ -49,7 +49,7 @@ fn caller_of(context: &Context<'_>) -> TerminalCaller {
     TerminalCaller { group, session, is_leader: context.process.pid == session, is_root, deaf_to }
 }
 
-/// Turns a verdict into what the call answers. Who was stopped tries again when it goes on.
+/// Turns a verdict into what the call answers. A stopped thread tries again when it goes on.
 fn obey(context: &mut Context<'_>, verdict: Verdict) -> Result<()> {
     match verdict {
         Verdict::Proceed => Ok(()),
@@ -133,7 +133,7 @@ pub(super) fn open_controlling(
     Ok(access.namespace().open_as(location, how, tty.open_slave()?))
 }
 
-/// A leader without a terminal that opens one gets it, unless it asked not to. `EBUSY`: somebody has it for himself.
+/// A leader without a terminal that opens one gets it, unless it asked not to. `EBUSY`: a process has it for itself.
 pub(super) fn adopt(context: &Context<'_>, description: &Description, flags: u64) -> Result<()> {
     let Some(side @ Side::Slave(_)) = description.terminal_side() else { return Ok(()) };
     let caller = caller_of(context);
@@ -180,7 +180,7 @@ pub(super) fn request(
     let tty = side.tty();
     if matches!(side, Side::Slave(_)) && is_change(number) {
         let verdict = tty.judge_changer(&caller);
-        // As on Linux, who may not put a group in front has no terminal to do so.
+        // As on Linux, a process that may not put a group in front has no terminal to do so.
         let refusal = if number == TIOCSPGRP { Errno::ENOTTY } else { Errno::EIO };
         obey(context, verdict).map_err(|error| if error == Errno::EIO { refusal } else { error })?;
     }
@@ -236,7 +236,7 @@ pub(super) fn request(
     Ok(0)
 }
 
-/// What is about the line itself: its discipline, its carrier, who may open it, what is typed by a program. `ENOTTY`:
+/// What is about the line itself: its discipline, its carrier, exclusive use, what is typed by a program. `ENOTTY`:
 /// another request.
 fn line_request(context: &Context<'_>, tty: &Tty, caller: &TerminalCaller, number: u32, address: u64) -> Result<()> {
     let memory = context.memory;

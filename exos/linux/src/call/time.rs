@@ -75,7 +75,7 @@ pub fn clock_settime(context: &mut Context<'_>, [id, address, ..]: Arguments) ->
     Ok(0)
 }
 
-/// Whether `id` is a clock of processor time that is made from a number, whoever's it is.
+/// Whether `id` is a clock of processor time that is made from a number, of any process.
 pub(super) fn is_processor_clock(id: u64) -> bool {
     /// `CLOCKFD`: a clock that is a file.
     const FILE: i32 = 3;

@@ -152,7 +152,7 @@ fn by_handler(
     memory: &dyn UserMemory,
     (frame, handler): (&mut UpcallFrame, Handler),
 ) -> Answer {
-    // Where memory is short, the table says who may come in.
+    // Where memory is short, the table says which calls may come in.
     if reserve::level() != Level::Whole {
         return None;
     }
@@ -415,7 +415,7 @@ pub fn mprotect(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     Some(memory::protect(caller.process, [frame.rdi, frame.rsi, frame.rdx]))
 }
 
-/// `rt_sigaction(2)`: who starts a program looks at the action of every signal.
+/// `rt_sigaction(2)`: a program that starts another looks at the action of every signal.
 pub fn rt_sigaction(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     Some(change_action(caller, [frame.rdi, frame.rsi, frame.rdx, frame.r10]))
 }

@@ -118,7 +118,7 @@ fn zeros_are_read_as_by_the_handler() {
             let told = world.read(watcher, 256);
             for way in [read, pread64] {
                 assert_eq!(by_fast_path(&world, way, [zeros, address, length]), Some(outcome), "{path} {address:#x}");
-                // Whoever watches is told of reads that moved something, and of no others.
+                // Watchers are told of reads that moved something, and of no others.
                 assert_eq!(world.read(watcher, 256), told);
                 assert_eq!(told.is_ok(), outcome.is_ok_and(|count| count > 0));
             }

@@ -35,9 +35,9 @@ use crate::abi::poll::{events_of, interest_of};
 pub const EP_MAX_NESTS: usize = 5;
 /// Most entries of an instance.
 pub const ENTRY_COUNT_MAX: usize = 1 << 20;
-/// What an instance's queue is told when ready entries were put back that another look may have missed meanwhile:
-/// whoever sleeps in `epoll_wait` waits for everything, while whoever watches the instance knows of them already. (No
-/// instance is ever ready for writing.)
+/// What an instance's queue is told when ready entries were put back that another look may have missed meanwhile: a
+/// thread that sleeps in `epoll_wait` waits for everything, while one that watches the instance knows of them already.
+/// (No instance is ever ready for writing.)
 const PUT_BACK: Readiness = Readiness::WRITE;
 /// Events with which an entry is not reported at all.
 const DISARMED: u32 = 0;
@@ -52,11 +52,11 @@ struct Key {
     description: u64,
 }
 
-/// The entries that may have something to report, and who waits for that.
+/// The entries that may have something to report, and the threads that wait for that.
 #[derive(Default)]
 struct ReadyList {
     entries: Mutex<VecDeque<Arc<Watched>>>,
-    /// Those who wait and were woken for a change that they were to take alone, until one of them looks.
+    /// Waiters that were woken for a change that they were to take alone, until one of them looks.
     claimed_count: AtomicUsize,
     queue: Arc<WaitQueue>,
 }
@@ -98,8 +98,8 @@ impl Waiter for Watched {
 }
 
 impl ReadyList {
-    /// Has one of those who wait in `epoll_wait` take on what happens; whether there is one who has not yet. Whoever
-    /// only watches the instance takes nothing.
+    /// Has one of the threads in `epoll_wait` take on what happens; whether there is one that has not yet. A thread
+    /// that only watches the instance takes nothing.
     fn claim(&self) -> bool {
         let sleeper_count = self.queue.taker_count();
         let more = |claimed: usize| (claimed < sleeper_count).then_some(claimed + 1);
@@ -406,7 +406,7 @@ impl Epoll {
             match watched.look() {
                 Look::Gone => self.forget(watched.key),
                 Look::Idle { announces: true } => {}
-                // Whoever waits asks these again whenever he wakes.
+                // A waiter asks these again whenever it wakes.
                 Look::Idle { announces: false } => self.ready.put_back(watched),
                 Look::Ready(events) => {
                     let Found { stays, goes_on } = found(&watched, events);
@@ -494,7 +494,7 @@ impl Epoll {
 
 impl Drop for Epoll {
     fn drop(&mut self) {
-        // The last that came goes first: many may be in one queue, and whoever leaves its end leaves at once.
+        // The last that came goes first: many may be in one queue, and leaving its end costs no search.
         let mut pace = Pace::default();
         while self.state.get_mut().watched.pop_last().is_some() {
             pace.offer();

@@ -56,8 +56,8 @@ struct Directories {
 struct Starts {
     current: AtomicUsize,
     root: AtomicUsize,
-    /// Goes on after each change, before what was there is let go of: who finds it as it was had numbers of entries
-    /// that were alive meanwhile.
+    /// Goes on after each change, before what was there is let go of: a thread that finds it as it was had numbers of
+    /// entries that were alive meanwhile.
     change_count: AtomicU64,
 }
 
@@ -72,7 +72,7 @@ impl Starts {
     fn update(&self, directories: &Directories) {
         self.current.store(WalkStart::at(&directories.current).number(), Ordering::Relaxed);
         self.root.store(WalkStart::at(&directories.root).number(), Ordering::Relaxed);
-        // Release: who sees the new count sees the new numbers.
+        // Release: a thread that sees the new count sees the new numbers.
         self.change_count.fetch_add(1, Ordering::Release);
     }
 }
@@ -156,7 +156,7 @@ impl ProcessFiles {
     /// The descriptors, for one operation.
     pub fn table(&self) -> MutexGuard<'_, DescriptorTable> {
         let table = self.table.lock();
-        // Before anything leaves it: who finds the count as it was goes on as if that came later.
+        // Before anything leaves it: a thread that finds the count as it was goes on as if that came later.
         self.change_count.fetch_add(1, Ordering::Release);
         table
     }
@@ -213,7 +213,7 @@ impl ProcessFiles {
         if self.table.lock().has_room(limit) { Ok(()) } else { Err(Errno::EMFILE) }
     }
 
-    /// Who owns the record locks that are taken through this table.
+    /// The owner of the record locks that are taken through this table.
     #[must_use]
     pub fn lock_owner(&self) -> LockOwner {
         LockOwner::Process(self.owner)
@@ -238,7 +238,7 @@ impl ProcessFiles {
         self.notified_pid.store(pid, Ordering::Relaxed);
     }
 
-    /// The timers that are files: whoever waits must not sleep over them.
+    /// The timers that are files: a thread that waits must not sleep over them.
     #[must_use]
     pub fn timers(&self) -> &Arc<TimerSet> {
         &self.timers
@@ -277,7 +277,8 @@ impl ProcessFiles {
         namespace.lookup_known(start, path, flags, may_search_all)
     }
 
-    /// The same for whoever needs the entry only. No thread of the process writes anything here that another reads.
+    /// The same for a caller that needs the entry only. No thread of the process writes anything here that another
+    /// reads.
     #[inline]
     pub fn entry_known(
         &self,
@@ -357,7 +358,7 @@ impl ProcessFiles {
         self.terminal.lock().clone()
     }
 
-    /// Tells the terminal its size, if there is one. True if it has told whom it concerns.
+    /// Tells the terminal its size, if there is one. True if it has told the processes that it concerns.
     pub fn set_window(&self, rows: u16, columns: u16) -> bool {
         self.terminal().is_some_and(|terminal| {
             let size = WindowSize { row_count: rows, column_count: columns, ..terminal.window_size() };

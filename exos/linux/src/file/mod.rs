@@ -5,7 +5,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`files`], [`paths`] | a pod's name space, and a process's view of it; paths that a program names |
-//! | [`owner`] | who is signalled when something happens to an open file |
+//! | [`owner`] | the process that is signalled when something happens to an open file |
 //! | [`epoll`], [`timerfd`], [`signalfd`], [`pidfd`], [`message_queue`] | the files of those calls |
 //! | [`seen_descriptors`] | what a thread need not look up again |
 //! | [`lottery_programs`] | the programs that are in every pod |

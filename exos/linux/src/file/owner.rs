@@ -1,8 +1,9 @@
-//! Who is told of an open file by a signal: its owner (`F_SETOWN`), once `O_ASYNC` is set, a lease has to be given up,
-//! or something happens in a directory (`F_NOTIFY`).
+//! The process that is told of an open file by a signal: its owner (`F_SETOWN`), once `O_ASYNC` is set, a lease has to
+//! be given up, or something happens in a directory (`F_NOTIFY`).
 //!
 //! A [`FileOwner`] is attached to the description and goes with it. It waits at the file's queue like any sleeper, and
-//! turns what it is told into a signal. Whom it may tell is decided when it tells, by who named the owner.
+//! turns what it is told into a signal. Whether it may tell is decided when it tells, by the process that named the
+//! owner.
 
 use alloc::sync::{Arc, Weak};
 
@@ -35,14 +36,14 @@ pub enum Kind {
     Group,
 }
 
-/// Whom to tell; number 0 is nobody.
+/// The process to tell; number 0 is none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Owner {
     /// What the number is.
     pub kind: Kind,
     /// The number.
     pub number: u32,
-    /// Real and effective user of whoever named it, and whether that one may signal everybody.
+    /// Real and effective user of the process that named it, and whether that one may signal all others.
     named_by: ([u32; 2], bool),
 }
 
@@ -62,7 +63,7 @@ struct State {
     watcher: Option<(Arc<Watcher>, u32)>,
 }
 
-/// Whom an open file's changes are told, and how.
+/// The receiver of an open file's changes, and the signal.
 pub struct FileOwner {
     system: Weak<System>,
     state: Mutex<State>,
@@ -233,7 +234,7 @@ impl FileOwner {
                 Some(thread) => process.raise_in_thread(thread, signal, info),
                 None => process.queue(signal, info),
             };
-            // As on Linux, who has too many signals waiting gets the one that says only that something happened.
+            // As on Linux, a process with too many signals waiting gets the one that says only that something happened.
             if send(signal, info).is_err() {
                 let _ = send(Signal::IO, PLAIN);
             }
@@ -250,7 +251,7 @@ const OUTPUT: (i32, u32) = (2, 0x304);
 const MESSAGE: (i32, u32) = (3, 0x441);
 const HANG_UP: (i32, u32) = (6, 0x18);
 
-/// Whether whoever named the owner may signal this process.
+/// Whether the process that named the owner may signal this one.
 fn may_tell(owner: &Owner, process: &Process) -> bool {
     let theirs = process.identities.lock().uid;
     let ([real, effective], may_all) = owner.named_by;

@@ -1,4 +1,4 @@
-//! Paths of a program: read from its memory, and walked as the one who asks.
+//! Paths of a program: read from its memory, and walked as the caller.
 //!
 //! [`Access`] is what a handler makes to work on paths: it holds the caller's identity and directories for one call,
 //! so that no lock is held while the walk goes on.
@@ -70,7 +70,7 @@ impl Access {
         &self.namespace
     }
 
-    /// Who asks, as the name space wants it.
+    /// The caller, as the name space wants it.
     #[must_use]
     pub fn caller(&self) -> walk::Caller<'_> {
         walk::Caller { root: &self.root, credentials: &self.credentials, umask: self.umask, now: self.now }

@@ -1,8 +1,8 @@
 //! signalfd(2): pending signals that are read instead of handled.
 //!
-//! It shows whoever asks the own signals, as on Linux: those of the thread that reads, and of its process. Signals do
-//! not announce themselves here; whoever looks finds what is pending, and each look tells waiters about signals that
-//! were not there at the look before.
+//! It shows its reader's own signals, as on Linux: those of the thread that reads, and of its process. Signals do not
+//! announce themselves here; a look finds what is pending, and each look tells waiters about signals that were not
+//! there at the look before.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -49,7 +49,7 @@ impl SignalFile {
         *self.mask.lock() = mask;
     }
 
-    /// Who asks.
+    /// The process and thread that ask.
     fn asker(&self) -> Option<(Arc<Process>, Arc<Thread>)> {
         let system = self.system.upgrade()?;
         let (pid, tid) = system.listing.current_numbers();

@@ -1,7 +1,7 @@
 //! timerfd(2): a timer that is read as the number of its expirations.
 //!
-//! Nothing runs when a timer expires: whoever looks at it counts what expired since the last look. So that somebody
-//! looks in time, every wait asks the [`TimerSet`] when the next one is due.
+//! Nothing runs when a timer expires: a look at it counts what expired since the last one. So that a look comes in
+//! time, every wait asks the [`TimerSet`] when the next one is due.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -78,7 +78,7 @@ impl TimerFile {
         true
     }
 
-    /// Looks at the timer now, and tells who waits for it.
+    /// Looks at the timer now, and tells its waiters.
     fn look<T>(&self, take: impl FnOnce(&mut State, u64) -> T) -> T {
         let now_ns = self.kernel.now_ns();
         let (has_expired, taken) = {

@@ -381,7 +381,7 @@ pub(crate) extern "C" fn fast_end(frame: &mut UpcallFrame) {
 }
 
 /// The first thing that a fiber does, on its own stack, with its program's first registers. Its thread may have been
-/// killed, or sent a signal, before: whoever did that found no processor to tell.
+/// killed, or sent a signal, before: the sender found no processor to tell.
 #[unsafe(no_mangle)]
 extern "C" fn exos_thread_begins(frame: &mut UpcallFrame) {
     fiber::finish_switch();

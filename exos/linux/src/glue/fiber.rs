@@ -5,8 +5,8 @@
 //! base stay in the processor while exos runs (exos is soft-float code), and are exchanged by the switch.
 //!
 //! Invariants: upcalls are masked while exos runs, so a switch is never interrupted on its processor. A fiber's stack
-//! and registers belong to one processor at a time: `Task::is_on_processor` is cleared by whoever runs after the
-//! switch, on another stack, and whoever picks a fiber waits for that.
+//! and registers belong to one processor at a time: `Task::is_on_processor` is cleared by the fiber that runs after the
+//! switch, on another stack, and a processor that picks a fiber waits for that.
 
 use aegis_abi::upcall::UpcallFrame;
 use alloc::boxed::Box;
@@ -171,7 +171,7 @@ fn fiber_of(task: &Task) -> &Fiber {
 }
 
 /// The frame of a fiber's program, which lies at the top of its stack while it is in exos: of this one, or of one that
-/// is blocked. It is looked at and not kept away from, so whoever asks looks again whether it was blocked all the time.
+/// is blocked. It is looked at without a lock, so the caller looks again whether it was blocked all the time.
 pub(crate) fn program_registers(task: &Task) -> Option<UpcallFrame> {
     const WORD_COUNT: usize = size_of::<UpcallFrame>() / size_of::<u64>();
     let fiber = task.machine.get()?.downcast_ref::<Fiber>()?;
@@ -265,7 +265,7 @@ fn take(processor: &Processor, task: &Arc<Task>, now_ns: u64) -> u64 {
     unsafe { vector::load(&*fiber.vector.get()) };
     aegis_rt::upcall::set_stack_top(fiber.stack.top());
     control::set_library_word::<WORD_FIBER>(core::ptr::from_ref(fiber) as u64);
-    // SAFETY: who has ended is not chosen.
+    // SAFETY: a fiber that has ended is not chosen.
     let (process, thread) = unsafe { fiber.live_owner() };
     call_words::set_thread(process, thread);
     thread.time.note_dispatch(true, now_ns);

@@ -5,8 +5,8 @@
 //! Growth calls the kernel directly and allocates nothing itself. The heap grows while it is no more than half of what
 //! the pod may own, and leaves programs some frames beyond what they leave to it (`kernel::may_own_more`). Behind that
 //! is the reserve (`exos::reserve`): blocks of the heap that are kept back, and opened one by one for small requests
-//! that find nothing else. Whoever makes something for a program is refused while one is open. So the last of them is
-//! never used up; if it were, the allocation error handler would end the pod by name.
+//! that find nothing else. A call that makes something for a program is refused while one is open. So the last of them
+//! is never used up; if it were, the allocation error handler would end the pod by name.
 
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE};
 use aegis_abi::memory::{BindEntry, BindFlags};
@@ -44,7 +44,7 @@ const fn layout_of(bytes: usize) -> Layout {
 #[derive(Clone, Copy)]
 struct Block(NonNull<u8>);
 
-// SAFETY: the memory behind it belongs to whoever has the block, on any processor.
+// SAFETY: the memory behind it belongs to the block's owner, on any processor.
 unsafe impl Send for Block {}
 
 /// The allocator's state: bound bytes from [`HEAP_BASE`] on belong to `tlsf`. A block in `spare` came from there with
@@ -115,7 +115,7 @@ impl Heap {
         self.carve_at_end(layout)
     }
 
-    /// The same where the heap cannot grow: from what is kept for the next who wants as many bytes, then from the
+    /// The same where the heap cannot grow: from what is kept for the next request of as many bytes, then from the
     /// reserve.
     #[cold]
     fn carve_at_end(&mut self, layout: Layout) -> Option<NonNull<u8>> {

@@ -399,7 +399,7 @@ pub(crate) fn frames_owned() -> u64 {
 }
 
 /// The entry that maps an address of the running program, of whatever level; 0 if there is none. The tables that lead
-/// to it stay while whoever calls holds the lock of the address space.
+/// to it stay while the caller holds the lock of the address space.
 pub(crate) fn page_entry(address: u64) -> u64 {
     const SLOT: u64 = PAGE_TABLE_SLOT as u64;
     // An entry of each level, from the top: the slot stands once in its address for each level that is left out.

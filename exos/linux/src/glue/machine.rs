@@ -133,9 +133,9 @@ pub(crate) struct MachinePlatform {
     pub(crate) bell: CapSlot,
     /// How processors are told.
     pub(crate) bells: Arc<Bells>,
-    /// The pod, once there is one; its first process is who the host's signals are for.
+    /// The pod, once there is one; its first process is the receiver of the host's signals.
     pub(crate) system: Once<(Arc<System>, Arc<Process>)>,
-    /// Standard input, output and error: looked at when the console says something, so that they tell who waits.
+    /// Standard input, output and error: looked at when the console says something, so that they tell their waiters.
     pub(crate) streams: [Arc<PortStream<HostConsole>>; 3],
     /// Processes that the host starts.
     pub(crate) sessions: Sessions,
@@ -184,7 +184,7 @@ impl MachinePlatform {
     }
 
     /// Opens the line of sessions if the host wants it, and moves what they have to say. Nothing else runs here
-    /// meanwhile: who runs here may be in the way of what that would wait for.
+    /// meanwhile: the interrupted thread may be in the way of what that would wait for.
     fn serve_sessions(&self, system: &Arc<System>, has_news: bool) {
         if let Some(token) = self.host.take_sessions_request() {
             self.sessions.open(system, token);

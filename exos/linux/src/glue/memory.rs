@@ -65,7 +65,7 @@ pub(crate) fn begin() {
 }
 
 fn page() -> Option<&'static MemoryPage> {
-    // SAFETY: whoever grants the frame has mapped it there, for the pod's life; all its words are atomic.
+    // SAFETY: the granter of the frame has mapped it there, for the pod's life; all its words are atomic.
     HAS_PAGE.load(Ordering::Relaxed).then(|| unsafe { &*(MEMORY_PAGE_BASE as *const MemoryPage) })
 }
 

@@ -1,4 +1,4 @@
-//! The pod, for all that the machine calls: upcalls, bells, whoever waits for a lock.
+//! The pod, for all that the machine calls: upcalls, bells, waits for a lock.
 //!
 //! It is set once, before anything of the kind happens; what is asked before is told that there is none.
 

@@ -38,7 +38,7 @@ fn look(fiber: &fiber::Fiber, is_told: bool) -> Interruption {
     if thread.needs_attention() { interruption(process, thread) } else { Interruption::None }
 }
 
-/// Takes in what the processor was told, and lets others run who have precedence.
+/// Takes in what the processor was told, and lets threads with precedence run.
 fn give_way() {
     let (Some(pod), Some(run)) = (POD.get(), RUN.get()) else { return };
     this_processor().take_in(control::take_pending());

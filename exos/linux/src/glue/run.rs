@@ -289,7 +289,7 @@ fn finish(host: &Host, line: &str) -> ! {
 
 fn power_off(code: u32) -> ! {
     let _ = call::machine_off(SLOT_MACHINE, code);
-    // Refused: the machine is not ours alone. Whoever made this environment takes it apart when the bell rings.
+    // Refused: the machine is not ours alone. The environment's maker takes it apart when the bell rings.
     let _ = call::bell_ring(SLOT_POD_END);
     loop {
         let _ = call::sleep(&[]);
@@ -352,8 +352,8 @@ fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
                 return Ok(());
             }
             for byte in text.bytes().take(POD_WORDS_BYTES_MAX.saturating_sub(self.0)) {
-                // SAFETY: who may not write to the log is a pod, whose manager maps this page for writing; nothing
-                // refers to it, and no more than a page's bytes are counted.
+                // SAFETY: an environment that may not write to the log is a pod, whose manager maps this page for
+                // writing; nothing refers to it, and no more than a page's bytes are counted.
                 unsafe { (POD_WORDS_BASE as *mut u8).add(self.0).write_volatile(byte) };
                 self.0 += 1;
             }

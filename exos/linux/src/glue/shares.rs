@@ -2,8 +2,8 @@
 //!
 //! [`Share`] is the one place where anything waits for the host's file server. A thread that waits looks for a short
 //! while, because an answer often comes at once and if nobody else is ready; then it blocks as in any other call, and
-//! others run. Answers are taken in by whoever looks ([`exos::fs::ninep::flight`]): the waiting thread, processor 0
-//! when the device's bell rings or it goes idle, a thread that meets a lock taken. Where no thread runs (before the
+//! others run. Answers are taken in by the one that looks ([`exos::fs::ninep::flight`]): the waiting thread, processor
+//! 0 when the device's bell rings or it goes idle, a thread that meets a lock taken. Where no thread runs (before the
 //! first, and while one is taken apart) the processor itself sleeps.
 //!
 //! A wait is not ended by a signal or the end of its process, as a disk's is not: what the server was asked may have
@@ -162,7 +162,7 @@ struct Journey {
     spin_end_ns: u64,
 }
 
-/// What the one who waits does next.
+/// What the waiting thread does next.
 enum Next {
     Landed(Result<(), Silence>),
     Look,
@@ -294,7 +294,7 @@ impl Requester for Share {
             }
         };
         if let Some(task) = task.filter(|_| block_count > 1) {
-            // One of the wakes may have been for what the caller will wait for: he looks once more then.
+            // One of the wakes may have been for what the caller will wait for: it looks once more then.
             task.wake_up();
         }
         outcome

@@ -110,8 +110,9 @@ fn top_of(index: u64) -> u64 {
 }
 
 /// Has every processor that is in the environment pass a point that orders its memory: each is made to forget a
-/// translation, by an interrupt, and the kernel waits until all have. Who comes into the environment later has passed
-/// the kernel. What is bound for that is a page of a stack, as there is always one, read-only and where nobody looks.
+/// translation, by an interrupt, and the kernel waits until all have. A processor that comes into the environment later
+/// has passed the kernel. What is bound for that is a page of a stack, as there is always one, read-only and where
+/// nothing looks.
 pub(crate) fn order_everywhere() -> Result<()> {
     let stacks = STACKS.lock();
     let grant = stacks.groups.iter().find_map(|group| group.grant).ok_or(Errno::ENOMEM)?;

@@ -64,7 +64,7 @@ pub struct Ground {
     pub platform: Arc<dyn Platform>,
     /// The pod's frames; knows the bundle's as borrowed.
     pub pool: Arc<FramePool>,
-    /// Who runs when.
+    /// The threads' scheduler.
     pub scheduler: Arc<Scheduler>,
     /// The clock as the kernel shows it.
     pub clock: SystemPage,

@@ -59,7 +59,7 @@ fn process_line(process: &Process, now_ns: u64) -> String {
         () if runs() => 'R',
         () => 'S',
     };
-    // Whoever has the memory in hand now will have given it back when the host asks again.
+    // The holder of the memory's lock will have given it back when the host asks again.
     let resident_bytes = process.space().try_resident_pages().unwrap_or(0) * 4096;
     let mut command = process.image.lock().arguments.join(&b' ');
     command.truncate(COMMAND_BYTES_MAX);

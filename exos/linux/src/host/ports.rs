@@ -161,7 +161,7 @@ impl<C: Console> HostPorts<C> {
         }
         let count = console.write(port, from);
         if count < from.len() {
-            // So that whoever waits for room is woken.
+            // So that a thread that waits for room is woken.
             console.pending_bytes(port);
         }
         Ok(count)

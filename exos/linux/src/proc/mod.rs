@@ -1,10 +1,10 @@
 //! The facts behind `/proc`: what processes and the system tell about themselves, in Linux 6.1's
 //! formats.
 //!
-//! Programs parse these texts, so columns, units and the order of lines are Linux's even where a
-//! figure is always 0 here: what is not counted is 0, what has no meaning here is left away. Parts:
-//! [`process_text`] for a process, [`memory_text`] for its areas, [`system_text`] for the system,
-//! [`processor_text`] for `cpuinfo`, [`mount_text`] for mounts, [`control_group`] for who is in which group.
+//! Programs parse these texts, so columns, units and the order of lines are Linux's even where a figure is always 0
+//! here: what is not counted is 0, what has no meaning here is left away. Parts: [`process_text`] for a process,
+//! [`memory_text`] for its areas, [`system_text`] for the system, [`processor_text`] for `cpuinfo`, [`mount_text`] for
+//! mounts, [`control_group`] for the members of groups.
 //!
 //! The name space holds `/proc`, which holds these facts, which need the name space: so the system
 //! is known weakly, and set after it was made. Locks are taken for a field's access only and in the
@@ -72,8 +72,8 @@ impl ProcFacts {
         self.system.get().and_then(Weak::upgrade).ok_or(Errno::ENOENT)
     }
 
-    /// The memory of a process that is looked into. `EACCES`: whoever asks may not. `ESRCH`: it has just got another,
-    /// of which it is not known yet.
+    /// The memory of a process that is looked into. `EACCES`: the reader may not. `ESRCH`: it has just got another, of
+    /// which it is not known yet.
     fn space_to_look_into(&self, name: ProcessName) -> Result<Arc<Space>> {
         let space = self.listing.find(name)?.0.process.space();
         let is_still = Arc::ptr_eq(&target(&self.listing, name)?.space(), &space);

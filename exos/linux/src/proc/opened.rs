@@ -2,8 +2,8 @@
 //!
 //! A text is of the process that had the number when it was opened: when the number is another's, it is `ESRCH`. A text
 //! about memory is of the memory that the process had then, which was its reader's to look into: it is empty when the
-//! process has begun another program or ended, and keeps no memory. The others say nothing that is not everybody's, but
-//! for what `stat` asks about whoever reads.
+//! process has begun another program or ended, and keeps no memory. The others say nothing that is secret, but for what
+//! `stat` asks about its reader.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -244,7 +244,7 @@ fn open_flags(is_readable: bool, is_writable: bool, status: StatusFlags) -> u32 
     set.fold(access, |bits, (_, bit)| bits | bit)
 }
 
-/// The process that is looked into. `EACCES`: whoever asks may not.
+/// The process that is looked into. `EACCES`: the reader may not.
 pub(super) fn target(listing: &Listing, name: ProcessName) -> Result<Arc<Process>> {
     let (process, thread) = listing.current_numbers();
     let (asking, thread) = listing.find(ProcessName { process, thread: Some(thread), birth: 0 })?;

@@ -166,13 +166,13 @@ fn processor_mask(count: u32) -> String {
     }
 }
 
-/// Ranges for those whom they do not concern: whether there is a program at all.
+/// Ranges for readers that may not see them: whether there is a program at all.
 fn hidden_ranges(ranges: &ProgramRanges) -> ProgramRanges {
     let is_there = u64::from(ranges.code_end != 0);
     ProgramRanges { code_start: is_there, code_end: is_there, ..ProgramRanges::default() }
 }
 
-/// `stat`: 52 fields. Where things lie is told to nobody who may not look into the process.
+/// `stat`: 52 fields. Addresses are told only to a reader that may look into the process.
 pub(super) fn stat(subject: &Subject<'_>, is_open: bool, out: &mut Text<'_>) {
     /// `PF_RANDOMIZE`.
     const FLAGS: u32 = 0x40_0000;
@@ -225,7 +225,7 @@ pub(super) fn stat(subject: &Subject<'_>, is_open: bool, out: &mut Text<'_>) {
     out.raw(b"0 0 0 0 0\n");
 }
 
-/// `syscall`: the call that the thread is in. `EPERM`: whoever asks may not know.
+/// `syscall`: the call that the thread is in. `EPERM`: the reader may not know.
 pub(super) fn call(subject: &Subject<'_>, may_look: bool, out: &mut Text<'_>) -> Result<()> {
     if !may_look {
         return Err(Errno::EPERM);

@@ -101,7 +101,7 @@ pub struct Prepared {
     location: Location,
     running: RunningFile,
     request: ExecRequest,
-    /// Whoever starts it may read all that it consists of.
+    /// The process that starts it may read all that it consists of.
     is_readable: bool,
 }
 
@@ -239,7 +239,7 @@ pub fn start(
         auxiliary: loaded.auxiliary,
         start_stack: loaded.stack_pointer,
     });
-    // Behind the image: who may look into the new program finds nothing of the old one.
+    // Behind the image: a process that may look into the new program finds nothing of the old one.
     forget_old_program(system, process, thread, is_readable);
     *frame = UpcallFrame {
         rip: loaded.entry,

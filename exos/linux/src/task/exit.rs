@@ -1,8 +1,8 @@
 //! How threads and processes end.
 //!
-//! [`exit_thread`] is the last thing that a thread does in the personality: it tells who waits for the thread, and
-//! the last thread of a process gives back its files and memory and tells the parent. What is left is a zombie until
-//! the parent waits. The caller then ends the task, and with it the thread's stack.
+//! [`exit_thread`] is the last thing that a thread does in the personality: it tells the thread's waiters, and the last
+//! thread of a process gives back its files and memory and tells the parent. What is left is a zombie until the parent
+//! waits. The caller then ends the task, and with it the thread's stack.
 //!
 //! A process ends by itself only here, at the end of a call or of an upcall, when its threads hold no lock: so none of
 //! the pod's shared state is ever left half changed by a process that is killed.
@@ -90,7 +90,7 @@ pub fn exit_thread(caller: &Caller<'_>) {
 /// `pthread_join` waits for. A thread that ends gives them back, and one that runs another program.
 pub fn release_thread_words(caller: &Caller<'_>) {
     release_robust(caller);
-    // From here on nobody begins to wait for it; who has begun is told below.
+    // From here on no thread begins to wait for it; one that has begun is told below.
     caller.thread.has_left_locks.store(true, Ordering::Release);
     caller.system.locks.abandon(&caller.thread.task);
     let address = core::mem::take(&mut *caller.thread.clear_tid_address.lock());
@@ -213,8 +213,8 @@ fn orphaned_groups(system: &Arc<System>, process: &Process) {
     }
 }
 
-/// Whether the caller is the one who [`forget`]s a process that has ended. Several threads of its parent may find it at
-/// once, and its number is soon another's.
+/// Whether the caller is the one that [`forget`]s a process that has ended. Several threads of its parent may find it
+/// at once, and its number is soon another's.
 #[must_use]
 pub fn claim(child: &Process) -> bool {
     !child.is_claimed.swap(true, Ordering::AcqRel)
@@ -226,8 +226,8 @@ fn is_unwanted(child: &Process, wanted: &Disposition) -> bool {
         && (wanted.handler == HANDLER_IGNORE || wanted.flags & SA_NOCLDWAIT != 0)
 }
 
-/// Tells the parent about a change: its signal and whoever waits there. A parent that does not want to know of ends
-/// has the child forgotten, and nobody's child is; the caller says whether it has claimed it.
+/// Tells the parent about a change: its signal and its waiters. A parent that does not want to know of ends has the
+/// child forgotten, and so is a child without a parent; the caller says whether it has claimed it.
 pub fn tell_parent(system: &Arc<System>, child: &Arc<Process>, (change, is_claimed): (ChildChange, bool)) {
     let is_end = change == ChildChange::Ended;
     let Some(parent) = system.processes.get(child.parent()) else {

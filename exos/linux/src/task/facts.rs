@@ -1,8 +1,8 @@
 //! What a thread may ask about itself that is one word: answered by the entry of rewritten system calls in a few
 //! instructions, without a lock and without a frame (`glue/fast.rs`).
 //!
-//! Invariant: each word is what the call's handler in [`crate::call::identity`] would answer. Whoever changes a parent
-//! or an identity publishes it here before its own call ends.
+//! Invariant: each word is what the call's handler in [`crate::call::identity`] would answer. A thread that changes a
+//! parent or an identity publishes it here before its own call ends.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

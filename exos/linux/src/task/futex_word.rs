@@ -40,7 +40,8 @@ pub(crate) fn key_of(process: &Process, address: u64, is_private: bool) -> Resul
     let mut inner = space.lock();
     let area = inner.area_at(address).filter(|area| !area.protection().is_empty()).ok_or(Errno::EFAULT)?;
     if !area.is_shared() {
-        // Who says that a word is private does not meet who does not, on Linux either. No word has an odd address.
+        // A waiter on a private word does not meet one on the same word as a shared one, on Linux either. No word has
+        // an odd address.
         return Ok(FutexKey::private(process.space_number(), address | 1));
     }
     let frame = inner.frame_for(address, Access::Read).map_err(|_| Errno::EFAULT)?;

@@ -1,4 +1,4 @@
-//! Who a thread is to others: users, groups, capabilities.
+//! The identity of a thread: users, groups, capabilities.
 
 use alloc::vec::Vec;
 

@@ -26,7 +26,7 @@ pub(crate) struct Member {
     pub(crate) threads: Vec<Arc<Thread>>,
 }
 
-/// Answers process and thread of the one who asks.
+/// Answers process and thread of the caller.
 pub type CurrentSource = fn() -> Option<(u32, u32)>;
 
 /// All that are listed.
@@ -118,7 +118,8 @@ impl Listing {
         drop(removed);
     }
 
-    /// Says who knows which process and thread run now on the processor that asks: `self` and `thread-self`.
+    /// Sets the function that knows which process and thread run now on the processor that asks: `self` and
+    /// `thread-self`.
     pub fn set_current_source(&self, source: CurrentSource) {
         self.current_source.call_once(|| source);
     }
@@ -160,7 +161,7 @@ impl Listing {
         self.current_source.get().and_then(|source| source()).unwrap_or_else(|| *self.current.lock())
     }
 
-    /// Who may look into a process whose identity has changed (`/proc/sys/fs/suid_dumpable`).
+    /// The value of `PR_SET_DUMPABLE` of a process whose identity has changed (`/proc/sys/fs/suid_dumpable`).
     #[must_use]
     pub fn dumpable_of_changed(&self) -> u8 {
         self.settings.get(SystemText::RightsOfDumps).map_or(0, |value| value as u8)

@@ -27,7 +27,7 @@ const KEPT_TABLE_COUNT_MAX: u64 = 64;
 /// Pages that are fetched without the lock for one thing to do.
 const FETCH_COUNT_MAX: usize = 64;
 
-/// A process's memory. Whoever drops the last reference ends the address space; no processor may be in it then.
+/// A process's memory. The drop of the last reference ends the address space; no processor may be in it then.
 pub struct Space {
     inner: Mutex<AddressSpace>,
     slot: CapSlot,
@@ -36,8 +36,8 @@ pub struct Space {
     has_threads: AtomicBool,
 }
 
-/// Who may look into a process's memory, by the numbers of `PR_SET_DUMPABLE`: nobody who may not trace everything, or
-/// (1) others of its user. Processes that share memory have it in common.
+/// Access to a process's memory, by the numbers of `PR_SET_DUMPABLE`: only processes that may trace everything, or (1)
+/// others of its user. Processes that share memory have it in common.
 pub const DUMPABLE_BY_USER: u8 = 1;
 
 /// What became of a page fault, as the upcall handler needs to know it.
@@ -56,7 +56,7 @@ pub enum FaultResult {
 pub struct FaultReport {
     /// What.
     pub result: FaultResult,
-    /// Whom of the program's own it is to be told to, if it is not resolved.
+    /// The program's own handler that is entered if the fault is not resolved.
     pub handler: Option<Handler>,
     /// Where the program's own text has the instruction, if it stands in a trampoline.
     pub own_rip: Option<u64>,
@@ -76,13 +76,13 @@ impl Space {
         }
     }
 
-    /// Who may look into it ([`DUMPABLE_BY_USER`]).
+    /// Which processes may look into it ([`DUMPABLE_BY_USER`]).
     #[must_use]
     pub fn dumpable(&self) -> u8 {
         self.dumpable.load(Ordering::Acquire)
     }
 
-    /// Says who may look into it.
+    /// Sets which processes may look into it.
     pub fn set_dumpable(&self, who: u8) {
         self.dumpable.store(who, Ordering::Release);
     }
@@ -163,8 +163,8 @@ impl Space {
         })
     }
 
-    /// Whom of the program's own a fault is to be told to that the areas refuse. It waits for nothing and changes
-    /// nothing: `None` is also a lock that is taken.
+    /// The program's own handler of a fault that the areas refuse. It waits for nothing and changes nothing: `None` is
+    /// also a lock that is taken.
     #[inline]
     #[must_use]
     pub fn report_nofault(&self, frame: &UpcallFrame) -> Option<(Handler, FaultResult)> {

@@ -6,11 +6,11 @@
 //! |---|---|
 //! | [`system`], [`settings`] | what all processes of a pod share; values that programs set below `/proc/sys` |
 //! | [`caller`] | the thread that came to exos, and what it belongs to |
-//! | [`process`], [`identities`] | a process and its threads; who they are to others |
+//! | [`process`], [`identities`] | a process and its threads; their users and groups |
 //! | [`processes`], [`listing`] | all of a pod by number; the same with their threads, as `/proc` shows them |
 //! | [`tracing`] | which process may look into which |
 //! | [`exec`], [`exit`] | what a process runs is replaced; threads and processes end |
-//! | [`memory`], [`out_of_memory`] | an address space behind its lock; who has to go when there is no more |
+//! | [`memory`], [`out_of_memory`] | an address space behind its lock; which process has to go when there is no more |
 //! | [`attachments`], [`memory_policy`] | segments that come and go with a memory; where memory is to come from |
 //! | [`futex_word`] | the words of program memory that threads wait on |
 //! | [`timers`] | timers that end in signals |

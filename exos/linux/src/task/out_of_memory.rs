@@ -1,9 +1,9 @@
 //! The end of the pod's memory: which process has to go, so that the others can go on.
 //!
-//! As on Linux: the one whose end frees most, after `oom_score_adj`, and the first process of the pod only where
-//! there is no other, because its end is the pod's. What counts is what exos gets back: pages, page tables, stacks,
-//! what waits in pipes, files without a name, and something for each area and descriptor. It is killed by a mark as by
-//! any `SIGKILL`, gives its memory back where it next looks, and whoever met the end of memory waits for that and
+//! As on Linux: the one whose end frees most, after `oom_score_adj`, and the first process of the pod only where there
+//! is no other, because its end is the pod's. What counts is what exos gets back: pages, page tables, stacks, what
+//! waits in pipes, files without a name, and something for each area and descriptor. It is killed by a mark as by any
+//! `SIGKILL`, gives its memory back where it next looks, and the thread that met the end of memory waits for that and
 //! tries again.
 //!
 //! Neighbours: page faults (`glue/entry.rs`), `/proc/PID/oom_score` and `oom_score_adj`.
@@ -82,7 +82,7 @@ fn chosen<T>(candidates: impl Iterator<Item = (i64, u32, T)>, first: u32) -> Opt
     candidates.max_by_key(|(score, pid, _)| (*pid != first, *score, *pid)).map(|(_, _, chosen)| chosen)
 }
 
-/// Whether somebody is there who was not there before.
+/// Whether `now` holds one that `before` did not.
 fn has_new<T>(before: &[Arc<T>], now: &[Arc<T>]) -> bool {
     now.iter().any(|process| !before.iter().any(|known| Arc::ptr_eq(known, process)))
 }
@@ -97,7 +97,7 @@ fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64
     let alive = processes.iter().filter(|process| !process.has_ended());
     let scored = alive.filter_map(|process| Some((score_of(system, process)?, process.pid, process)));
     let victim = chosen(scored, FIRST_PID).or(own);
-    // Somebody who ends, or has just ended, makes room. Looked at last: one who was alive above may be on his way.
+    // A process that ends, or has just ended, makes room. Looked at last: one that was alive above may be ending.
     let makes_room = processes.iter().any(|process| is_ending(process));
     if makes_room || system.pool.statistics().free > enough_frames {
         system.counters.looks_at_first.store(0, Ordering::Relaxed);
@@ -109,8 +109,8 @@ fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64
     } else if has_new(&processes, &system.processes.all())
         || system.counters.looks_at_first.fetch_add(1, Ordering::Relaxed) < LOOK_COUNT_OF_FIRST
     {
-        // To look at all takes long where one holds his space: others may have come and gone meanwhile, and what one
-        // had who is gone already may be on its way.
+        // To look at all takes long where one holds its space's lock: others may have come and gone meanwhile, and what
+        // a process had that is gone already may be on its way.
         return;
     }
     if victim.was_chosen_to_end.swap(true, Ordering::Relaxed) {

@@ -1,7 +1,7 @@
 //! Whether a process is stopped, and what of that its parent has still to hear.
 //!
-//! A stop signal is taken from those that wait under their locks, and stops the process under the lock of this state;
-//! whoever continues it in between is not lost ([`Pause::is_stopping`]). Nothing stops it once `SIGKILL` waits for it.
+//! A stop signal is taken from those that wait under their locks, and stops the process under the lock of this state; a
+//! continuation in between is not lost ([`Pause::is_stopping`]). Nothing stops it once `SIGKILL` waits for it.
 
 use exos::task::signal::Signal;
 

@@ -123,8 +123,8 @@ pub struct Process {
     pub signals: Mutex<ProcessSignals>,
     /// Its limits.
     pub limits: Mutex<Limits>,
-    /// Who it is to others: its first thread, or the only one that is left. Taken after a thread's; written by
-    /// [`Thread::change_identities`] alone.
+    /// Its identity to others: its first thread's, or that of the only one that is left. Taken after a thread's;
+    /// written by [`Thread::change_identities`] alone.
     pub identities: Mutex<Identities>,
     /// What it runs.
     pub image: Mutex<Arc<Image>>,
@@ -194,7 +194,7 @@ pub struct Thread {
     pub birth: u64,
     /// What it may ask about itself without a lock; published whenever the fields that it repeats change.
     pub facts: crate::task::facts::Facts,
-    /// Who it is. Changed by [`Thread::change_identities`].
+    /// Its users, groups and capabilities. Changed by [`Thread::change_identities`].
     pub identities: Mutex<Identities>,
     /// What the scheduler knows of it.
     pub task: Arc<Task>,
@@ -208,10 +208,10 @@ pub struct Thread {
     pub time: ThreadTime,
     /// Its signals. Taken before the process's.
     pub signals: Mutex<ThreadSignals>,
-    /// Its scheduling policy as it was set: one of those without a priority. Whoever changes it calls
-    /// [`Thread::weigh`].
+    /// Its scheduling policy as it was set: one of those without a priority. After a change [`Thread::weigh`] is
+    /// called.
     pub policy: AtomicU32,
-    /// Its nice value. Whoever changes it calls [`Thread::weigh`].
+    /// Its nice value. After a change [`Thread::weigh`] is called.
     pub nice: AtomicI32,
     /// Until when a call of its waits that starts again.
     pub resumption: Resumption,
@@ -298,7 +298,7 @@ pub struct Birth {
     pub memory: Arc<crate::task::memory::Space>,
     /// Its files.
     pub files: crate::file::files::ProcessFiles,
-    /// Who it is.
+    /// Its users, groups and capabilities.
     pub identities: Identities,
     /// When it starts (monotonic).
     pub start_ns: u64,
@@ -371,7 +371,8 @@ impl Process {
         self.space_number.load(Ordering::Relaxed)
     }
 
-    /// Gives it other memory; what it had is returned, to be dropped without a lock and by nobody who runs in it.
+    /// Gives it other memory; what it had is returned, to be dropped without a lock and by a thread that does not run
+    /// in it.
     pub fn replace_space(&self, space: Arc<crate::task::memory::Space>) -> Arc<crate::task::memory::Space> {
         let mut memory = self.memory.lock();
         self.space_number.store(number_of(&space), Ordering::Relaxed);
@@ -533,7 +534,7 @@ impl Process {
     /// Lets a thread that takes `signal` look at it.
     fn notify_signal(&self, signal: Signal) {
         let threads = self.thread_list();
-        // Whoever looks first may take it, also if the mask of the one that is told changes meanwhile.
+        // The first thread that looks may take it, also if the mask of the one that is told changes meanwhile.
         threads.iter().for_each(|thread| thread.call_attention());
         let takes = |thread: &&Arc<Thread>| !thread.signals.lock().mask.contains(signal);
         if let Some(thread) = threads.iter().find(takes) {
@@ -655,8 +656,8 @@ impl Thread {
     }
 
     /// Has the thread look at its signals and at its process's end and pause before its program goes on. Called after
-    /// every change that can give it something to do there: a signal raised, a mask changed, an end, a stop. Whoever
-    /// is not the thread itself also interrupts it ([`Thread::summon`]).
+    /// every change that can give it something to do there: a signal raised, a mask changed, an end, a stop. A caller
+    /// that is not the thread itself also interrupts it ([`Thread::summon`]).
     pub fn call_attention(&self) {
         self.needs_attention.store(true, Ordering::Release);
     }
@@ -679,8 +680,8 @@ impl Thread {
         self.needs_attention.swap(false, Ordering::AcqRel);
     }
 
-    /// Changes who the thread is; if it stands for the process, the process with it. What the thread did as somebody
-    /// else, or with less than it has now, is nobody's to look into from then on but root's.
+    /// Changes the thread's identity; if it stands for the process, the process's with it. What the thread did as
+    /// another user, or with less than it has now, only root may look into from then on.
     pub fn change_identities<T>(
         &self,
         system: &System,
@@ -692,7 +693,7 @@ impl Thread {
         let before = (identities.acts_as(), identities.capabilities.permitted);
         let answer = change(&mut identities)?;
         if identities.acts_as() != before.0 || !identities.capabilities.permitted.is_within(before.1) {
-            // Before others see the new ones: whoever is the same user now finds it closed already.
+            // Before others see the new ones: a process of the same user finds it closed already.
             process.space().set_dumpable(system.listing.dumpable_of_changed());
             process.parent_death_signal.store(0, Ordering::Relaxed);
         }

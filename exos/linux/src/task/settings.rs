@@ -1,7 +1,7 @@
-//! Values below `/proc/sys` that are kept for whoever sets them, and change nothing here.
+//! Values below `/proc/sys` that are kept as they are set, and change nothing here.
 //!
 //! They steer what exos does not do: writing pages back to a disk, paging out, core files, panics of the kernel. What
-//! would change something is no number of this table: it is read-only, or belongs to who acts on it.
+//! would change something is no number of this table: it is read-only, or belongs to the part that acts on it.
 
 use alloc::collections::BTreeMap;
 use core::ops::RangeInclusive;

@@ -47,7 +47,7 @@ pub fn finish(caller: &Caller<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
             let shared = &mut *shared;
             let delivery = signal::next(&mut thread, &mut shared.pending, &mut shared.dispositions);
             if let Some(Delivery::Stop(_)) = delivery {
-                // Whoever continues the process discards the signal under these locks, then looks here: he finds one.
+                // A continuation discards the signal under these locks, then looks here: it finds one.
                 caller.process.pause.lock().is_stopping = true;
             }
             (delivery, thread.has_deliverable(&shared.pending))
@@ -177,7 +177,7 @@ fn await_end(caller: &Caller<'_>) {
     caller.process.end(Ending::Killed { signal: Signal::KILL, has_core: false, text: String::new() });
 }
 
-/// Waits until the process is continued or killed. Whoever continues it wakes its threads.
+/// Waits until the process is continued or killed. Its continuation wakes its threads.
 fn wait_while_stopped(caller: &Caller<'_>, call: Option<u64>) {
     let is_stopped = || caller.process.pause.lock().stopped_by.is_some() && !caller.process.has_ended();
     let is_told = {

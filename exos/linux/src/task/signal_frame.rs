@@ -153,7 +153,7 @@ pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry<'_>
     let uses_alternate = entry.disposition.flags & SA_ONSTACK != 0
         && entry.stack.flags & SS_DISABLE == 0
         && !entry.stack.contains(frame.rsp.wrapping_sub(RED_ZONE_BYTES));
-    // Whoever is on it already stays on it, or has no stack left.
+    // A thread that is on it already stays on it, or has no stack left.
     let stays_on_alternate = uses_alternate || entry.stack.contains(frame.rsp);
     let top = if uses_alternate {
         entry.stack.base.wrapping_add(entry.stack.length)

@@ -150,7 +150,7 @@ pub struct System {
     pub pool: Arc<FramePool>,
     /// What is known of the programs that were run.
     pub images: exos::load::KnownImages,
-    /// Who runs when.
+    /// The threads' scheduler.
     pub scheduler: Arc<Scheduler>,
     /// The processes.
     pub processes: Processes,

@@ -193,7 +193,7 @@ mod tests {
         assert_eq!((sum.user_ns(), sum.system_ns), (800, 105));
     }
 
-    /// Whoever looks while a thread stops, while others' time is taken off its own, or while its processor samples it.
+    /// Looks while a thread stops, while others' time is taken off its own, or while its processor samples it.
     #[test]
     fn nobody_is_told_less_than_before() {
         let thread = ThreadTime::default();

@@ -1,8 +1,8 @@
 //! The heap of this crate's tests: as the machine's behaves where memory comes to its end, from an allocation on that a
-//! test chooses ([`Refusal`]). From then on exos's reserve is open (`exos::reserve`), so whoever asks first is refused;
-//! small blocks come out of it, one large one too, and nothing else.
+//! test chooses ([`Refusal`]). From then on exos's reserve is open (`exos::reserve`), so the first that asks is
+//! refused; small blocks come out of it, one large one too, and nothing else.
 //!
-//! The level of the reserve is one for all threads, so whoever uses this runs alone in its process.
+//! The level of the reserve is one for all threads, so a test that uses this runs alone in its process.
 
 #![allow(unsafe_code, reason = "an allocator is an unsafe trait")]
 

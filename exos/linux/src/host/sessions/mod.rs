@@ -10,7 +10,7 @@
 //! Invariants: what is kept for a session is bounded by its windows and its description; a message that makes no sense
 //! hangs up all sessions and closes the line; a session whose caller is gone leaves nothing behind but its process,
 //! which was sent `SIGHUP` and then is a process without a parent as any other. Only `pump` takes the lock of the
-//! state; whoever finds it taken leaves the work to its holder, who looks again afterwards.
+//! state; a thread that finds it taken leaves the work to its holder, which looks again afterwards.
 
 mod session;
 mod start;
@@ -43,7 +43,7 @@ pub trait Line {
     fn write(&self, from: &[u8]) -> usize;
 }
 
-/// Who is told that a session has something to do.
+/// What a session tells when it has something to do.
 pub struct News {
     is_due: AtomicBool,
     /// Has [`Sessions::pump`] called soon.

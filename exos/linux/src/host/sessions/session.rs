@@ -191,8 +191,8 @@ impl Session {
         has_moved
     }
 
-    /// Once the process has ended, what is in its pipes by then is passed on and no more: whoever else has them may
-    /// write for ever.
+    /// Once the process has ended, what is in its pipes by then is passed on and no more: another process that has them
+    /// may write for ever.
     fn note_end(&mut self) {
         if self.process.is_zombie.load(Ordering::Acquire) {
             for output in &mut self.outputs {

@@ -84,7 +84,7 @@ impl Starts {
         system.processes.add(process.clone());
         system.listing.add_process(process.clone(), thread.clone());
         self.waiting.lock().insert(pid, start);
-        // A frame of no program: whoever runs it first comes to `enter`.
+        // A frame of no program: a processor that runs it first comes to `enter`.
         let (frame, thread_start) = (UpcallFrame::default(), ThreadStart { fs_base: Some(0) });
         if let Err(error) = system.platform.start_thread(&process, &thread, &frame, thread_start) {
             self.waiting.lock().remove(&pid);

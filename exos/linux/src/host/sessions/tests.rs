@@ -172,7 +172,7 @@ fn streams_travel_apart_and_the_end_comes_last() {
     assert_eq!(write(&descriptor(&process, 1), b"out"), Ok(3));
     assert_eq!(write(&descriptor(&process, 2), b"err"), Ok(3));
     assert_eq!(host.said(7).outputs, [b"out".to_vec(), b"err".to_vec()]);
-    // Somebody who has the pipe goes on writing behind the end.
+    // A process that has the pipe goes on writing behind the end.
     let kept = descriptor(&process, 1);
     assert_eq!(write(&kept, b"last"), Ok(4));
     process.end(Ending::Exited(3));
