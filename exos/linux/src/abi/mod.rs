@@ -10,6 +10,7 @@ pub mod file;
 pub mod linux;
 pub mod listing;
 pub mod poll;
+pub mod shape;
 pub mod socket;
 pub mod time;
 pub mod user_memory;

@@ -3,7 +3,6 @@
 
 use exos::error::{Errno, Result};
 use exos::task::capability::{AmbientChange, Capabilities, Capability, CapabilitySet};
-use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::linux::{
@@ -12,10 +11,12 @@ use crate::abi::linux::{
 };
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full};
+use crate::call::entry::entries;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[full(Sysno::capget, capget), full(Sysno::capset, capset)];
+entries! {
+    capget;
+    capset;
+}
 
 /// `_LINUX_CAPABILITY_VERSION_1` to `_3`: the first has one word for each set.
 const VERSIONS: [(u32, usize); 3] = [(0x1998_0330, 1), (0x2007_1026, 2), (0x2008_0522, 2)];

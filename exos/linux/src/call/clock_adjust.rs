@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
-use syscalls::Sysno;
 
 use super::time::{check_settable, clock_ns, is_processor_clock, set_realtime};
 use crate::abi::bytes::{Encoder, get};
@@ -16,14 +15,13 @@ use crate::abi::linux::CLOCK_REALTIME;
 use crate::abi::time as abi;
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::settimeofday, settimeofday),
-    partial(Sysno::adjtimex, "the clock is read and stepped, not steered", adjtimex),
-    partial(Sysno::clock_adjtime, "as adjtimex", clock_adjtime),
-];
+entries! {
+    settimeofday;
+    adjtimex: "the clock is read and stepped, not steered";
+    clock_adjtime: "as adjtimex";
+}
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 const NS_PER_MICROSECOND: i64 = 1000;

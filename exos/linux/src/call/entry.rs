@@ -1,8 +1,9 @@
-//! What the table of system calls is made of. Each family lists its calls as entries; [`crate::entry::table`], above
-//! all families, lists these.
+//! What the table of system calls is made of. Each family lists its calls as rows of [`entries`];
+//! [`crate::entry::table`], above all families, lists these.
 
 use syscalls::Sysno;
 
+use crate::abi::shape::Shape;
 use crate::call::context::Handler;
 
 /// How much of a call is there.
@@ -23,14 +24,27 @@ pub struct Entry {
     pub state: State,
     /// What does it.
     pub handler: Handler,
+    /// How the trace shows it.
+    pub shape: Shape,
 }
 
-/// A call that is there whole.
-pub(crate) const fn full(number: Sysno, handler: Handler) -> Entry {
-    Entry { number, state: State::Full, handler }
+/// A family's part of the table, a row a call: `name(arguments) -> answer = handler: "what is missing";`.
+///
+/// The arguments are [`crate::abi::shape::Format`]s; a call without them shows its six registers. A handler that has
+/// the call's name is not written down. What is missing makes the call partial.
+macro_rules! entries {
+    ($($name:ident $(($($shape:tt)*))? $(-> $answer:ident)? $(= $handler:ident)? $(: $missing:expr)?;)*) => {
+        /// This family's part of the table.
+        pub const ENTRIES: &[$crate::call::entry::Entry] = &[$($crate::call::entry::Entry {
+            number: syscalls::Sysno::$name,
+            state: $crate::call::entry::entries!(@state $($missing)?),
+            handler: $crate::call::entry::entries!(@handler $name $($handler)?),
+            shape: $crate::abi::shape::shape!($(($($shape)*))? $(-> $answer)?),
+        }),*];
+    };
+    (@state) => { $crate::call::entry::State::Full };
+    (@state $missing:expr) => { $crate::call::entry::State::Partial($missing) };
+    (@handler $name:ident) => { $name };
+    (@handler $name:ident $handler:ident) => { $handler };
 }
-
-/// A call of which something is missing.
-pub(crate) const fn partial(number: Sysno, missing: &'static str, handler: Handler) -> Entry {
-    Entry { number, state: State::Partial(missing), handler }
-}
+pub(crate) use entries;

@@ -6,7 +6,6 @@ use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::readiness::Readiness;
-use syscalls::Sysno;
 
 use super::poll::{read_deadline, restore_mask};
 use super::signal::install_optional_mask;
@@ -15,20 +14,19 @@ use crate::abi::linux::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use crate::abi::linux::{EPOLLET, EPOLLEXCLUSIVE, EPOLLWAKEUP, O_CLOEXEC, POLLERR, POLLHUP, POLLIN, POLLOUT};
 use crate::abi::user_memory::{UserMemory, read_array, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full};
+use crate::call::entry::entries;
 use crate::file::epoll::{Epoll, Report};
 use crate::task::caller::Restart;
 use crate::task::process::Process;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::epoll_create, epoll_create),
-    full(Sysno::epoll_create1, epoll_create1),
-    full(Sysno::epoll_ctl, epoll_ctl),
-    full(Sysno::epoll_wait, epoll_wait),
-    full(Sysno::epoll_pwait, epoll_pwait),
-    full(Sysno::epoll_pwait2, epoll_pwait2),
-];
+entries! {
+    epoll_create;
+    epoll_create1(Set(EPOLL_FLAGS));
+    epoll_ctl(Descriptor, Word(EPOLL_OPERATIONS), Descriptor, Pointer);
+    epoll_wait(Descriptor, Pointer, Int, Int);
+    epoll_pwait(Descriptor, Pointer, Int, Int, SignalSetIn, Size);
+    epoll_pwait2;
+}
 
 /// Bytes of `struct epoll_event`, which is packed on x86-64.
 const EVENT_BYTES: usize = 12;

@@ -6,7 +6,6 @@ use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::task::capability::Capability;
 use exos::task::signal::SignalSet;
-use syscalls::Sysno;
 
 use crate::abi::file::status_flags;
 use crate::abi::linux::{O_CLOEXEC, O_NONBLOCK};
@@ -15,18 +14,17 @@ use crate::abi::time::IntervalTimer;
 use crate::abi::time::{read_timespec, timespec};
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::file::signalfd::SignalFile;
 use crate::file::timerfd::TimerFile;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::timerfd_create, timerfd_create),
-    partial(Sysno::timerfd_settime, "setting the clock cancels nothing", timerfd_settime),
-    full(Sysno::timerfd_gettime, timerfd_gettime),
-    full(Sysno::signalfd, signalfd),
-    full(Sysno::signalfd4, signalfd4),
-];
+entries! {
+    timerfd_create;
+    timerfd_settime: "setting the clock cancels nothing";
+    timerfd_gettime;
+    signalfd;
+    signalfd4;
+}
 
 /// Flags of all files that are made here.
 const FLAGS: u64 = O_CLOEXEC | O_NONBLOCK;

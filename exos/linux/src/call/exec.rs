@@ -13,21 +13,22 @@ use exos::preempt::{self, Pace};
 use exos::reserve;
 use exos::task::limits::Resource;
 use exos::task::signal::Signal;
-use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::abi::linux::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
 use crate::abi::user_memory::{STRING_BYTES_MAX, STRING_STEP_BYTES, UserMemory, read_array, read_string};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full};
+use crate::call::entry::entries;
 use crate::file::paths::{Access, find_at, read_path};
 use crate::task::exec::{ExecRequest, prepare, start};
 use crate::task::exit::{give_memory_back, release_thread_words};
 use crate::task::memory::{Space, space_limits};
 use crate::task::process::Ending;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[full(Sysno::execve, execve), full(Sysno::execveat, execveat)];
+entries! {
+    execve(Path, Strings, StringCount);
+    execveat(At, Path, Strings, StringCount, Set(AT_FLAGS));
+}
 
 /// Bytes of arguments and environment that any program may have, and that none may have more of.
 const STRINGS_BYTES: core::ops::RangeInclusive<u64> = 128 << 10..=6 << 20;

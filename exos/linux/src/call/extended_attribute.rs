@@ -5,30 +5,28 @@ use alloc::vec::Vec;
 use exos::error::{Errno, Result};
 use exos::fs::extended_attribute::{AttributeChange, NAME_BYTES_MAX};
 use exos::fs::location::Location;
-use syscalls::Sysno;
 
 use super::file_metadata::{find, location_of};
 use crate::abi::linux::AT_SYMLINK_NOFOLLOW;
 use crate::abi::user_memory::{read_string, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, partial};
+use crate::call::entry::entries;
 use crate::file::paths::Access;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    partial(Sysno::getxattr, LIMITS, getxattr),
-    partial(Sysno::lgetxattr, LIMITS, lgetxattr),
-    partial(Sysno::fgetxattr, LIMITS, fgetxattr),
-    partial(Sysno::listxattr, LIMITS, listxattr),
-    partial(Sysno::llistxattr, LIMITS, llistxattr),
-    partial(Sysno::flistxattr, LIMITS, flistxattr),
-    partial(Sysno::setxattr, LIMITS, setxattr),
-    partial(Sysno::lsetxattr, LIMITS, lsetxattr),
-    partial(Sysno::fsetxattr, LIMITS, fsetxattr),
-    partial(Sysno::removexattr, LIMITS, removexattr),
-    partial(Sysno::lremovexattr, LIMITS, lremovexattr),
-    partial(Sysno::fremovexattr, LIMITS, fremovexattr),
-];
+entries! {
+    getxattr: LIMITS;
+    lgetxattr: LIMITS;
+    fgetxattr: LIMITS;
+    listxattr: LIMITS;
+    llistxattr: LIMITS;
+    flistxattr: LIMITS;
+    setxattr: LIMITS;
+    lsetxattr: LIMITS;
+    fsetxattr: LIMITS;
+    removexattr: LIMITS;
+    lremovexattr: LIMITS;
+    fremovexattr: LIMITS;
+}
 
 const LIMITS: &str = "no access control lists; files of host directories have none";
 /// Longest value.

@@ -14,7 +14,6 @@ use exos::fs::terminal::tty::Side;
 use exos::mem::FileIdentity;
 use exos::net::unix::SocketFile;
 use exos::task::capability::Capability;
-use syscalls::Sysno;
 
 use super::file_owner;
 use crate::abi::bytes::{Encoder, get};
@@ -28,15 +27,14 @@ use crate::abi::linux::{
 };
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::task::caller::Restart;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::fcntl, fcntl),
-    full(Sysno::flock, flock),
-    partial(Sysno::ioctl, "terminals, FIONREAD, SIOCOUTQ, FIONBIO, FIOCLEX, FIONCLEX", ioctl),
-];
+entries! {
+    fcntl(Descriptor, Word(FCNTL_COMMANDS), Hex);
+    flock(Descriptor, Set(FLOCK_OPERATIONS));
+    ioctl(Descriptor, Word(IOCTLS), Pointer): "terminals, FIONREAD, SIOCOUTQ, FIONBIO, FIOCLEX, FIONCLEX";
+}
 
 /// Whether a command of `fcntl` asks nothing of what is open there but which flags it has: then it does not wait.
 #[must_use]

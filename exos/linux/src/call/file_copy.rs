@@ -10,17 +10,18 @@ use exos::fs::transfer::{Buffer, Source};
 use exos::fs::vnode::is_same;
 use exos::preempt;
 use exos::task::signal::Signal;
-use syscalls::Sysno;
 
 use super::file_transfer::{check_end, raise_own, read_offset, readable, writable, write_from_source, write_offset};
 use super::waiting::until_ready;
 use crate::abi::user_memory::{CHUNK_BYTES, MAX_RW_COUNT, read_array};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full};
+use crate::call::entry::entries;
 use crate::file::paths::now;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[full(Sysno::sendfile, sendfile), full(Sysno::copy_file_range, copy_file_range)];
+entries! {
+    sendfile(Descriptor, Descriptor, Pointer, Size);
+    copy_file_range(Descriptor, Pointer, Descriptor, Pointer, Size, Hex);
+}
 
 /// Writes to a pipe what it has room for once it has some, as `sendfile` does: the sender may be the reader.
 fn write_what_fits(context: &mut Context<'_>, output: &Arc<Description>, source: &mut dyn Source) -> Result<u64> {

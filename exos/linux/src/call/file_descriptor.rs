@@ -16,7 +16,6 @@ use exos::fs::seals::Seals;
 use exos::fs::vnode::Creation;
 use exos::fs::walk::Restriction;
 use exos::preempt::{self, PIECE_COUNT, Pace};
-use syscalls::Sysno;
 
 use super::{file_cut, terminal};
 use crate::abi::bytes::get;
@@ -27,27 +26,26 @@ use crate::abi::linux::{
 };
 use crate::abi::user_memory::{Text, read_string, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::file::paths::{Access, read_path_into};
 use crate::task::caller::Restart;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::open, open),
-    full(Sysno::openat, openat),
-    full(Sysno::openat2, openat2),
-    full(Sysno::creat, creat),
-    full(Sysno::close, close),
-    full(Sysno::close_range, close_range),
-    full(Sysno::dup, dup),
-    full(Sysno::dup2, dup2),
-    full(Sysno::dup3, dup3),
-    full(Sysno::pipe, pipe),
-    partial(Sysno::pipe2, "no packets (O_DIRECT)", pipe2),
-    full(Sysno::eventfd, eventfd),
-    full(Sysno::eventfd2, eventfd2),
-    partial(Sysno::memfd_create, "no huge pages", memfd_create),
-];
+entries! {
+    open(Path, OpenFlags, OpenMode(1));
+    openat(At, Path, OpenFlags, OpenMode(2));
+    openat2;
+    creat(Path, Mode);
+    close(Descriptor);
+    close_range(Size, Size, Set(CLOSE_RANGE_FLAGS));
+    dup(Descriptor);
+    dup2(Descriptor, Descriptor);
+    dup3(Descriptor, Descriptor, Set(FILE_FLAGS));
+    pipe(PairOut);
+    pipe2(PairOut, Set(FILE_FLAGS)): "no packets (O_DIRECT)";
+    eventfd;
+    eventfd2(Int, Set(EVENT_FLAGS));
+    memfd_create(Path, Set(MEMFD_FLAGS)): "no huge pages";
+}
 
 /// Permission bits that a file can be created with (`S_IALLUGO`).
 const S_IALLUGO: u64 = 0o7777;

@@ -5,7 +5,6 @@ use exos::fs::location::Location;
 use exos::fs::metadata::Timestamp;
 use exos::fs::namespace::{OwnerChange, TimeChange, TimesChange};
 use exos::fs::permission::Wish;
-use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
@@ -15,35 +14,34 @@ use crate::abi::linux::{
 };
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full};
+use crate::call::entry::entries;
 use crate::file::paths::{Access, find_at};
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::stat, stat),
-    full(Sysno::lstat, lstat),
-    full(Sysno::fstat, fstat),
-    full(Sysno::newfstatat, newfstatat),
-    full(Sysno::statx, statx),
-    full(Sysno::statfs, statfs),
-    full(Sysno::fstatfs, fstatfs),
-    full(Sysno::access, access),
-    full(Sysno::faccessat, faccessat),
-    full(Sysno::faccessat2, faccessat2),
-    full(Sysno::utime, utime),
-    full(Sysno::utimes, utimes),
-    full(Sysno::futimesat, futimesat),
-    full(Sysno::utimensat, utimensat),
-    full(Sysno::chmod, chmod),
-    full(Sysno::fchmod, fchmod),
-    full(Sysno::fchmodat, fchmodat),
-    full(Sysno::fchmodat2, fchmodat2),
-    full(Sysno::chown, chown),
-    full(Sysno::lchown, lchown),
-    full(Sysno::fchown, fchown),
-    full(Sysno::fchownat, fchownat),
-    full(Sysno::umask, umask),
-];
+entries! {
+    stat(Path, StatOut);
+    lstat(Path, StatOut);
+    fstat(Descriptor, StatOut);
+    newfstatat(At, Path, StatOut, Set(AT_FLAGS));
+    statx(At, Path, Set(AT_FLAGS), Set(STATX_MASK), Pointer);
+    statfs(Path, Pointer);
+    fstatfs(Descriptor, Pointer);
+    access(Path, Set(ACCESSES));
+    faccessat(At, Path, Set(ACCESSES));
+    faccessat2(At, Path, Set(ACCESSES), Set(AT_FLAGS));
+    utime;
+    utimes;
+    futimesat;
+    utimensat(At, Path, Pointer, Set(AT_FLAGS));
+    chmod(Path, Mode);
+    fchmod(Descriptor, Mode);
+    fchmodat(At, Path, Mode);
+    fchmodat2;
+    chown(Path, Int, Int);
+    lchown(Path, Int, Int);
+    fchown(Descriptor, Int, Int);
+    fchownat(At, Path, Int, Int, Set(AT_FLAGS));
+    umask(Mode) -> Mode;
+}
 
 const HERE: u64 = AT_FDCWD as u64;
 

@@ -11,40 +11,38 @@ use exos::fs::vnode::{DirectoryEntry, NewNode, RenameMode};
 use exos::fs::walk::LookupFlags;
 use exos::preempt::{self, Pace};
 use exos::task::capability::Capability;
-use syscalls::Sysno;
 
 use crate::abi::linux::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_EXCHANGE, RENAME_NOREPLACE};
 use crate::abi::listing::{EntryForm, Listing};
 use crate::abi::user_memory::{Extent, Text, UserWriter, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::file::paths::{Access, now, read_path, read_path_into, start_of};
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::getdents, getdents),
-    full(Sysno::getdents64, getdents64),
-    full(Sysno::getcwd, getcwd),
-    full(Sysno::chdir, chdir),
-    full(Sysno::fchdir, fchdir),
-    full(Sysno::chroot, chroot),
-    full(Sysno::readlink, readlink),
-    full(Sysno::readlinkat, readlinkat),
-    full(Sysno::mkdir, mkdir),
-    full(Sysno::mkdirat, mkdirat),
-    full(Sysno::rmdir, rmdir),
-    full(Sysno::unlink, unlink),
-    full(Sysno::unlinkat, unlinkat),
-    full(Sysno::rename, rename),
-    full(Sysno::renameat, renameat),
-    partial(Sysno::renameat2, "no RENAME_WHITEOUT", renameat2),
-    full(Sysno::link, link),
-    full(Sysno::linkat, linkat),
-    full(Sysno::symlink, symlink),
-    full(Sysno::symlinkat, symlinkat),
-    full(Sysno::mknod, mknod),
-    full(Sysno::mknodat, mknodat),
-];
+entries! {
+    getdents;
+    getdents64(Descriptor, Entries, Size);
+    getcwd(TextOut, Size);
+    chdir(Path);
+    fchdir(Descriptor);
+    chroot(Path);
+    readlink(Path, BufferOut, Size);
+    readlinkat(At, Path, BufferOut, Size);
+    mkdir(Path, Mode);
+    mkdirat(At, Path, Mode);
+    rmdir(Path);
+    unlink(Path);
+    unlinkat(At, Path, Set(UNLINK_FLAGS));
+    rename(Path, Path);
+    renameat(At, Path, At, Path);
+    renameat2(At, Path, At, Path, Set(RENAME_FLAGS)): "no RENAME_WHITEOUT";
+    link(Path, Path);
+    linkat(At, Path, At, Path, Set(AT_FLAGS));
+    symlink(Path, Path);
+    symlinkat(Path, At, Path);
+    mknod(Path, Mode, Device);
+    mknodat(At, Path, Mode, Device);
+}
 
 const HERE: u64 = AT_FDCWD as u64;
 /// Most bytes that one listing returns, whatever room there is.

@@ -2,22 +2,20 @@
 
 use exos::error::{Errno, Result};
 use exos::fs::metadata::FileKind;
-use syscalls::Sysno;
 
 use super::file_transfer::readable;
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full};
+use crate::call::entry::entries;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::fsync, fsync),
-    full(Sysno::fdatasync, fsync),
-    full(Sysno::syncfs, syncfs),
-    full(Sysno::sync, sync),
-    full(Sysno::sync_file_range, sync_file_range),
-    full(Sysno::fadvise64, fadvise64),
-    full(Sysno::readahead, readahead),
-];
+entries! {
+    fsync(Descriptor);
+    fdatasync(Descriptor) = fsync;
+    syncfs;
+    sync;
+    sync_file_range;
+    fadvise64(Descriptor, Long, Size, Int);
+    readahead;
+}
 
 /// `fsync(2)` and its kin: of host directories; elsewhere nothing is behind memory.
 pub fn fsync(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {

@@ -22,7 +22,6 @@ use exos::net::unix::{Socket, SocketFile};
 use exos::platform::FrameBytes;
 use exos::preempt;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
-use syscalls::Sysno;
 
 use super::waiting::until_ready;
 use super::{file_cut, message, terminal};
@@ -31,29 +30,28 @@ use crate::abi::user_memory::{
     Extent, MAX_RW_COUNT, UserMemory, UserReader, UserWriter, read_array, read_extents, write_all,
 };
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::file::paths::{Access, now, read_path};
 use crate::file::signalfd::SignalFile;
 use crate::file::timerfd::TimerFile;
 use crate::task::caller::Restart;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::read, read),
-    full(Sysno::write, write),
-    full(Sysno::readv, readv),
-    full(Sysno::writev, writev),
-    full(Sysno::pread64, pread64),
-    full(Sysno::pwrite64, pwrite64),
-    full(Sysno::preadv, preadv),
-    full(Sysno::pwritev, pwritev),
-    partial(Sysno::preadv2, "of RWF flags HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND", preadv2),
-    partial(Sysno::pwritev2, "of RWF flags HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND", pwritev2),
-    full(Sysno::lseek, lseek),
-    full(Sysno::ftruncate, ftruncate),
-    full(Sysno::truncate, truncate),
-    full(Sysno::fallocate, fallocate),
-];
+entries! {
+    read(Descriptor, BufferOut, Size);
+    write(Descriptor, BufferIn(2), Size);
+    readv(Descriptor, VectorOut(2), Size);
+    writev(Descriptor, VectorIn(2), Size);
+    pread64(Descriptor, BufferOut, Size, Long);
+    pwrite64(Descriptor, BufferIn(2), Size, Long);
+    preadv(Descriptor, VectorOut(2), Size, Long);
+    pwritev(Descriptor, VectorIn(2), Size, Long);
+    preadv2: "of RWF flags HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND";
+    pwritev2: "of RWF flags HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND";
+    lseek(Descriptor, Long, Word(SEEK_ORIGINS));
+    ftruncate(Descriptor, Long);
+    truncate(Path, Long);
+    fallocate(Descriptor, Hex, Long, Long);
+}
 
 /// The socket that a description is for, for a transfer without an offset.
 fn socket_of(description: &Description, offset: Option<u64>) -> Option<&Arc<Socket>> {

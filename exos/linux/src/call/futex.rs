@@ -11,7 +11,6 @@ use exos::error::{Errno, Result};
 use exos::task::futex::{FutexKey, FutexTable, FutexWait, FutexWaiter, MATCH_ANY};
 use exos::task::lock::{Claim, Holder, LockWord};
 use exos::task::schedule::Task;
-use syscalls::Sysno;
 
 use super::pidfd::may_trace;
 use crate::abi::bytes::get;
@@ -19,20 +18,19 @@ use crate::abi::linux::{FUTEX_32, FUTEX_CLOCK_REALTIME, FUTEX_PRIVATE_FLAG, FUTE
 use crate::abi::time as abi;
 use crate::abi::user_memory::{UserMemory, read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::task::caller::Caller;
 use crate::task::caller::Restart;
 use crate::task::futex_word::{key_of, private_key};
 use crate::task::process::{Process, Thread};
 use crate::task::system::System;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    partial(Sysno::futex, "no FUTEX_FD, no requeue to PI words", futex),
-    full(Sysno::futex_waitv, futex_waitv),
-    full(Sysno::set_robust_list, set_robust_list),
-    full(Sysno::get_robust_list, get_robust_list),
-];
+entries! {
+    futex(Pointer, Word(FUTEX_OPERATIONS), Int, Pointer): "no FUTEX_FD, no requeue to PI words";
+    futex_waitv;
+    set_robust_list(Pointer, Size);
+    get_robust_list;
+}
 
 /// Bytes of `struct robust_list_head`.
 const ROBUST_HEAD_BYTES: u64 = 24;

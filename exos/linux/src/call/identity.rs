@@ -12,9 +12,41 @@ use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
+use crate::call::entry::entries;
 use crate::task::identities::Identities;
 use crate::task::process::Process;
 use crate::task::timers::arm_processor_limit;
+
+entries! {
+    getpid();
+    gettid();
+    getppid();
+    getuid();
+    geteuid();
+    getgid();
+    getegid();
+    setuid(Int);
+    setgid(Int);
+    setreuid;
+    setregid;
+    setresuid(Int, Int, Int);
+    setresgid(Int, Int, Int);
+    getresuid;
+    getresgid;
+    setfsuid;
+    setfsgid;
+    getgroups(Size, Pointer);
+    setgroups(Size, Pointer);
+    getpgid(Int);
+    getpgrp();
+    setpgid(Int, Int);
+    getsid(Int);
+    setsid();
+    prlimit64(Int, Word(RESOURCES), Limit, LimitOut);
+    getrlimit(Word(RESOURCES), LimitOut);
+    setrlimit(Word(RESOURCES), Limit);
+    getrusage(Int, Pointer): "processor time and peak memory only";
+}
 
 /// "Leave as it is" in `setresuid` and its like.
 const KEEP: u32 = u32::MAX;

@@ -8,7 +8,6 @@ use exos::mem::{
     SyncMode,
 };
 use exos::preempt;
-use syscalls::Sysno;
 
 use super::file_cut::drop_from_all;
 use crate::abi::linux::{
@@ -22,29 +21,28 @@ use crate::abi::linux::{
 };
 use crate::abi::user_memory::write_all;
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::task::process::Process;
 use crate::task::profile;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::mmap, mmap),
-    full(Sysno::munmap, munmap),
-    full(Sysno::mprotect, mprotect),
-    full(Sysno::pkey_alloc, pkey_alloc),
-    full(Sysno::pkey_free, pkey_free),
-    full(Sysno::pkey_mprotect, pkey_mprotect),
-    full(Sysno::mremap, mremap),
-    full(Sysno::brk, brk),
-    partial(Sysno::madvise, "hints have no effect", madvise),
-    full(Sysno::msync, msync),
-    full(Sysno::mincore, mincore),
-    partial(Sysno::mlock, "accounted; nothing is ever paged out", mlock),
-    partial(Sysno::mlock2, "accounted; nothing is ever paged out", mlock2),
-    partial(Sysno::munlock, "accounted; nothing is ever paged out", munlock),
-    partial(Sysno::mlockall, "accounted; nothing is ever paged out", mlockall),
-    partial(Sysno::munlockall, "accounted; nothing is ever paged out", munlockall),
-];
+entries! {
+    mmap(Pointer, Size, Set(PROTECTIONS), Set(MAP_FLAGS), Descriptor, Hex) -> Address;
+    munmap(Pointer, Size);
+    mprotect(Pointer, Size, Set(PROTECTIONS));
+    pkey_alloc;
+    pkey_free;
+    pkey_mprotect;
+    mremap(Pointer, Size, Size, Set(REMAP_FLAGS), Pointer) -> Address;
+    brk(Pointer) -> Address;
+    madvise(Pointer, Size, Word(ADVICES)): "hints have no effect";
+    msync(Pointer, Size, Set(SYNC_FLAGS));
+    mincore;
+    mlock(Pointer, Size): "accounted; nothing is ever paged out";
+    mlock2: "accounted; nothing is ever paged out";
+    munlock(Pointer, Size): "accounted; nothing is ever paged out";
+    mlockall: "accounted; nothing is ever paged out";
+    munlockall: "accounted; nothing is ever paged out";
+}
 
 /// Flags of long ago that every kernel passes over: `MAP_DENYWRITE`, `MAP_EXECUTABLE`, `MAP_UNINITIALIZED`, `MAP_FILE`.
 const MAP_PASSED_OVER: u64 = 0x0800 | 0x1000 | 0x400_0000;

@@ -9,7 +9,6 @@ use alloc::sync::Arc;
 use exos::error::{Errno, Result};
 use exos::mem::AddressSpace;
 use exos::task::capability::Capability;
-use syscalls::Sysno;
 
 use super::pidfd::may_trace;
 use crate::abi::errno::number;
@@ -22,21 +21,20 @@ use crate::abi::linux::{
 };
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::task::memory_policy::MemoryPolicy;
 use crate::task::process::Process;
 
 const NOT_KEPT: &str = "checked and not kept: `get_mempolicy` tells the default of every address";
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    partial(Sysno::get_mempolicy, "one node; `mbind` leaves nothing to tell", get_mempolicy),
-    full(Sysno::set_mempolicy, set_mempolicy),
-    partial(Sysno::mbind, NOT_KEPT, mbind),
-    partial(Sysno::set_mempolicy_home_node, "checked, without the range's policy", set_mempolicy_home_node),
-    full(Sysno::migrate_pages, migrate_pages),
-    full(Sysno::move_pages, move_pages),
-];
+entries! {
+    get_mempolicy(Pointer, Pointer, Size, Pointer, Hex): "one node; `mbind` leaves nothing to tell";
+    set_mempolicy(Hex, Pointer, Size);
+    mbind(Pointer, Size, Hex, Pointer, Size, Hex): NOT_KEPT;
+    set_mempolicy_home_node(Pointer, Size, Int, Hex): "checked, without the range's policy";
+    migrate_pages(Int, Size, Pointer, Pointer);
+    move_pages(Int, Size, Pointer, Pointer, Pointer, Hex);
+}
 
 const FLAGS: u32 = MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES | MPOL_F_NUMA_BALANCING;
 /// The nodes that there are, and how many could be (`MAX_NUMNODES` of a usual kernel).

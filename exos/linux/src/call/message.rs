@@ -14,7 +14,6 @@ use exos::net::unix::{Identity, Sending, Socket, SocketKind, Wants};
 use exos::preempt;
 use exos::task::capability::Capability;
 use exos::task::signal::Signal;
-use syscalls::Sysno;
 
 use super::file_transfer::{one, raise_own};
 use super::socket::{find, identity_of, read_address, socket_at, write_address};
@@ -33,17 +32,16 @@ use crate::abi::user_memory::{
     EXTENT_COUNT_MAX, Extent, UserReader, UserWriter, read_array, read_extents, read_vec, write_all,
 };
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::sendto, sendto),
-    full(Sysno::recvfrom, recvfrom),
-    partial(Sysno::sendmsg, "no MSG_OOB", sendmsg),
-    partial(Sysno::recvmsg, "no MSG_OOB, no SO_PEEK_OFF", recvmsg),
-    partial(Sysno::sendmmsg, "no MSG_OOB", sendmmsg),
-    partial(Sysno::recvmmsg, "no MSG_OOB, no SO_PEEK_OFF", recvmmsg),
-];
+entries! {
+    sendto;
+    recvfrom;
+    sendmsg: "no MSG_OOB";
+    recvmsg: "no MSG_OOB, no SO_PEEK_OFF";
+    sendmmsg: "no MSG_OOB";
+    recvmmsg: "no MSG_OOB, no SO_PEEK_OFF";
+}
 
 /// Most messages that one call moves.
 const MESSAGE_COUNT_MAX: u64 = 1024;

@@ -5,7 +5,6 @@ use alloc::sync::Arc;
 use exos::error::{Errno, Result};
 use exos::ipc::message_queue::{Look, Message, MessageQueues, ReceiveRequest, Receiving, Selection, Sending};
 use exos::task::schedule::Task;
-use syscalls::Sysno;
 
 use super::ipc_object::{
     Asker, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, OWNERSHIP_BYTES, encode_ownership, id_of, making,
@@ -14,16 +13,15 @@ use super::ipc_object::{
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::user_memory::{read_array, read_exact, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full};
+use crate::call::entry::entries;
 use crate::task::caller::Restart;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::msgget, msgget),
-    full(Sysno::msgsnd, msgsnd),
-    full(Sysno::msgrcv, msgrcv),
-    full(Sysno::msgctl, msgctl),
-];
+entries! {
+    msgget;
+    msgsnd;
+    msgrcv;
+    msgctl;
+}
 
 /// Bytes before a message's text: its type.
 const KIND_BYTES: u64 = 8;

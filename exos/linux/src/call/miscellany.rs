@@ -19,8 +19,27 @@ use crate::abi::linux::{
 };
 use crate::abi::user_memory::{CHUNK_BYTES, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
+use crate::call::entry::entries;
 use crate::task::process::{TIMER_SLACK_NS, thread_flag};
 use crate::task::system::{RELEASE, VERSION};
+
+entries! {
+    uname(SystemName);
+    sethostname(BufferIn(1), Size);
+    setdomainname;
+    sysinfo(Pointer);
+    getrandom(BufferOut, Size, Set(RANDOM_FLAGS));
+    arch_prctl(Word(ARCH_OPERATIONS), Pointer): "GS belongs to exos";
+    prctl(Word(PROCESS_OPTIONS), Hex, Hex, Hex, Hex): "the options that programs set on themselves";
+    membarrier(Int, Hex);
+    personality: "only PER_LINUX; of its flags ADDR_NO_RANDOMIZE has an effect";
+    syslog: "an empty log";
+    reboot: "never permitted";
+    swapon = not_permitted: "never permitted";
+    swapoff = not_permitted: "never permitted";
+    acct = not_permitted: "never permitted";
+    vhangup();
+}
 
 /// Bytes of a field of `struct utsname`.
 const NAME_BYTES: usize = 65;

@@ -7,29 +7,23 @@ use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
-use syscalls::Sysno;
 
 use crate::abi::linux::UMOUNT_NOFOLLOW;
 use crate::abi::linux::{
     AT_FDCWD, CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_NEWUSER, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM,
 };
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, partial};
+use crate::call::entry::entries;
 use crate::file::paths::{Access, read_path, start_of};
 use crate::file::pidfd::ProcessFile;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    partial(
-        Sysno::unshare,
-        "no namespaces: `EINVAL`, mounts and without `CAP_SYS_ADMIN` `EPERM`; `CLONE_FILES` and `CLONE_FS` are \
-         `EINVAL` while there are other threads",
-        unshare,
-    ),
-    partial(Sysno::setns, "no namespaces: nothing can be joined", setns),
-    partial(Sysno::mount, "checked, and never permitted", mount),
-    partial(Sysno::umount2, "checked, and never permitted", umount2),
-];
+entries! {
+    unshare(Hex): "no namespaces: `EINVAL`, mounts and without `CAP_SYS_ADMIN` `EPERM`; `CLONE_FILES` and \
+         `CLONE_FS` are `EINVAL` while there are other threads";
+    setns(Descriptor, Hex): "no namespaces: nothing can be joined";
+    mount: "checked, and never permitted";
+    umount2: "checked, and never permitted";
+}
 
 /// `CLONE_NEWTIME`, `CLONE_NEWCGROUP`, `CLONE_NEWUTS`, `CLONE_NEWIPC`, `CLONE_NEWPID`, `CLONE_NEWNET`.
 const OTHER_NAMESPACES: u64 = 0x80 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x2000_0000 | 0x4000_0000;

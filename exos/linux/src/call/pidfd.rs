@@ -4,22 +4,20 @@ use alloc::sync::Arc;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
-use syscalls::Sysno;
 
 use super::signal::{send, signal_or_probe, user_info};
 use crate::abi::linux::O_NONBLOCK;
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full};
+use crate::call::entry::entries;
 use crate::file::pidfd::ProcessFile;
 use crate::task::process::Process;
 use crate::task::tracing::{Rights, may_trace_by};
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::pidfd_open, pidfd_open),
-    full(Sysno::pidfd_send_signal, pidfd_send_signal),
-    full(Sysno::pidfd_getfd, pidfd_getfd),
-];
+entries! {
+    pidfd_open;
+    pidfd_send_signal(Descriptor, SignalNumber, Pointer, Hex);
+    pidfd_getfd;
+}
 
 /// A descriptor for `process`, closed by `execve`.
 pub(super) fn open(context: &Context<'_>, process: &Arc<Process>, status: StatusFlags) -> Result<u64> {

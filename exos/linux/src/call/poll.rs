@@ -11,7 +11,6 @@ use exos::fs::description::Description;
 use exos::fs::readiness::{Readiness, Registration, UNASKED_COUNT, WaitQueue};
 use exos::preempt::Pace;
 use exos::reserve;
-use syscalls::Sysno;
 
 use super::signal::install_optional_mask;
 use crate::abi::bytes::get;
@@ -20,12 +19,15 @@ use crate::abi::poll::events_of;
 use crate::abi::time::{read_timespec, timespec, timeval};
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full};
+use crate::call::entry::entries;
 use crate::task::caller::Restart;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] =
-    &[full(Sysno::poll, poll), full(Sysno::ppoll, ppoll), full(Sysno::select, select), full(Sysno::pselect6, pselect6)];
+entries! {
+    poll(PollSet(1), Size, Int);
+    ppoll(PollSet(1), Size, TimeIn, SignalSetIn, Size);
+    select(Int, Pointer, Pointer, Pointer, Pointer);
+    pselect6(Int, Pointer, Pointer, Pointer, TimeIn, Pointer);
+}
 
 const MILLISECOND_NS: u64 = 1_000_000;
 

@@ -14,7 +14,6 @@ use exos::task::capability::Capability;
 use exos::task::limits::Resource;
 use exos::task::schedule::Task;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
-use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::file::status_flags;
@@ -22,20 +21,19 @@ use crate::abi::linux::{O_ACCMODE, O_CREAT, O_EXCL, O_NONBLOCK, SI_MESGQ, SIGEV_
 use crate::abi::time::read_timespec;
 use crate::abi::user_memory::{read_array, read_exact, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::file::message_queue::QueueFile;
 use crate::file::paths::read_path;
 use crate::task::caller::Restart;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::mq_open, mq_open),
-    full(Sysno::mq_unlink, mq_unlink),
-    full(Sysno::mq_timedsend, mq_timedsend),
-    full(Sysno::mq_timedreceive, mq_timedreceive),
-    partial(Sysno::mq_notify, "no SIGEV_THREAD: C libraries want a netlink socket for it", mq_notify),
-    full(Sysno::mq_getsetattr, mq_getsetattr),
-];
+entries! {
+    mq_open;
+    mq_unlink;
+    mq_timedsend;
+    mq_timedreceive;
+    mq_notify: "no SIGEV_THREAD: C libraries want a netlink socket for it";
+    mq_getsetattr;
+}
 
 /// Bytes of `struct mq_attr`.
 const ATTRIBUTES_BYTES: usize = 64;

@@ -12,7 +12,6 @@ use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 use exos::task::limits::Resource;
 use exos::task::weight::{NICE_MAX, NICE_MIN};
-use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::linux::{
@@ -21,18 +20,17 @@ use crate::abi::linux::{
 use crate::abi::linux::{SCHED_IDLE, SCHED_RESET_ON_FORK};
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::task::process::{Process, Thread};
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::getpriority, getpriority),
-    full(Sysno::setpriority, setpriority),
-    partial(Sysno::sched_setattr, "as sched_setscheduler", sched_setattr),
-    full(Sysno::sched_getattr, sched_getattr),
-    partial(Sysno::ioprio_set, "kept and not acted on", ioprio_set),
-    full(Sysno::ioprio_get, ioprio_get),
-];
+entries! {
+    getpriority;
+    setpriority;
+    sched_setattr(Int, Pointer, Hex): "as sched_setscheduler";
+    sched_getattr(Int, Pointer, Size, Hex);
+    ioprio_set(Int, Int, Hex): "kept and not acted on";
+    ioprio_get(Int, Int);
+}
 
 /// Bytes of the first `struct sched_attr` and of Linux 6.1's.
 const SCHED_ATTR_SIZE_VER0: u64 = 48;

@@ -17,7 +17,6 @@ use exos::reserve;
 use exos::task::capability::Capability;
 use exos::task::limits::Resource;
 use exos::task::signal::Signal;
-use syscalls::Sysno;
 
 use super::pidfd;
 use super::schedule::{inherited_nice, inherited_policy};
@@ -32,7 +31,7 @@ use crate::abi::linux::{
 use crate::abi::time::timeval;
 use crate::abi::user_memory::{read_vec, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::task::caller::Restart;
 use crate::task::exit::{ChildChange, child_code, claim, forget};
 use crate::task::interruption::interruption;
@@ -41,18 +40,17 @@ use crate::task::system::ThreadStart;
 use crate::task::timers::arm_processor_limit;
 use crate::task::used_time::UsedTime;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::fork, fork),
-    full(Sysno::vfork, vfork),
-    partial(Sysno::clone, "no namespaces; processes do not share a descriptor table", clone),
-    partial(Sysno::clone3, "no namespaces, chosen numbers or CLONE_INTO_CGROUP", clone3),
-    full(Sysno::exit, exit),
-    full(Sysno::exit_group, exit_group),
-    full(Sysno::wait4, wait4),
-    full(Sysno::waitid, waitid),
-    full(Sysno::set_tid_address, set_tid_address),
-];
+entries! {
+    fork();
+    vfork();
+    clone: "no namespaces; processes do not share a descriptor table";
+    clone3: "no namespaces, chosen numbers or CLONE_INTO_CGROUP";
+    exit(Int) -> Never;
+    exit_group(Int) -> Never;
+    wait4(Int, Pointer, Hex, Pointer);
+    waitid;
+    set_tid_address(Pointer);
+}
 
 const CLONE_KNOWN: u64 = CLONE_VM
     | CLONE_FS

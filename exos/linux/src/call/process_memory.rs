@@ -9,18 +9,18 @@ use alloc::vec::Vec;
 use exos::error::{Errno, Result};
 use exos::fs::transfer::{Destination, Source};
 use exos::preempt::Pace;
-use syscalls::Sysno;
 
 use super::pidfd::may_trace;
 use crate::abi::user_memory::{Extent, UserMemory, UserReader, UserWriter, read_extents};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full};
+use crate::call::entry::entries;
 use crate::task::memory::Space;
 use crate::task::process::Process;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] =
-    &[full(Sysno::process_vm_readv, process_vm_readv), full(Sysno::process_vm_writev, process_vm_writev)];
+entries! {
+    process_vm_readv;
+    process_vm_writev;
+}
 
 /// Bytes that are moved at a time.
 const PIECE_BYTES: usize = 4096;

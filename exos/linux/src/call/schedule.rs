@@ -13,7 +13,22 @@ use crate::abi::linux::SCHED_RESET_ON_FORK;
 use crate::abi::time::write_timespec;
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
+use crate::call::entry::entries;
 use crate::task::process::Thread;
+
+entries! {
+    sched_yield();
+    sched_getaffinity(Int, Size, Pointer);
+    sched_setaffinity(Int, Size, Pointer);
+    getcpu;
+    sched_getscheduler;
+    sched_getparam;
+    sched_setscheduler: "SCHED_OTHER, SCHED_BATCH and SCHED_IDLE";
+    sched_setparam: "as sched_setscheduler";
+    sched_rr_get_interval(Int, Pointer);
+    sched_get_priority_max;
+    sched_get_priority_min;
+}
 
 /// Most bytes of a processor mask that is looked at.
 const MASK_BYTES_MAX: usize = 8192;

@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use exos::error::{Errno, Result};
 use exos::ipc::semaphore::{Attempt, Look, Operation, Question};
 use exos::task::schedule::Task;
-use syscalls::Sysno;
 
 use super::ipc_object::{
     Asker, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, encode_ownership, id_of, making, read_ownership,
@@ -15,15 +14,14 @@ use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::read_timespec;
 use crate::abi::user_memory::{read_exact, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full};
+use crate::call::entry::entries;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::semget, semget),
-    full(Sysno::semop, semop),
-    full(Sysno::semtimedop, semtimedop),
-    full(Sysno::semctl, semctl),
-];
+entries! {
+    semget;
+    semop;
+    semtimedop;
+    semctl;
+}
 
 /// Bytes of `struct sembuf`.
 const OPERATION_BYTES: usize = 6;

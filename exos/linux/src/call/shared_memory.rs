@@ -9,7 +9,6 @@ use exos::error::{Errno, Result};
 use exos::ipc::shared_memory::{Attachment, Look};
 use exos::mem::{AddressSpace, Placement};
 use exos::task::limits::Resource;
-use syscalls::Sysno;
 
 use super::ipc_object::{
     Asker, IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT, encode_ownership, id_of, making, read_ownership,
@@ -17,15 +16,14 @@ use super::ipc_object::{
 use crate::abi::bytes::Encoder;
 use crate::abi::user_memory::write_all;
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    partial(Sysno::shmget, "no huge pages", shmget),
-    full(Sysno::shmat, shmat),
-    full(Sysno::shmdt, shmdt),
-    full(Sysno::shmctl, shmctl),
-];
+entries! {
+    shmget: "no huge pages";
+    shmat;
+    shmdt;
+    shmctl;
+}
 
 /// `SHM_HUGETLB`.
 const SHM_HUGETLB: u64 = 0o4000;

@@ -14,6 +14,7 @@ use crate::abi::linux::{MINSIGSTKSZ, SI_QUEUE, SI_TKILL, SI_USER, SS_AUTODISARM,
 use crate::abi::time::read_timespec;
 use crate::abi::user_memory::{read_array, read_words, write_all, write_words};
 use crate::call::context::{Arguments, Context};
+use crate::call::entry::entries;
 use crate::task::caller::Caller;
 use crate::task::caller::Restart;
 use crate::task::process::FIRST_PID;
@@ -21,6 +22,21 @@ use crate::task::process::{Process, Thread};
 use crate::task::signal_delivery::raise_fault;
 use crate::task::signal_frame::{AlternateStack, encode_info, restore};
 use crate::task::timers::{complete_notice, forget_signal};
+
+entries! {
+    rt_sigaction(SignalNumber, Action, ActionOut, Size);
+    rt_sigprocmask(Word(MASK_CHANGES), SignalSetIn, SignalSetOut, Size);
+    rt_sigpending(SignalSetOut, Size);
+    rt_sigsuspend(SignalSetIn, Size);
+    rt_sigtimedwait(SignalSetIn, Pointer, TimeIn, Size);
+    rt_sigreturn();
+    rt_sigqueueinfo;
+    rt_tgsigqueueinfo;
+    kill(Int, SignalNumber);
+    tkill(Int, SignalNumber);
+    tgkill(Int, Int, SignalNumber);
+    sigaltstack(Pointer, Pointer);
+}
 
 /// Linux's signal sets are 8 bytes; any other size is a program built for another kernel.
 fn check_set_size(size: u64) -> Result<()> {

@@ -15,29 +15,27 @@ use exos::fs::vnode::NewNode;
 use exos::net::unix::address::Address;
 use exos::net::unix::socket::Halves;
 use exos::net::unix::{Identity, Socket, SocketFile, SocketKind};
-use syscalls::Sysno;
 
 use super::waiting::until_ready_by;
 use crate::abi::linux::{AF_MAX, AF_UNIX};
 use crate::abi::socket::{ADDRESS_BYTES_MAX, Name, SOCK_CLOEXEC, SOCK_NONBLOCK, name_bytes, read_name};
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::file::paths::{Access, now};
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    partial(Sysno::socket, "only AF_UNIX", socket),
-    full(Sysno::socketpair, socketpair),
-    full(Sysno::bind, bind),
-    full(Sysno::listen, listen),
-    full(Sysno::accept, accept),
-    full(Sysno::accept4, accept4),
-    full(Sysno::connect, connect),
-    full(Sysno::getsockname, getsockname),
-    full(Sysno::getpeername, getpeername),
-    full(Sysno::shutdown, shutdown),
-];
+entries! {
+    socket: "only AF_UNIX";
+    socketpair;
+    bind;
+    listen;
+    accept;
+    accept4;
+    connect;
+    getsockname;
+    getpeername;
+    shutdown;
+}
 
 /// `SOCK_STREAM` to `SOCK_PACKET`, the last type that is defined.
 const TYPE_MAX: u64 = 10;

@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use exos::error::{Errno, Result};
 use exos::net::unix::{Identity, Socket, SocketKind};
 use exos::task::capability::Capability;
-use syscalls::Sysno;
 
 use super::socket::socket_at;
 use crate::abi::bytes::{Encoder, get};
@@ -19,13 +18,12 @@ use crate::abi::linux::{
 use crate::abi::socket::option;
 use crate::abi::user_memory::{read_array, read_exact, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, partial};
+use crate::call::entry::entries;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    partial(Sysno::getsockopt, "SOL_SOCKET, the options of local sockets", getsockopt),
-    partial(Sysno::setsockopt, "SOL_SOCKET, the options of local sockets", setsockopt),
-];
+entries! {
+    getsockopt: "SOL_SOCKET, the options of local sockets";
+    setsockopt: "SOL_SOCKET, the options of local sockets";
+}
 
 /// Switches that concern networks: they are told back as they were set.
 const KEPT: [u64; 5] = [SO_REUSEADDR, SO_BROADCAST, SO_KEEPALIVE, SO_OOBINLINE, SO_REUSEPORT];

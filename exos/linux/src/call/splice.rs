@@ -13,22 +13,20 @@ use exos::fs::pipe::{PIPE_BUFFER_BYTES, Taken};
 use exos::fs::readiness::Readiness;
 use exos::fs::transfer::Buffer;
 use exos::reserve;
-use syscalls::Sysno;
 
 use super::file_transfer::{Capped, read_offset, readable, readv, writable, write_from_source, write_offset};
 use super::waiting::until_ready;
 use crate::abi::linux::SPLICE_F_NONBLOCK;
 use crate::abi::user_memory::{MAX_RW_COUNT, UserReader, read_extents, readable_bytes};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::file::paths::now;
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::splice, splice),
-    full(Sysno::tee, tee),
-    partial(Sysno::vmsplice, "copies: pages given are not kept", vmsplice),
-];
+entries! {
+    splice;
+    tee;
+    vmsplice: "copies: pages given are not kept";
+}
 
 /// `SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT`.
 const FLAGS: u64 = 0xf;

@@ -7,7 +7,20 @@ use crate::abi::linux::{CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_TAI, CLO
 use crate::abi::time as abi;
 use crate::abi::user_memory::write_all;
 use crate::call::context::{Arguments, Context};
+use crate::call::entry::entries;
 use crate::task::caller::Restart;
+
+entries! {
+    clock_gettime(Word(CLOCKS), TimeOut);
+    clock_getres(Word(CLOCKS), TimeOut);
+    clock_settime;
+    gettimeofday(Pointer, Pointer);
+    time(Pointer);
+    times(Pointer);
+    nanosleep(TimeIn, Pointer);
+    clock_nanosleep(Word(CLOCKS), Set(TIMER_FLAGS), TimeIn, Pointer): "no waiting for processor time";
+    pause();
+}
 
 /// The resolution that clocks report.
 const RESOLUTION_NS: u64 = 1;

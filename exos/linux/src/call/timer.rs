@@ -6,7 +6,6 @@ use exos::error::{Errno, Result};
 use exos::task::limits::Resource;
 use exos::task::signal::Signal;
 use exos::task::timer::{Notice, Setting, TimeBase};
-use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::abi::linux::{
@@ -17,20 +16,19 @@ use crate::abi::time as abi;
 use crate::abi::time::IntervalTimer;
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::task::timers::{arm, base_ns, look_ns};
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::getitimer, getitimer),
-    full(Sysno::setitimer, setitimer),
-    full(Sysno::alarm, alarm),
-    partial(Sysno::timer_create, "processor time of the caller's own process only", timer_create),
-    partial(Sysno::timer_settime, "a clock that is set moves no timer", timer_settime),
-    full(Sysno::timer_gettime, timer_gettime),
-    full(Sysno::timer_getoverrun, timer_getoverrun),
-    full(Sysno::timer_delete, timer_delete),
-];
+entries! {
+    getitimer;
+    setitimer;
+    alarm(Size);
+    timer_create: "processor time of the caller's own process only";
+    timer_settime: "a clock that is set moves no timer";
+    timer_gettime;
+    timer_getoverrun;
+    timer_delete;
+}
 
 /// The base of an interval timer (`ITIMER_REAL`, `ITIMER_VIRTUAL`, `ITIMER_PROF`).
 fn interval_base(which: u64) -> Result<TimeBase> {

@@ -7,21 +7,19 @@ use exos::fs::description::Description;
 use exos::fs::permission::Wish;
 use exos::fs::walk::LookupFlags;
 use exos::fs::watch::{Watcher, event};
-use syscalls::Sysno;
 
 use crate::abi::file::status_flags;
 use crate::abi::linux::{AT_FDCWD, O_CLOEXEC, O_NONBLOCK};
 use crate::call::context::{Arguments, Context};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::entries;
 use crate::file::paths::{Access, read_path, start_of};
 
-/// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::inotify_init, inotify_init),
-    full(Sysno::inotify_init1, inotify_init1),
-    partial(Sysno::inotify_add_watch, "changes by the host are not seen", inotify_add_watch),
-    full(Sysno::inotify_rm_watch, inotify_rm_watch),
-];
+entries! {
+    inotify_init;
+    inotify_init1;
+    inotify_add_watch: "changes by the host are not seen";
+    inotify_rm_watch;
+}
 
 /// `inotify_init(2)`.
 pub fn inotify_init(context: &mut Context<'_>, _: Arguments) -> Result<u64> {

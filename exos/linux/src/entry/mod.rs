@@ -4,7 +4,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`table`] | every call: number, state, handler |
+//! | [`table`] | every call: number, state, handler, shape |
 //! | [`gate`] | which calls are refused while the reserve of memory is not whole |
 //! | [`fast_path`] | the calls that programs make most, without a context |
 //! | [`hot_sites`] | which `syscall` instructions are worth rewriting |

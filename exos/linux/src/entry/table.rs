@@ -1,4 +1,4 @@
-//! Every system call that exos has: number, state, handler. What is not here is `ENOSYS`, named once on the log.
+//! Every system call that exos has: number, state, handler, shape. What is not here is `ENOSYS`, named once on the log.
 //!
 //! `docs/linux-compat.md` is generated from this table. A state is a statement about behaviour that tests show:
 //! `Full` does what Linux does for one process, `Partial` says in a word what is missing.
@@ -7,8 +7,9 @@ use exos::error::{Errno, Result};
 use exos::reserve::{self, Level};
 use syscalls::Sysno;
 
+use crate::abi::shape::{Shape, shape};
 use crate::call::context::{Arguments, Context, Handler};
-use crate::call::entry::{Entry, full, partial};
+use crate::call::entry::Entry;
 use crate::call::{
     capability, clock_adjust, epoll, eventfd, exec, extended_attribute, file_control, file_copy, file_descriptor,
     file_metadata, file_path, file_sync, file_transfer, futex, identity, memory, memory_policy, message, message_queue,
@@ -19,13 +20,13 @@ use crate::entry::gate;
 
 /// Calls whose absence is expected: libraries try them first and go on without a word (the last three no 64-bit Linux
 /// 6.1 has), so they are not named on the log.
-const SILENT: &[Sysno] = &[
-    Sysno::rseq,
-    Sysno::seccomp,
-    Sysno::io_uring_setup,
-    Sysno::_sysctl,
-    Sysno::get_thread_area,
-    Sysno::set_thread_area,
+const SILENT: &[(Sysno, Shape)] = &[
+    (Sysno::rseq, shape!((Pointer, Size, Hex, Hex))),
+    (Sysno::seccomp, shape!()),
+    (Sysno::io_uring_setup, shape!()),
+    (Sysno::_sysctl, shape!()),
+    (Sysno::get_thread_area, shape!()),
+    (Sysno::set_thread_area, shape!()),
 ];
 
 /// The calls, by family.
@@ -62,120 +63,26 @@ pub const ENTRIES: &[&[Entry]] = &[
     splice::ENTRIES,
     timer::ENTRIES,
     watch::ENTRIES,
-    TIME,
-    SIGNAL,
-    IDENTITY,
-    SCHEDULE,
-    MISCELLANY,
-];
-
-const TIME: &[Entry] = &[
-    full(Sysno::clock_gettime, time::clock_gettime),
-    full(Sysno::clock_getres, time::clock_getres),
-    full(Sysno::clock_settime, time::clock_settime),
-    full(Sysno::gettimeofday, time::gettimeofday),
-    full(Sysno::time, time::time),
-    full(Sysno::times, time::times),
-    full(Sysno::nanosleep, time::nanosleep),
-    partial(Sysno::clock_nanosleep, "no waiting for processor time", time::clock_nanosleep),
-    full(Sysno::pause, time::pause),
-];
-
-const SIGNAL: &[Entry] = &[
-    full(Sysno::rt_sigaction, signal::rt_sigaction),
-    full(Sysno::rt_sigprocmask, signal::rt_sigprocmask),
-    full(Sysno::rt_sigpending, signal::rt_sigpending),
-    full(Sysno::rt_sigsuspend, signal::rt_sigsuspend),
-    full(Sysno::rt_sigtimedwait, signal::rt_sigtimedwait),
-    full(Sysno::rt_sigreturn, signal::rt_sigreturn),
-    full(Sysno::rt_sigqueueinfo, signal::rt_sigqueueinfo),
-    full(Sysno::rt_tgsigqueueinfo, signal::rt_tgsigqueueinfo),
-    full(Sysno::kill, signal::kill),
-    full(Sysno::tkill, signal::tkill),
-    full(Sysno::tgkill, signal::tgkill),
-    full(Sysno::sigaltstack, signal::sigaltstack),
-];
-
-const IDENTITY: &[Entry] = &[
-    full(Sysno::getpid, identity::getpid),
-    full(Sysno::gettid, identity::gettid),
-    full(Sysno::getppid, identity::getppid),
-    full(Sysno::getuid, identity::getuid),
-    full(Sysno::geteuid, identity::geteuid),
-    full(Sysno::getgid, identity::getgid),
-    full(Sysno::getegid, identity::getegid),
-    full(Sysno::setuid, identity::setuid),
-    full(Sysno::setgid, identity::setgid),
-    full(Sysno::setreuid, identity::setreuid),
-    full(Sysno::setregid, identity::setregid),
-    full(Sysno::setresuid, identity::setresuid),
-    full(Sysno::setresgid, identity::setresgid),
-    full(Sysno::getresuid, identity::getresuid),
-    full(Sysno::getresgid, identity::getresgid),
-    full(Sysno::setfsuid, identity::setfsuid),
-    full(Sysno::setfsgid, identity::setfsgid),
-    full(Sysno::getgroups, identity::getgroups),
-    full(Sysno::setgroups, identity::setgroups),
-    full(Sysno::getpgid, identity::getpgid),
-    full(Sysno::getpgrp, identity::getpgrp),
-    full(Sysno::setpgid, identity::setpgid),
-    full(Sysno::getsid, identity::getsid),
-    full(Sysno::setsid, identity::setsid),
-    full(Sysno::prlimit64, identity::prlimit64),
-    full(Sysno::getrlimit, identity::getrlimit),
-    full(Sysno::setrlimit, identity::setrlimit),
-    partial(Sysno::getrusage, "processor time and peak memory only", identity::getrusage),
-];
-
-const SCHEDULE: &[Entry] = &[
-    full(Sysno::sched_yield, schedule::sched_yield),
-    full(Sysno::sched_getaffinity, schedule::sched_getaffinity),
-    full(Sysno::sched_setaffinity, schedule::sched_setaffinity),
-    full(Sysno::getcpu, schedule::getcpu),
-    full(Sysno::sched_getscheduler, schedule::sched_getscheduler),
-    full(Sysno::sched_getparam, schedule::sched_getparam),
-    partial(Sysno::sched_setscheduler, "SCHED_OTHER, SCHED_BATCH and SCHED_IDLE", schedule::sched_setscheduler),
-    partial(Sysno::sched_setparam, "as sched_setscheduler", schedule::sched_setparam),
-    full(Sysno::sched_rr_get_interval, schedule::sched_rr_get_interval),
-    full(Sysno::sched_get_priority_max, schedule::sched_get_priority_max),
-    full(Sysno::sched_get_priority_min, schedule::sched_get_priority_min),
-];
-
-const MISCELLANY: &[Entry] = &[
-    full(Sysno::uname, miscellany::uname),
-    full(Sysno::sethostname, miscellany::sethostname),
-    full(Sysno::setdomainname, miscellany::setdomainname),
-    full(Sysno::sysinfo, miscellany::sysinfo),
-    full(Sysno::getrandom, miscellany::getrandom),
-    partial(Sysno::arch_prctl, "GS belongs to exos", miscellany::arch_prctl),
-    partial(Sysno::prctl, "the options that programs set on themselves", miscellany::prctl),
-    full(Sysno::membarrier, miscellany::membarrier),
-    partial(
-        Sysno::personality,
-        "only PER_LINUX; of its flags ADDR_NO_RANDOMIZE has an effect",
-        miscellany::personality,
-    ),
-    partial(Sysno::syslog, "an empty log", miscellany::syslog),
-    partial(Sysno::reboot, "never permitted", miscellany::reboot),
-    partial(Sysno::swapon, "never permitted", miscellany::not_permitted),
-    partial(Sysno::swapoff, "never permitted", miscellany::not_permitted),
-    partial(Sysno::acct, "never permitted", miscellany::not_permitted),
-    full(Sysno::vhangup, miscellany::vhangup),
+    time::ENTRIES,
+    signal::ENTRIES,
+    identity::ENTRIES,
+    schedule::ENTRIES,
+    miscellany::ENTRIES,
 ];
 
 /// One more than the highest number in the table.
-const NUMBER_COUNT: usize = 512;
+pub const NUMBER_COUNT: usize = 512;
 
 /// Entries by number.
-static BY_NUMBER: [Option<Entry>; NUMBER_COUNT] = index();
+static BY_NUMBER: [Option<&Entry>; NUMBER_COUNT] = index();
 
-const fn index() -> [Option<Entry>; NUMBER_COUNT] {
+const fn index() -> [Option<&'static Entry>; NUMBER_COUNT] {
     let mut table = [None; NUMBER_COUNT];
     let mut family = 0;
     while family < ENTRIES.len() {
         let mut position = 0;
         while position < ENTRIES[family].len() {
-            let entry = ENTRIES[family][position];
+            let entry = &ENTRIES[family][position];
             let number = entry.number as usize;
             assert!(table[number].is_none(), "a call stands twice in the table");
             table[number] = Some(entry);
@@ -202,10 +109,22 @@ const fn handlers() -> [Option<Handler>; NUMBER_COUNT] {
     table
 }
 
+/// Whether a call is in the table: what its short way must not be without.
+#[must_use]
+pub const fn has(number: Sysno) -> bool {
+    index()[number as usize].is_some()
+}
+
 /// The entry of a number.
 #[must_use]
 pub fn entry(number: u64) -> Option<&'static Entry> {
-    BY_NUMBER.get(usize::try_from(number).ok()?)?.as_ref()
+    *BY_NUMBER.get(usize::try_from(number).ok()?)?
+}
+
+/// How the call of a number is shown.
+pub(crate) fn shape(number: u64) -> Shape {
+    let silent = || SILENT.iter().find(|row| row.0 as u64 == number).map(|row| row.1);
+    entry(number).map(|entry| entry.shape).or_else(silent).unwrap_or(shape!())
 }
 
 /// The name of a number, also of calls that exos does not have.
@@ -237,7 +156,7 @@ fn dispatch_other(context: &mut Context<'_>, number: u64, arguments: Arguments) 
 }
 
 fn report_missing(context: &Context<'_>, number: u64) {
-    let is_silent = SILENT.iter().any(|silent| *silent as u64 == number);
+    let is_silent = SILENT.iter().any(|silent| silent.0 as u64 == number);
     if is_silent || !context.system.is_first_missing(number) {
         return;
     }

@@ -188,7 +188,7 @@ const LOOKS_FOR_SIGNALS: u64 = 3;
 /// A rewritten call that has a short way. Of `frame` only what Rust code does not preserve is there
 /// (`EXOS_LIGHT_FRAME`).
 #[inline(always)]
-fn by_fast_path(
+pub(crate) fn by_fast_path(
     frame: &mut UpcallFrame,
     way: impl FnOnce(&Caller<'_>, &mut UpcallFrame) -> fast_path::Answer,
 ) -> Ended {
@@ -224,96 +224,6 @@ pub(crate) extern "C" fn clock_gettime(clock: u64, address: u64) -> Ended {
     };
     let time = timespec_words(ns);
     Ended { word: 0, takes_frame: if user::put_pair(address, time) { 0 } else { UNANSWERED } }
-}
-
-/// `read` through a rewritten site.
-pub(crate) extern "C" fn read(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::read)
-}
-
-/// `write`.
-pub(crate) extern "C" fn write(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::write)
-}
-
-/// `futex`.
-pub(crate) extern "C" fn futex(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::futex)
-}
-
-/// `pread64`.
-pub(crate) extern "C" fn pread64(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::pread64)
-}
-
-/// `pwrite64`.
-pub(crate) extern "C" fn pwrite64(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::pwrite64)
-}
-
-/// `epoll_wait`.
-pub(crate) extern "C" fn epoll_wait(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::epoll_wait)
-}
-
-/// `epoll_pwait`.
-pub(crate) extern "C" fn epoll_pwait(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::epoll_pwait)
-}
-
-/// `open`.
-pub(crate) extern "C" fn open(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::open)
-}
-
-/// `close`.
-pub(crate) extern "C" fn close(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::close)
-}
-
-/// `stat`.
-pub(crate) extern "C" fn stat(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::stat)
-}
-
-/// `fstat`.
-pub(crate) extern "C" fn fstat(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::fstat)
-}
-
-/// `lstat`.
-pub(crate) extern "C" fn lstat(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::lstat)
-}
-
-/// `openat`.
-pub(crate) extern "C" fn openat(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::openat)
-}
-
-/// `newfstatat`.
-pub(crate) extern "C" fn newfstatat(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::newfstatat)
-}
-
-/// `fcntl`.
-pub(crate) extern "C" fn fcntl(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::fcntl)
-}
-
-/// `getdents64`.
-pub(crate) extern "C" fn getdents64(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::getdents64)
-}
-
-/// `mprotect`.
-pub(crate) extern "C" fn mprotect(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::mprotect)
-}
-
-/// `rt_sigaction`.
-pub(crate) extern "C" fn rt_sigaction(frame: &mut UpcallFrame) -> Ended {
-    by_fast_path(frame, fast_path::rt_sigaction)
 }
 
 /// `tkill`, `tgkill`: a thread that raises a signal itself goes straight to its handler.

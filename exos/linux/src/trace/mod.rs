@@ -1,12 +1,11 @@
 //! `--trace`: a line for each system call, in the manner of strace.
 //!
 //! Arguments that go in are read when the call begins, because the call may change them; those that
-//! come out when it has ended. How each argument of a call is shown stands in [`shape`]'s table;
-//! calls that are not there show their six registers. Reading never fails a call: what cannot be
-//! read is shown as an address.
+//! come out when it has ended. How each argument of a call is shown stands in its row of the table
+//! ([`crate::abi::shape`]); calls that have none show their six registers. Reading never fails a
+//! call: what cannot be read is shown as an address.
 
 mod render;
-mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -17,10 +16,10 @@ use alloc::vec::Vec;
 use exos::error::{Errno, Result};
 
 use crate::abi::errno;
+use crate::abi::shape::{Answer, Shape};
 use crate::call::context::{Arguments, Context};
 use crate::entry::table;
-use render::{Answer, render_after, render_before};
-use shape::{Shape, shape_of};
+use render::{render_after, render_before};
 
 /// A call that has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +33,7 @@ pub struct Pending {
 /// Reads what goes into a call.
 #[must_use]
 pub fn enter(context: &Context<'_>, number: u64, arguments: Arguments) -> Pending {
-    let shape = shape_of(number);
+    let shape = table::shape(number);
     let texts = shape.arguments.iter().enumerate();
     let texts = texts.map(|(index, format)| render_before(context, *format, &arguments, index)).collect();
     Pending { number, arguments, texts }
@@ -44,13 +43,13 @@ impl Pending {
     /// The line, without an end of line.
     #[must_use]
     pub fn finish(self, context: &Context<'_>, result: Result<u64>) -> String {
-        let Shape { arguments: formats, answer } = shape_of(self.number);
+        let Shape { arguments: formats, answer } = table::shape(self.number);
         let mut line = match table::name(self.number) {
             Some(name) => format!("{name}("),
             None => format!("syscall_{}(", self.number),
         };
         let mut separator = "";
-        for (index, (text, format)) in self.texts.into_iter().zip(*formats).enumerate() {
+        for (index, (text, format)) in self.texts.into_iter().zip(formats).enumerate() {
             let text = text.unwrap_or_else(|| render_after(context, *format, &self.arguments, index, result));
             if !text.is_empty() {
                 line.push_str(separator);
@@ -59,7 +58,7 @@ impl Pending {
             }
         }
         line.push_str(") = ");
-        line.push_str(&answer_text(*answer, result));
+        line.push_str(&answer_text(answer, result));
         line
     }
 }

@@ -9,6 +9,7 @@ use exos::task::signal::{Signal, SignalSet};
 
 use crate::abi::bytes::get;
 use crate::abi::linux::{AT_FDCWD, O_CREAT};
+use crate::abi::shape::{Format, Names};
 use crate::abi::user_memory::{Extent, UserMemory, read_array, read_extents, read_string};
 use crate::call::context::{Arguments, Context};
 use crate::task::report::signal_name;
@@ -23,97 +24,6 @@ const BUFFER_BYTES_SHOWN: usize = 32;
 const ELEMENTS_SHOWN: usize = 16;
 /// Strings that are counted at most.
 const STRING_COUNT_MAX: u64 = 65_536;
-
-/// Values with their names. In a set, a name of several bits stands before those of its parts.
-pub(super) type Names = &'static [(u64, &'static str)];
-
-/// How an argument is shown; indexes name the argument with a length or a count.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Format {
-    /// A signed 32-bit number.
-    Int,
-    /// A signed 64-bit number.
-    Long,
-    /// An unsigned number.
-    Size,
-    /// Bits.
-    Hex,
-    /// An address, or `NULL`.
-    Pointer,
-    /// A descriptor.
-    Descriptor,
-    /// A directory's descriptor, or `AT_FDCWD`.
-    At,
-    /// A path.
-    Path,
-    /// Permission bits, with the kind of file if there is one.
-    Mode,
-    /// `O_*` of `open`.
-    OpenFlags,
-    /// Permission bits that count only if the flags in that argument create a file.
-    OpenMode(usize),
-    /// One of several values.
-    Word(Names),
-    /// Bits with names.
-    Set(Names),
-    /// A signal.
-    SignalNumber,
-    /// A device number.
-    Device,
-    /// A buffer with its length in that argument.
-    BufferIn(usize),
-    /// Buffers, as many as that argument says.
-    VectorIn(usize),
-    /// `struct timespec`.
-    TimeIn,
-    /// `struct rlimit`.
-    Limit,
-    /// A signal set.
-    SignalSetIn,
-    /// `struct sigaction`.
-    Action,
-    /// `struct pollfd`, as many as that argument says.
-    PollSet(usize),
-    /// An array of strings.
-    Strings,
-    /// How many strings there are in an array.
-    StringCount,
-    /// A buffer, as long as the result.
-    BufferOut,
-    /// A string, as long as the result with its zero byte.
-    TextOut,
-    /// Buffers that are filled with as many bytes as the result.
-    VectorOut(usize),
-    /// `struct stat`.
-    StatOut,
-    /// `struct timespec`.
-    TimeOut,
-    /// `struct rlimit`.
-    LimitOut,
-    /// A signal set.
-    SignalSetOut,
-    /// `struct sigaction`.
-    ActionOut,
-    /// Two descriptors.
-    PairOut,
-    /// Directory entries, as many bytes as the result.
-    Entries,
-    /// `struct utsname`.
-    SystemName,
-}
-
-/// How a result is shown.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Answer {
-    /// A signed number.
-    Number,
-    /// An address.
-    Address,
-    /// Permission bits.
-    Mode,
-    /// The call does not return.
-    Never,
-}
 
 /// The text of an argument that goes in: empty if it is not shown, `None` if it comes out.
 pub(super) fn render_before(
