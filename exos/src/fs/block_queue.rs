@@ -6,8 +6,8 @@
 //!
 //! Invariants: two neighbours' bytes never fit into one block when they are put in, so the blocks hold at least half of
 //! what they could, but for the first and the last. A block without bytes stays in the row only if it is the only one,
-//! for the next bytes that are appended. Other emptied blocks wait for the next writer, at most
-//! [`SPARE_COUNT_MAX`] of them. A plain structure; whoever shares it locks it and limits it.
+//! for the next bytes that are appended. Other emptied blocks wait for the next writer, at most [`SPARE_COUNT_MAX`] of
+//! them. A plain structure; code that shares it locks it and limits it.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -252,7 +252,7 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 
-    /// As whoever copies under a lock puts bytes in.
+    /// Appends as a writer that copies under a lock does.
     fn append(queue: &mut BlockQueue, bytes: &[u8]) {
         let length = queue.length();
         assert_eq!(queue.append(bytes.len(), &mut &bytes[1..]), Ok(false));

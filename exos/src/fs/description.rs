@@ -1,9 +1,9 @@
 //! Open file descriptions: what `open` makes and descriptors share.
 //!
-//! A description joins a location, an access mode, status flags and an offset; it works on the inode, or on
-//! the [`OpenFile`] that opening the inode gave. It never blocks (INV-F3): what would block is `EAGAIN`. A
-//! caller who may block looks at [`Description::is_non_blocking`], sleeps on [`Description::wait_queue`],
-//! and tries again; where [`Description::writes_all`] holds it goes on until its source is empty.
+//! A description joins a location, an access mode, status flags and an offset; it works on the inode, or on the
+//! [`OpenFile`] that opening the inode gave. It never blocks (INV-F3): what would block is `EAGAIN`. A caller that may
+//! block looks at [`Description::is_non_blocking`], sleeps on [`Description::wait_queue`], and tries again; where
+//! [`Description::writes_all`] holds it goes on until its source is empty.
 //!
 //! The offset is claimed before a transfer and corrected after it, because no lock may be held in between
 //! (INV-F1): two transfers on one description never cover the same bytes, as Linux promises.
@@ -45,7 +45,7 @@ bitflags! {
         const DATA_SYNC = 1 << 4;
         /// `O_SYNC`; without effect in memory.
         const SYNC = 1 << 5;
-        /// `O_ASYNC`: whoever owns it is told by a signal (the personality's part).
+        /// `O_ASYNC`: its owner is told by a signal (the personality's part).
         const ASYNC = 1 << 6;
         /// `O_DIRECTORY` was given.
         const DIRECTORY = 1 << 7;
@@ -194,7 +194,7 @@ impl Description {
         self.status().contains(StatusFlags::NON_BLOCKING)
     }
 
-    /// Whether a transfer is one call of [`Self::read`] or [`Self::write`], whoever asks: not so for sockets, pipes,
+    /// Whether a transfer is one call of [`Self::read`] or [`Self::write`] for any caller: not so for sockets, pipes,
     /// streams, terminals and what a personality put behind a file.
     pub fn is_plain(&self) -> bool {
         self.nature.is_plain
@@ -210,7 +210,7 @@ impl Description {
         self.nature.reads_zeros
     }
 
-    /// Whether a write is one value, which whoever tries again has to keep ([`OpenFile::takes_whole`]).
+    /// Whether a write is one value, which a caller that tries again has to keep ([`OpenFile::takes_whole`]).
     pub fn takes_whole(&self) -> bool {
         self.file.as_ref().is_some_and(|file| file.takes_whole())
     }
@@ -239,7 +239,7 @@ impl Description {
         self.file.as_ref().and_then(|file| file.terminal_side())
     }
 
-    /// As [`Self::read`] of a pipe by `task` ([`Pipe::read_or_sleep`]), for who may read it.
+    /// As [`Self::read`] of a pipe by `task` ([`Pipe::read_or_sleep`]), for a description that may read it.
     #[inline(always)]
     pub fn read_pipe(&self, pipe: &Pipe, destination: &mut impl Destination, task: &Arc<Task>) -> pipe::Read {
         let outcome = pipe.read_or_sleep(destination, task);
@@ -249,7 +249,8 @@ impl Description {
         outcome
     }
 
-    /// As [`Self::write`] to a pipe of what goes in whole at once, for who may write it. `None`: it does not.
+    /// As [`Self::write`] to a pipe of what goes in whole at once, for a description that may write it. `None`: it does
+    /// not.
     #[inline(always)]
     pub fn write_pipe(&self, pipe: &Pipe, source: &mut impl Source) -> Option<Result<usize>> {
         pipe.write_at_once(source).map(|outcome| self.told(event::MODIFY, outcome))
@@ -286,7 +287,7 @@ impl Description {
         self.file.as_ref().map_or(Readiness::ALWAYS, |file| file.readiness())
     }
 
-    /// Who to ask for changes of readiness; `None`: always ready, `epoll` refuses it with `EPERM`.
+    /// The queue that tells of changes of readiness; `None`: always ready, `epoll` refuses it with `EPERM`.
     pub fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
         self.file.as_ref().and_then(|file| file.wait_queue())
     }
@@ -567,7 +568,7 @@ impl Description {
         Ok(())
     }
 
-    /// Tells those who watch of a transfer that moved something.
+    /// Tells watchers of a transfer that moved something.
     #[inline(always)]
     fn told(&self, mask: u32, outcome: Result<usize>) -> Result<usize> {
         // Nearly always.

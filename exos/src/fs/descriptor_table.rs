@@ -1,9 +1,8 @@
 //! File descriptors: small numbers for open descriptions, as one process (or several that share the table)
 //! sees them.
 //!
-//! A plain structure; whoever shares it locks it. What leaves the table is returned, so that its last
-//! reference is dropped without the lock. The limit (`RLIMIT_NOFILE`) is an argument because it can change
-//! at any time.
+//! A plain structure; code that shares it locks it. What leaves the table is returned, so that its last reference is
+//! dropped without the lock. The limit (`RLIMIT_NOFILE`) is an argument because it can change at any time.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

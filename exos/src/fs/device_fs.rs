@@ -1,8 +1,8 @@
 //! `/dev`: a memory file system with the usual nodes, and what stands behind their device numbers.
 //!
-//! The nodes are ordinary device nodes, so a program may make more of them, and nodes in a root image work
-//! too. Numbers are those of Linux (`Documentation/admin-guide/devices.txt`). `/dev/ptmx` is a link to where
-//! [`super::terminal`] shows its terminals; `/dev/tty` depends on who asks, so the personality opens it.
+//! The nodes are ordinary device nodes, so a program may make more of them, and nodes in a root image work too. Numbers
+//! are those of Linux (`Documentation/admin-guide/devices.txt`). `/dev/ptmx` is a link to where [`super::terminal`]
+//! shows its terminals; `/dev/tty` depends on the process that asks, so the personality opens it.
 
 use alloc::sync::Arc;
 

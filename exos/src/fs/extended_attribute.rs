@@ -1,7 +1,7 @@
 //! Extended attributes of one file in memory: names and values, in the order in which they came.
 //!
 //! Invariant: names and values of a file together are at most [`FILE_BYTES_MAX`], as on a file system whose inodes have
-//! a block for them. Who may read or set which, the name space decides (`namespace/extended.rs`).
+//! a block for them. The name space decides which may be read or set (`namespace/extended.rs`).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -4,8 +4,8 @@
 //! to a description, a `flock` lock to a description. The two families do not see each other, as on Linux.
 //! Nothing here waits: a conflict is `EAGAIN`, and [`LockTable::wait_queue`] tells of every release.
 //!
-//! Who sleeps for a record lock says so ([`LockTable::begin_wait`]), so that a circle of processes that wait for each
-//! other is found by the one that would close it (`EDEADLK`). Descriptions are not looked at, as on Linux.
+//! A process that sleeps for a record lock says so ([`LockTable::begin_wait`]), so that a circle of processes that wait
+//! for each other is found by the one that would close it (`EDEADLK`). Descriptions are not looked at, as on Linux.
 //!
 //! What a personality attaches to a description until it is closed ([`LockTable::attach`]) stands here too, and leases
 //! ([`super::lease`]): descriptions and `open` look at one word to learn that there is nothing of all this.
@@ -210,7 +210,7 @@ impl LockTable {
     /// Notes that a process is about to sleep until `lock` can be had.
     ///
     /// # Errors
-    /// `EDEADLK`: those whom it would wait for wait for it. `ENOMEM`.
+    /// `EDEADLK`: the processes that it would wait for wait for it. `ENOMEM`.
     pub fn begin_wait(&self, file: LockedFile, lock: HeldLock) -> Result<LockWait<'_>> {
         let table = self.held.lock();
         let mut waits = self.waits.lock();
@@ -232,7 +232,7 @@ impl LockTable {
                 return Err(Errno::EDEADLK);
             }
             for (_, file, wanted) in waits.iter().filter(|(_, _, wanted)| wanted.owner == owner) {
-                // Its own circle is somebody else's to find: only whom it waits for counts.
+                // Another finds its own circle: only the processes that it waits for count.
                 note(&mut seen, *file, wanted)?;
             }
             next += 1;
@@ -320,7 +320,7 @@ impl LockTable {
         held.iter().filter(|other| other.conflicts(lock)).min_by_key(|held| held.range.start).copied()
     }
 
-    /// Who is told when locks are given up.
+    /// The queue that is told when locks are given up.
     pub fn wait_queue(&self) -> &Arc<WaitQueue> {
         &self.queue
     }

@@ -1,8 +1,8 @@
-//! Who uses a file in a way that others have to know of: mappings, descriptions that write, programs that run.
+//! Uses of a file that others have to know of: mappings, descriptions that write, programs that run.
 //!
-//! Writing and running exclude each other (`ETXTBSY`): both are counted first and looked at then, so that of two who
+//! Writing and running exclude each other (`ETXTBSY`): both are counted first and looked at then, so that of two that
 //! come at once at least one finds the other. Mappings are counted so that cutting a file short, which has to reach
-//! every address space that maps it, costs nothing for one that nobody maps.
+//! every address space that maps it, costs nothing for one that is not mapped.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

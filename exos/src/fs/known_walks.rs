@@ -7,13 +7,13 @@
 //! comparison and one word that says that nothing of that kind has happened since.
 //!
 //! Invariants:
-//! - Whoever changes what walks depend on calls [`KnownWalks::forget_all`] after the change and before he answers his
-//!   caller. Names that come change no walk that led somewhere, and a file whose name is removed is told by its own
+//! - A change of what walks depend on calls [`KnownWalks::forget_all`] after it is made and before its caller is
+//!   answered. Names that come change no walk that led somewhere, and a file whose name is removed is told by its own
 //!   entry ([`Entry::is_deleted`]), so neither forgets anything. An entry that cannot be told is not kept
 //!   ([`Entry::is_passing`]).
 //! - A walk is kept with the generation that was current before it began.
 //! - Only walks through directories whose names and permissions change by the name space alone are kept
-//!   ([`super::vnode::Inode::is_steady`]), and only for those who may search all of them: everybody, or the privileged.
+//!   ([`super::vnode::Inode::is_steady`]), and only for callers that may search all of them: any, or the privileged.
 //! - Nothing is kept alive: places hold entries weakly. A mount is held until the next [`KnownWalks::forget_all`] that
 //!   is told to let go.
 //!
@@ -35,12 +35,12 @@ const PLACE_COUNT: usize = 256;
 /// Longest path of a walk that is kept.
 pub(super) const PATH_BYTES_KEPT_MAX: usize = 120;
 
-/// Who may do a walk again without looking.
+/// The callers that may do a walk again without looking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Walkers {
     /// Everybody may search every directory of it.
     All,
-    /// Whoever may search any.
+    /// Callers that may search any directory.
     Privileged,
 }
 

@@ -1,9 +1,9 @@
-//! Leases (`F_SETLEASE`): whoever holds one on a file is told before another opens it in a way that does not go with
-//! it, and has [`BREAK_S`] to let go.
+//! Leases (`F_SETLEASE`): the holder of one on a file is told before another process opens it in a way that does not go
+//! with it, and has [`BREAK_S`] to let go.
 //!
-//! A shared lease goes with readers, an exclusive one with nobody. `open` finds what is in its way
-//! ([`LockTable::break_leases`]), has the holders told, and answers `EAGAIN`; who may wait does so on the table's queue
-//! and opens again.
+//! A shared lease goes with readers, an exclusive one with no other. `open` finds what is in its way
+//! ([`LockTable::break_leases`]), has the holders told, and answers `EAGAIN`; a caller that may wait does so on the
+//! table's queue and opens again.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;

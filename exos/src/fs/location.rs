@@ -85,10 +85,10 @@ pub struct Entry {
     is_deleted: AtomicBool,
     /// Its mount keeps it: most places of a walk were there lately.
     is_recent: AtomicBool,
-    /// Its parent does not know it, for want of memory: whoever removes its name cannot tell it, so nobody keeps it.
-    /// It is no directory: those who are in one, or below, are told apart by its entry.
+    /// Its parent does not know it, for want of memory: the removal of its name cannot tell it, so no walk keeps it. It
+    /// is no directory: working directories in one, or below, are told apart by its entry.
     is_passing: AtomicBool,
-    /// Who is to be told when nobody holds this entry any more.
+    /// The watches that are told when the last holder of this entry lets go.
     mourner: Once<Weak<WatchTable>>,
 }
 
@@ -109,8 +109,8 @@ struct Children {
 }
 
 /// The entries that are about to come to a directory, by the names that they get there, while the file system has the
-/// new names already, or not yet: who looks one up meanwhile finds the entry that comes, and makes none of his own.
-/// An exchange within one directory has two.
+/// new names already, or not yet: a walk that looks one up meanwhile finds the entry that comes, and makes none of its
+/// own. An exchange within one directory has two.
 #[derive(Default)]
 struct Motion([Option<(Name, Arc<Entry>)>; 2]);
 
@@ -202,7 +202,7 @@ impl Entry {
         self.is_deleted.load(Ordering::Acquire)
     }
 
-    /// Whether it is known to those who hold it now alone.
+    /// Whether it is known only to its present holders.
     #[inline]
     pub(super) fn is_passing(&self) -> bool {
         self.is_passing.load(Ordering::Relaxed)
@@ -243,7 +243,7 @@ impl Entry {
             if self.is_steady || self.inode.confirms(name, &known.inode) {
                 return Ok(known);
             }
-            // Whoever moves it will say where it is.
+            // The move will say where it is.
             if self.children.lock().motion.is_none() {
                 self.detach(name, &known.inode);
             }
@@ -288,7 +288,7 @@ impl Entry {
                 children.by_name.insert_at(hash, name, Arc::downgrade(&fresh));
             }
             Err(error) if fresh.inode.kind() == FileKind::Directory => return Err(error),
-            // Whoever wants to remove a file of a long directory can, and the next look-up finds it once more.
+            // A file of a long directory can be removed, and the next look-up finds it once more.
             Err(_) => fresh.is_passing.store(true, Ordering::Relaxed),
         }
         Ok(Some(fresh))
@@ -398,7 +398,7 @@ impl Children {
         fitting.next().map(|(_, entry)| entry.clone())
     }
 
-    /// Puts one in for whom there was room.
+    /// Puts one in that there was room for.
     fn put(&mut self, name: &[u8], child: &Arc<Entry>) {
         self.put_at(hash_of(name), name, child);
     }
@@ -731,7 +731,7 @@ impl Mount {
         }
         let before = {
             let mut recent = self.recent.lock();
-            // Whoever removes a name says so before he comes here to let go of its entry.
+            // A removal of a name says so before it comes here to let go of its entry.
             if entry.is_deleted() {
                 return;
             }

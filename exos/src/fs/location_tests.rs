@@ -1,4 +1,4 @@
-//! A name that was removed is gone, whoever looks it up meanwhile.
+//! A name that was removed is gone, also if a walk looks it up meanwhile.
 
 extern crate std;
 
@@ -132,7 +132,7 @@ fn what_was_removed_is_not_kept() {
 }
 
 /// A long directory that has no memory to know more of its children by: files are found, and gone when they are
-/// removed; directories are not, because those who are in one have to be in the same.
+/// removed; directories are not, because all processes in one have to be in the same.
 #[test]
 fn what_is_found_while_memory_is_short_is_not_kept_when_its_name_goes() {
     const KNOWN_COUNT: usize = 224;

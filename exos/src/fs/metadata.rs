@@ -77,7 +77,7 @@ impl Timestamp {
     }
 }
 
-/// What of an inode decides who may do what with it.
+/// What of an inode decides about access to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protection {
     /// What it is.
@@ -91,7 +91,7 @@ pub struct Protection {
 }
 
 impl Metadata {
-    /// The part that decides who may do what.
+    /// The part that decides about access.
     pub fn protection(&self) -> Protection {
         Protection { kind: self.kind, permissions: self.permissions, uid: self.uid, gid: self.gid }
     }

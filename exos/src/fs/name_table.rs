@@ -7,7 +7,7 @@
 //!
 //! Programs choose how many names there are, and a table is one block of memory: [`NameTable::make_room`] can fail, and
 //! goes before [`NameTable::insert_at`]. A short table ([`SHORT_PLACE_COUNT`]) grows in any case: most directories have
-//! few names, and who comes to one has to find them there again.
+//! few names, and a walk that comes to one has to find them there again.
 //!
 //! Neighbour: [`super::location`], whose entries know their children by it.
 
@@ -230,7 +230,7 @@ impl<V> NameTable<V> {
             }
             self.places[index] = None;
             self.count -= 1;
-            // Whoever comes to stand here is looked at next.
+            // The name that comes to stand here is looked at next.
             self.close_gap(index);
         }
         // Without memory for a shorter table the long one stays.

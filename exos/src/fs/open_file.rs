@@ -47,7 +47,7 @@ pub trait OpenFile: Send + Sync {
         Readiness::ALWAYS
     }
 
-    /// Who to ask for changes of readiness; `None` if it never changes.
+    /// The queue that tells of changes of readiness; `None` if it never changes.
     fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
         None
     }
@@ -67,8 +67,8 @@ pub trait OpenFile: Send + Sync {
         false
     }
 
-    /// Whether a write is one value whose bytes are taken before it is known whether there is room: whoever tries again
-    /// has to keep them.
+    /// Whether a write is one value whose bytes are taken before it is known whether there is room: a caller that tries
+    /// again has to keep them.
     fn takes_whole(&self) -> bool {
         false
     }

@@ -1,7 +1,7 @@
 //! Files as `mmap` sees them: an inode at a place in the name space becomes a [`PageSource`].
 //!
-//! Pages are counted references to frames, so a page that is mapped survives `unlink` of its file, as on Linux. Whoever
-//! cuts a file short takes what is behind its end out of the mappings; [`FileUsers`] says whether there are any.
+//! Pages are counted references to frames, so a page that is mapped survives `unlink` of its file, as on Linux. Cutting
+//! a file short takes what is behind its end out of the mappings; [`FileUsers`] says whether there are any.
 
 use alloc::string::String;
 use alloc::sync::Arc;

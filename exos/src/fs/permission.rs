@@ -1,4 +1,4 @@
-//! Who may do what: POSIX permission bits as Linux checks them (path_resolution(7), capabilities(7)).
+//! Rights to files: POSIX permission bits as Linux checks them (path_resolution(7), capabilities(7)).
 //!
 //! The bits are asked first and capabilities then: with `CAP_DAC_OVERRIDE` one may do everything, except execute a file
 //! that nobody may execute; with `CAP_DAC_READ_SEARCH` read files and search directories. Being user 0 gives nothing by
@@ -32,8 +32,8 @@ bitflags! {
     }
 }
 
-/// Who asks: the identity that file access is checked with (`fsuid`, `fsgid`, supplementary groups), and the effective
-/// capabilities.
+/// The caller: the identity that file access is checked with (`fsuid`, `fsgid`, supplementary groups), and the
+/// effective capabilities.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// User.
@@ -46,8 +46,8 @@ pub struct Credentials {
     pub capabilities: CapabilitySet,
 }
 
-/// The permission bits of a file that somebody wrote who may not keep set-ID bits; `is_in_group`: he is in its group. A
-/// set-group-ID bit without the group's right to execute meant mandatory locks and stays for the group.
+/// The permission bits of a file after a write by a caller that may not keep set-ID bits; `is_in_group`: the caller is
+/// in its group. A set-group-ID bit without the group's right to execute meant mandatory locks and stays for the group.
 pub fn without_set_ids(permissions: u32, is_in_group: bool) -> u32 {
     let group_runs = permissions & 0o010 != 0 || !is_in_group;
     permissions & !MODE_SET_UID & if group_runs { !MODE_SET_GID } else { !0 }
@@ -57,7 +57,7 @@ impl Credentials {
     /// User and group 0 with every capability.
     pub const ROOT: Self = Self { uid: 0, gid: 0, groups: Vec::new(), capabilities: CapabilitySet::ALL };
 
-    /// A user who has all capabilities if it is user 0, and no further groups.
+    /// A user with all capabilities if it is user 0, and no further groups.
     pub fn of_user(uid: u32, gid: u32) -> Self {
         let capabilities = if uid == 0 { CapabilitySet::ALL } else { CapabilitySet::EMPTY };
         Self { uid, gid, groups: Vec::new(), capabilities }

@@ -7,8 +7,8 @@
 //! goes back to the front.
 //!
 //! The first reader that finds nothing and waits is the pipe's *sleeper*: it lies under the same lock as the bytes, so
-//! whoever puts some in finds it there and wakes it without the queue of all others who wait. Invariant: whatever may
-//! end a reader's wait takes the sleeper out and wakes it.
+//! a writer finds it there and wakes it without the queue of all other waiters. Invariant: whatever may end a reader's
+//! wait takes the sleeper out and wakes it.
 //!
 //! Differences from Linux that a program can see: capacity is counted in bytes, not in page slots, so many
 //! small writes fit; memory is at most twice that.
@@ -36,8 +36,8 @@ pub const PIPE_BUFFER_BYTES: usize = 4096;
 pub const PIPE_CAPACITY_BYTES: usize = 64 * 1024;
 /// Largest capacity that anybody can ask for (`/proc/sys/fs/pipe-max-size`).
 pub const PIPE_CAPACITY_BYTES_MAX: usize = 1024 * 1024;
-/// Largest capacity that who may use more than others (`CAP_SYS_RESOURCE`) can ask for; Linux ends where its memory
-/// does. The memory is taken as bytes come in.
+/// Largest capacity that a caller with `CAP_SYS_RESOURCE` can ask for, in bytes; Linux ends where its memory does. The
+/// memory is taken as bytes come in.
 pub const PIPE_CAPACITY_BYTES_PRIVILEGED_MAX: usize = 16 << 20;
 
 /// A pipe.
@@ -61,7 +61,7 @@ pub enum Read {
 struct State {
     queue: BlockQueue,
     capacity: usize,
-    /// Room promised to writers who are copying.
+    /// Bytes of room promised to writers that are copying.
     reserved: usize,
     reader_count: u32,
     writer_count: u32,
@@ -72,7 +72,7 @@ struct State {
 }
 
 impl State {
-    /// Whoever comes back has been woken, by whomever.
+    /// A reader that comes back has been woken, by any event.
     #[inline(always)]
     fn wake_up(&mut self, task: &Arc<Task>) {
         if self.sleeper.as_ref().is_some_and(|sleeper| Arc::ptr_eq(sleeper, task)) {
@@ -201,7 +201,7 @@ impl Pipe {
         Some(count)
     }
 
-    /// Tells all who wait of something.
+    /// Tells all waiters of `events`.
     fn tell(&self, events: Readiness) {
         let sleeper = self.state.lock().sleeper.take();
         self.waiters.notify(events);

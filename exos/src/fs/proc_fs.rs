@@ -214,13 +214,13 @@ pub trait ProcessProvider: Send + Sync {
     fn processes(&self) -> Vec<u32>;
     /// Whether the process (and the thread of it) exists; its user and group.
     fn owner(&self, name: ProcessName) -> Option<(u32, u32)>;
-    /// The name of whoever has that name now, and nobody later.
+    /// The name of the process that has that name now, and of none later.
     fn named(&self, name: ProcessName) -> Option<ProcessName>;
     /// The threads of a process, ascending; none: it is gone.
     fn threads(&self, process: ProcessName) -> Vec<u32>;
-    /// Opens a text. `EACCES`: whoever asks may not look into the process.
+    /// Opens a text. `EACCES`: the caller may not look into the process.
     fn open_text(&self, name: ProcessName, text: ProcessText) -> Result<Arc<dyn OpenText>>;
-    /// Whether whoever asks may look into a process. `EACCES`.
+    /// Checks that the caller may look into a process. `EACCES`.
     fn check_look(&self, _: ProcessName) -> Result<()> {
         Ok(())
     }
@@ -230,7 +230,7 @@ pub trait ProcessProvider: Send + Sync {
     fn space(&self, _: usize) -> Result<Location> {
         Err(Errno::ENOENT)
     }
-    /// Opens the memory of a process. `EACCES`: whoever asks may not look into it.
+    /// Opens the memory of a process. `EACCES`: the caller may not look into it.
     fn memory_file(&self, _: ProcessName, _: MemoryFile) -> Result<Arc<dyn OpenFile>> {
         Err(Errno::EACCES)
     }
@@ -521,7 +521,7 @@ impl ProcInode {
         SystemText::ALL.iter().any(|row| row.1 == text && row.2 & 0o222 == 0 && row.0.starts_with("sys/"))
     }
 
-    /// Whether whoever asks may look into the process that a node tells of.
+    /// Checks that the caller may look into the process that a node tells of.
     fn check_look(&self) -> Result<()> {
         self.process().map_or(Ok(()), |name| self.provider().check_look(name))
     }
@@ -550,7 +550,7 @@ impl Inode for ProcInode {
         }
     }
 
-    /// One's own descriptors are for oneself to find, whoever owns the directory of a closed process.
+    /// A process finds its own descriptors, also where root owns the directory of a closed process.
     fn protection(&self) -> Protection {
         let protection = self.metadata().protection();
         match self.node {
@@ -742,7 +742,7 @@ impl OpenFile for TextFile {
             None => {
                 let mut made = Vec::new();
                 self.append(&mut made)?;
-                // Whoever is killed may have made a part of it, which nobody is to see.
+                // A killed reader may have made a part of it, which none is to see.
                 preempt::unless_killed()?;
                 let made = Arc::new(made);
                 *self.text.lock() = Some(made.clone());

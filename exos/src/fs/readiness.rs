@@ -5,13 +5,13 @@
 //! readiness. That makes wake-ups idempotent, and a spurious one harmless. Waiters run without any lock
 //! held (INV-F1).
 //!
-//! A queue counts what it tells. Whoever has read the count before he looked can join only if it is still the
-//! same ([`WaitQueue::register_unless_told`]), so one look is enough: a change that came after it, and was told
-//! before he joined, keeps him out.
+//! A queue counts what it tells. A waiter that has read the count before its look can join only if it is still the same
+//! ([`WaitQueue::register_unless_told`]), so one look is enough: a change that came after it, and was told before the
+//! waiter joined, keeps it out.
 //!
-//! A place in a queue cannot be refused: who sleeps without one sleeps for ever. It is taken from exos's reserve where
-//! there is no other memory, so whoever takes many for one call asks before ([`crate::reserve::check`]), and lists are
-//! short: those who come then stand behind them ([`Waiters::overflow`]).
+//! A place in a queue cannot be refused: a task that sleeps without one sleeps for ever. It is taken from exos's
+//! reserve where there is no other memory, so a call that takes many asks before ([`crate::reserve::check`]), and lists
+//! are short: later waiters stand behind them ([`Waiters::overflow`]).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -53,22 +53,22 @@ impl Readiness {
     pub const EVENTS: Self = Self::all().difference(Self::TAKER);
 }
 
-/// Somebody who waits: a sleeping task, an epoll entry.
+/// What waits: a sleeping task, an epoll entry.
 pub trait Waiter: Send + Sync {
     /// The readiness of what one waits for may have changed to contain `events`. Called without locks; must
     /// not block.
     fn wake(&self, events: Readiness);
 
-    /// As [`Self::wake`], of one who is to be woken alone: whether he takes it on himself, so that no other of his kind
-    /// need be.
+    /// As [`Self::wake`], of a waiter that is to be woken alone: whether it takes the event on, so that no other of its
+    /// kind need be woken.
     fn wake_alone(&self, events: Readiness) -> bool {
         self.wake(events);
         true
     }
 }
 
-/// Most places of the list of those who wait: a call may wait in as many queues as [`UNASKED_COUNT`], and each list may
-/// be about to grow.
+/// Most places of the list of waiters: a call may wait in as many queues as [`UNASKED_COUNT`], and each list may be
+/// about to grow.
 const LIST_COUNT_MAX: usize = 16;
 /// Places that are taken for one call without asking for the reserve between them.
 pub const UNASKED_COUNT: usize = 64;
@@ -79,11 +79,11 @@ struct Entry {
     interest: Readiness,
     waiter: Weak<dyn Waiter>,
     has_left: bool,
-    /// Of those who are alone one is woken at a time.
+    /// Of waiters that are alone one is woken at a time.
     is_alone: bool,
 }
 
-/// Who has left, while his place is still there: nobody can be woken.
+/// A waiter that has left, while its place is still there: it cannot be woken.
 struct Gone;
 
 impl Waiter for Gone {
@@ -93,11 +93,11 @@ impl Waiter for Gone {
 #[derive(Default)]
 struct Waiters {
     next_id: u64,
-    /// In the order in which they came, so by `id`. Those who left are in it without a waiter while they are not most
-    /// of it; the last is never one of them.
+    /// In the order in which they came, so by `id`. Entries that left are in it without a waiter while they are not
+    /// most of it; the last is never one of them.
     list: Vec<Entry>,
     left_count: usize,
-    /// Those who came when the list was full, or somebody was here, by `id`.
+    /// Waiters that came when the list was full, or this map was not empty, by `id`.
     overflow: BTreeMap<u64, Entry>,
 }
 
@@ -128,12 +128,12 @@ impl Waiters {
         }
     }
 
-    /// All who are there, in the order in which they came.
+    /// All present entries, in the order in which they came.
     fn those_there(&self) -> impl Iterator<Item = &Entry> {
         self.list.iter().filter(|entry| !entry.has_left).chain(self.overflow.values())
     }
 
-    /// Has the last of the list be somebody who is there.
+    /// Has the last of the list be a present entry.
     #[cold]
     fn trim(&mut self) {
         while self.list.pop_if(|entry| entry.has_left).is_some() {
@@ -141,8 +141,8 @@ impl Waiters {
         }
     }
 
-    /// Has one leave who is not the last. Those behind him move up when half of the list has left, so that many may
-    /// leave in any order.
+    /// Has an entry leave that is not the last. Those behind it move up when half of the list has left, so that many
+    /// may leave in any order.
     #[cold]
     fn take_from_middle(&mut self, place: usize) {
         let entry = &mut self.list[place];
@@ -154,8 +154,8 @@ impl Waiters {
         }
     }
 
-    /// The first of those with numbers in `ids` whom `events` concern, whether he is to be woken alone, and the number
-    /// to go on with unless nobody came after him.
+    /// The first waiter with a number in `ids` that `events` concern, whether it is to be woken alone, and the number
+    /// to go on with unless none came after it.
     #[inline]
     fn next_concerned(&self, events: Readiness, ids: &Range<u64>) -> Option<(Option<u64>, bool, Arc<dyn Waiter>)> {
         let always = Readiness::ERROR | Readiness::HANG_UP;
@@ -172,13 +172,13 @@ impl Waiters {
     }
 }
 
-/// Those who wait for one object.
+/// The waiters for one object.
 #[derive(Default)]
 pub struct WaitQueue {
     /// How often something was told.
     told_count: AtomicU64,
-    /// Whether anybody waits, changed under the lock of `waiters`. Who tells counts first and looks then; who joins is
-    /// here first and looks at the count, or at what he waits for, then: one of the two sees the other.
+    /// Whether there are waiters, changed under the lock of `waiters`. A teller counts first and looks then; a joining
+    /// waiter is here first and looks at the count, or at what it waits for, then: one of the two sees the other.
     has_waiters: AtomicBool,
     waiters: Mutex<Waiters>,
 }
@@ -195,7 +195,7 @@ impl WaitQueue {
         self.join(&mut self.waiters.lock(), waiter, interest, false)
     }
 
-    /// As [`Self::register`], of one of several of whom one at a time is to be woken ([`Waiter::wake_alone`]).
+    /// As [`Self::register`], of one of several waiters of which one at a time is to be woken ([`Waiter::wake_alone`]).
     pub fn register_alone(self: &Arc<Self>, waiter: Weak<dyn Waiter>, interest: Readiness) -> Registration {
         self.join(&mut self.waiters.lock(), waiter, interest, true)
     }
@@ -236,8 +236,8 @@ impl WaitQueue {
         self.told_count.load(Ordering::Acquire)
     }
 
-    /// Wakes all who are there and whose interest meets `events`, in the order in which they came, but of those who are
-    /// alone only up to the first who takes it; errors and hang-ups meet every interest.
+    /// Wakes all waiters whose interest meets `events`, in the order in which they came, but of those that are alone
+    /// only up to the first that takes it; errors and hang-ups meet every interest.
     #[inline(always)]
     pub fn notify(&self, events: Readiness) {
         self.told_count.fetch_add(1, Ordering::SeqCst);
@@ -250,7 +250,7 @@ impl WaitQueue {
     fn wake_all(&self, events: Readiness) {
         let mut waiters = self.waiters.lock();
         let (mut ids, mut pace) = (0..waiters.next_id, Pace::default());
-        // What has ended concerns each of those who are alone.
+        // What has ended concerns each of those that are alone.
         let (is_end, mut is_taken) = (events.intersects(Readiness::ERROR | Readiness::HANG_UP), false);
         while let Some((next, is_alone, waiter)) = waiters.next_concerned(events, &ids) {
             drop(waiters);
@@ -403,7 +403,7 @@ mod tests {
         });
         let mut registrations: Vec<_> =
             meddlers.iter().map(|meddler| register(&queue, meddler, Readiness::READ)).collect();
-        // The second one to be woken makes the third leave; those who join are for the next time.
+        // The second one to be woken makes the third leave; those that join are for the next time.
         *meddlers[1].leaves.lock() = Some(registrations.remove(2));
         queue.notify(Readiness::READ);
         assert_eq!(*order.lock(), [0, 1, 3]);
@@ -424,7 +424,7 @@ mod tests {
             assert_eq!((count.0.load(Ordering::Relaxed) - before, queue.waiter_count()), (left, left));
         };
         told(COUNT);
-        // Of both, in any order; who comes then is woken after those who are there.
+        // Of both, in any order; a later waiter is woken after those that are there.
         places.iter_mut().step_by(3).for_each(|place| drop(place.take()));
         let left = COUNT - COUNT.div_ceil(3);
         told(left);

@@ -1,10 +1,10 @@
 //! The entries of a mount that were used lately: a cache in which an entry's address says its place.
 //!
-//! Whoever walks among more names than there are places would make each entry anew each time. So the places become
-//! twice as many whenever entries have pushed out as many others as there are places, to [`PLACE_COUNT_MAX`]. That is
-//! for inodes that their file system keeps anyway ([`super::vnode::Inode::is_kept`]), of which an entry is the smaller
-//! part; all others share [`PLACE_COUNT_MIN`] places of the table, as many as ever, since an entry keeps its inode and
-//! its inode may keep much (a number at a server, what was read).
+//! A program that walks among more names than there are places would have each entry made anew each time. So the places
+//! become twice as many whenever entries have pushed out as many others as there are places, to [`PLACE_COUNT_MAX`].
+//! That is for inodes that their file system keeps anyway ([`super::vnode::Inode::is_kept`]), of which an entry is the
+//! smaller part; all others share [`PLACE_COUNT_MIN`] places of the table, as many as ever, since an entry keeps its
+//! inode and its inode may keep much (a number at a server, what was read).
 //!
 //! INV: an entry is in the place that [`RecentEntries::place_of`] says or in none, also when the table has grown:
 //! places are the first bits of a hash, so a place becomes two that nobody else shares, and what stands in it goes to

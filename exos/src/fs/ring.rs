@@ -1,6 +1,6 @@
 //! Bytes in a circle: what a stream socket keeps between a writer and a reader.
 //!
-//! A plain structure; whoever shares it locks it. It grows when told to and never shrinks, and it never decides how
+//! A plain structure; code that shares it locks it. It grows when told to and never shrinks, and it never decides how
 //! much it may hold: its owner's limit does, and counts room before it pushes.
 
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! A buffer that is kept between transfers, so that it is not cleared for each.
 //!
 //! Transfers copy by way of exos's own memory where the two ends cannot meet (INV-F1). What is in the buffer is left
-//! from another transfer; nobody looks at more of it than he has put there.
+//! from another transfer; a transfer looks at no more of it than it has put there.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 /// Longest buffer that is kept.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// At most one buffer at rest. Whoever finds none makes one.
+/// At most one buffer at rest. A transfer that finds none makes one.
 #[derive(Debug, Default)]
 pub struct SpareBuffer(Mutex<Vec<u8>>);
 

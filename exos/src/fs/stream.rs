@@ -26,6 +26,6 @@ pub trait Stream: Send + Sync {
     /// What it is ready for now.
     fn readiness(&self) -> Readiness;
 
-    /// Who is told about changes of readiness.
+    /// The queue that is told about changes of readiness.
     fn wait_queue(&self) -> &Arc<WaitQueue>;
 }

@@ -1,10 +1,10 @@
 //! Bytes to and from a program's memory, without ever borrowing it.
 //!
-//! A program's pages can change or vanish at any moment, so the personality copies; file systems only hand
-//! it bytes. Whoever calls [`Destination::put`] or [`Source::take`] holds no lock (INV-F1): copying may
-//! fault, and the fault may need the same file's pages. What is called "at once" ends at a fault instead of having it
-//! handled, so locks may be held; whoever uses it goes on in the other way where it ended early. A short answer is
-//! a fault in the program's memory; what was copied before it counts.
+//! A program's pages can change or vanish at any moment, so the personality copies; file systems only hand it bytes. A
+//! caller of [`Destination::put`] or [`Source::take`] holds no lock (INV-F1): copying may fault, and the fault may need
+//! the same file's pages. What is called "at once" ends at a fault instead of having it handled, so locks may be held;
+//! its caller goes on in the other way where it ended early. A short answer is a fault in the program's memory; what
+//! was copied before it counts.
 
 use alloc::vec::Vec;
 
@@ -41,14 +41,14 @@ pub trait Destination {
     }
 
     /// As [`Self::put_frame`], but ends where a fault would have to be handled, and does nothing where that cannot be
-    /// told: what a caller who holds a lock may use.
+    /// told: what a caller that holds a lock may use.
     fn put_frame_at_once(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
         let _ = (frames, frame, offset, count);
         0
     }
 
     /// Copies all of `bytes` and moves on behind them, or says `false` and does not move: where a fault would have to
-    /// be handled, where there are several buffers, and where that cannot be told. A caller who holds a lock may use
+    /// be handled, where there are several buffers, and where that cannot be told. A caller that holds a lock may use
     /// it.
     fn put_at_once(&mut self, bytes: &[u8]) -> bool {
         let _ = bytes;
@@ -81,7 +81,7 @@ pub trait Source {
     /// be read.
     fn take(&mut self, into: &mut [u8]) -> usize;
 
-    /// Who writes it to a file, which decides whether that keeps its set-ID bits. `None`: exos, which keeps them.
+    /// The writer to a file, which decides whether that keeps its set-ID bits. `None`: exos, which keeps them.
     fn writer(&self) -> Option<Credentials> {
         None
     }
@@ -105,7 +105,7 @@ pub trait Source {
     }
 
     /// Copies the next `count` bytes into a frame from `offset` on. Ends where a fault would have to be handled, and
-    /// does nothing where that cannot be told: what a caller who holds a lock may use.
+    /// does nothing where that cannot be told: what a caller that holds a lock may use.
     fn take_frame_at_once(
         &mut self,
         frames: &dyn FrameBytes,

@@ -73,7 +73,7 @@ impl NewNode<'_> {
     }
 }
 
-/// Who creates, with which permissions, and when.
+/// The creator, the permissions, and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Creation {
     /// Permission bits after the umask, at most 0o7777.
@@ -152,7 +152,7 @@ pub struct ProcessName {
     pub process: u32,
     /// Thread number, for what is below `task/`.
     pub thread: Option<u32>,
-    /// Which of all that have had the number; 0 means whoever has it. What was found stays with that one.
+    /// Which of all that have had the number; 0 means the present one. What was found stays with that one.
     pub birth: u64,
 }
 
@@ -168,7 +168,7 @@ pub trait Inode: Any + Send + Sync {
         self.metadata().inode_number
     }
 
-    /// The part of it that decides who may do what: every directory of every path is asked for it.
+    /// The part of it that decides about access: every directory of every path is asked for it.
     fn protection(&self) -> Protection {
         self.metadata().protection()
     }
@@ -367,7 +367,7 @@ pub trait Inode: Any + Send + Sync {
         }
     }
 
-    /// Sets owner, permissions and times; who may, the caller has decided.
+    /// Sets owner, permissions and times; the caller has checked the right to.
     ///
     /// # Errors
     /// `EROFS`, `EPERM` (not supported here).
@@ -385,7 +385,7 @@ pub trait Inode: Any + Send + Sync {
         decide(self.protection())?.map_or(Ok(false), |attributes| self.set_attributes(attributes, now).map(|()| true))
     }
 
-    /// Takes set-ID bits from a file that is about to be changed by a user who may not keep them; whether it had such.
+    /// Takes set-ID bits from a file that is about to be changed by a user that may not keep them; whether it had such.
     ///
     /// # Errors
     /// Those of [`Self::set_attributes`].
@@ -523,7 +523,7 @@ pub trait Inode: Any + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Who uses it; `None`: that is not counted, because it is no regular file or nobody can write it.
+    /// Its users; `None`: they are not counted, because it is no regular file or cannot be written.
     fn users(&self) -> Option<&FileUsers> {
         None
     }

@@ -22,7 +22,7 @@ use crate::preempt;
 /// Most links followed in one walk.
 pub const LINK_FOLLOW_MAX: usize = 40;
 
-/// Who walks: everything about the calling task that operations on paths need.
+/// The walker: everything about the calling task that operations on paths need.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
     /// Its root directory: `/`, and where `..` ends.
@@ -283,7 +283,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// For whom the finished walk would lead to the same place again; `None`: that cannot be known.
+    /// The callers for which the finished walk would lead to the same place again; `None`: that cannot be known.
     pub(super) fn walkers(&self, is_absolute: bool) -> Option<Walkers> {
         if !self.is_steady || (self.has_turned && !is_absolute) {
             return None;

@@ -1,9 +1,9 @@
-//! inotify(7): who watches which files and directories, and the events that wait to be read.
+//! inotify(7): watches of files and directories, and the events that wait to be read.
 //!
-//! One table for a name space. The operations of [`super::namespace`] and [`super::description`] tell it what they
-//! did, after they did it and without a lock; while nothing is watched that costs one load. A file is known by device
-//! and number, as its locks are. An event of a file goes to those who watch its directory, with its name, and then to
-//! those who watch it. [`Watcher`] is the file that programs read.
+//! One table for a name space. The operations of [`super::namespace`] and [`super::description`] tell it what they did,
+//! after they did it and without a lock; while nothing is watched that costs one load. A file is known by device and
+//! number, as its locks are. An event of a file goes to the watches of its directory, with its name, and then to those
+//! of the file. [`Watcher`] is the file that programs read.
 //!
 //! Limits: [`INSTANCE_COUNT_MAX`] watchers, [`WATCH_COUNT_MAX`] watches and [`EVENT_COUNT_MAX`] events that wait at one
 //! watcher; what comes beyond is told as one event of overflow.
@@ -155,7 +155,7 @@ struct Told<'a> {
 }
 
 impl Inner {
-    /// Puts an event into the queues of those who want it; who must be woken.
+    /// Puts an event into the queues of the watchers that want it; answers those that must be woken.
     fn tell(&mut self, file: LockedFile, told: &Told<'_>, wakes: &mut Vec<Arc<WaitQueue>>) {
         let concerned: Vec<Watch> = self.watches.get(&file).into_iter().flatten().copied().collect();
         for watch in concerned {
@@ -231,7 +231,7 @@ impl WatchTable {
         !self.is_idle() && self.inner.lock().watches.contains_key(&LockedFile::from(&inode.metadata()))
     }
 
-    /// Changes the table and wakes those who were told something.
+    /// Changes the table and wakes the watchers that were told something.
     fn change<T>(&self, act: impl FnOnce(&mut Inner, &mut Vec<Arc<WaitQueue>>) -> T) -> T {
         let mut wakes = Vec::new();
         let answer = {
@@ -376,7 +376,7 @@ impl Watcher {
         })
     }
 
-    /// What the first event says; it is gone then. For those who only want to know that something happened.
+    /// What the first event says; it is gone then. For a caller that only wants to know that something happened.
     pub fn take_mask(&self) -> Option<u32> {
         self.take(usize::MAX).ok().map(|event| event.mask)
     }

@@ -22,11 +22,11 @@ const QUOTA_MIN_US: u64 = 1000;
 /// Deepest group: paths are walked from the end.
 const DEPTH_MAX: usize = 32;
 
-/// Who is where, from the personality. Called with the tree's lock held.
+/// The members of groups, from the personality. Called with the tree's lock held.
 pub trait GroupProvider: Send + Sync {
     /// Monotonic time.
     fn now_ns(&self) -> u64;
-    /// Who decides among tasks.
+    /// The scheduler of the pod's tasks.
     ///
     /// # Errors
     /// `ENODEV`: nobody does yet.

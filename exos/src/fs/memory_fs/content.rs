@@ -137,7 +137,7 @@ impl Content {
     }
 
     /// Sets the size; what is cut off will read as zeros if the file grows again. The pages that are cut off are the
-    /// caller's: he drops them without a lock and tells [`Self::note_dropped`].
+    /// caller's: it drops them without a lock and tells [`Self::note_dropped`].
     pub(super) fn resize(&mut self, fs: &MemoryFs, size_bytes: u64) -> Result<Option<Pages>> {
         if size_bytes > OFFSET_MAX {
             return Err(Errno::EFBIG);

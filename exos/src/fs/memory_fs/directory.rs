@@ -142,7 +142,7 @@ impl Names {
         self.entries.find_by(place.hash, |own| own.cookie == place.cookie)
     }
 
-    /// Notes that the name with this cookie is gone. What its place costs, those have paid who made and removed names.
+    /// Notes that the name with this cookie is gone. The calls that made and removed names have paid for its place.
     fn note_hole(&mut self, cookie: u64) {
         if self.order.back().is_some_and(|last| last.cookie == cookie) {
             self.order.pop_back();

@@ -17,9 +17,9 @@ bitflags::bitflags! {
         const WRITES = Seals::WRITE.bits() | Seals::FUTURE_WRITE.bits();
         /// As [`Seals::EXECUTE`].
         const EXECUTE = Seals::EXECUTE.bits();
-        /// The permissions have set-ID bits, which end when somebody writes who may not keep them.
+        /// The permissions have set-ID bits, which end at a write by a caller that may not keep them.
         const SET_IDS = 1 << 6;
-        /// Somebody writes more than one chunk: others who write, or change the size, wait until he is done.
+        /// A write of more than one chunk is going on: other writers, and changes of the size, wait until it is done.
         const LONG_WRITE = 1 << 7;
         /// What a write over what is there leaves to the longer way.
         const AT_ONCE = Self::WRITES.bits() | Self::GROW.bits() | Self::SET_IDS.bits() | Self::LONG_WRITE.bits();

@@ -213,8 +213,8 @@ impl MemoryNode {
         }
     }
 
-    /// This node's own `Arc`. A node is found by whoever changes it, so its file system or directory can
-    /// name it again.
+    /// This node's own `Arc`. A node is found by the calls that change it, so its file system or directory can name it
+    /// again.
     pub(super) fn keep(&self, state: &mut State) -> bool {
         let is_first = self.base.is_some() && !state.is_changed;
         state.is_changed = true;

@@ -355,7 +355,7 @@ impl Source for Meddler<'_> {
 
     fn take(&mut self, into: &mut [u8]) -> usize {
         if !self.file.metadata().size_bytes.is_multiple_of(7) {
-            // In the middle of the write: whoever comes waits, and ends here only because he is killed.
+            // In the middle of the write: another writer waits, and ends here only because it is killed.
             let outcomes = [
                 self.file.write_at(WritePosition::End, &mut &b"x"[..], NOW).map(|_| ()),
                 write(self.file, 0, b"y").map(|_| ()),

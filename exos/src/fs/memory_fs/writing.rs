@@ -3,7 +3,7 @@
 //! What is there already is written in place, under the file's lock, as far as the program's memory is there. The rest
 //! goes by way of chunks that are filled without a lock and written under it, with a preemption point in between
 //! (`crate::preempt`). A [`LongWrite`] keeps other writers away from the first chunk to the last, so that no write is
-//! torn, however long and whoever runs in between.
+//! torn, however long and whatever runs in between.
 //!
 //! Neighbours: [`super::node`], [`super::content`].
 
@@ -38,8 +38,8 @@ impl MemoryNode {
         }
     }
 
-    /// `None`: somebody else is in the middle of a long write, or the file has set-ID bits and it is not known who
-    /// writes.
+    /// `None`: another writer is in the middle of a long write, or the file has set-ID bits and the writer is not
+    /// known.
     fn try_write_chunk(
         &self,
         position: WritePosition,
@@ -196,7 +196,7 @@ struct LongWrite<'a> {
     node: &'a MemoryNode,
     is_wanted: bool,
     has_begun: bool,
-    /// Who writes, once it was asked: of a file that has set-ID bits whoever may not keep them takes them.
+    /// The writer, once it was asked for: one that may not keep set-ID bits takes them from the file.
     writer: Option<Option<Credentials>>,
 }
 

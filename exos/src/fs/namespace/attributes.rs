@@ -1,4 +1,4 @@
-//! Changing metadata: who may, and what follows from it.
+//! Changing metadata: the right to, and what follows from it.
 
 use super::Namespace;
 use crate::error::{Errno, Result};
@@ -39,10 +39,10 @@ pub struct TimesChange {
     pub modified: TimeChange,
 }
 
-/// What becomes of a file whose owner or group somebody changes.
+/// What becomes of a file whose owner or group is changed.
 ///
 /// # Errors
-/// `EPERM`: he may not.
+/// `EPERM`: the caller may not.
 fn after_owner_change(caller: &Caller<'_>, file: Protection, change: OwnerChange) -> Result<SetAttributes> {
     let credentials = caller.credentials;
     let owns = credentials.uid == file.uid;
@@ -92,7 +92,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Sets what decides who may do what; who may search a directory is part of walks that are known.
+    /// Sets what decides about access; the right to search a directory is part of walks that are known.
     fn set_protection(&self, location: &Location, decide: &mut Decision<'_>, now: Timestamp) -> Result<()> {
         let outcome = location.inode().decide_attributes(decide, now);
         if location.is_directory() {

@@ -1,4 +1,4 @@
-//! Extended attributes: who may see and change which (xattr(7)).
+//! Extended attributes: the rights to see and change them (xattr(7)).
 //!
 //! The part of the name before the first point decides: `user` attributes go by the file's permissions and only regular
 //! files and directories have them; `trusted` ones are for `CAP_SYS_ADMIN` alone and not there for others; `security`

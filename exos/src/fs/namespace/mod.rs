@@ -1,9 +1,8 @@
 //! The name space of a pod: its mounts, and the operations on paths, with the errors of Linux in Linux's order.
 //!
-//! Every operation takes a [`Caller`] (who), a location to start from (the working directory or that of a
-//! descriptor) and a path as bytes. File systems are asked only for what was found to be allowed. One lock,
-//! `change`, covers each change of names together with the bookkeeping of entries, so that entries and file
-//! systems never disagree.
+//! Every operation takes a [`Caller`], a location to start from (the working directory or that of a descriptor) and a
+//! path as bytes. File systems are asked only for what was found to be allowed. One lock, `change`, covers each change
+//! of names together with the bookkeeping of entries, so that entries and file systems never disagree.
 //!
 //! Parts: here what a pod has one of; `open` opens and creates files; `names` links, renames and
 //! removes; `attributes` changes metadata.
@@ -134,7 +133,7 @@ impl Namespace {
         mounted
     }
 
-    /// Takes the topmost file system at a location off again. Who has files open in it keeps them.
+    /// Takes the topmost file system at a location off again. Files that are open in it stay open.
     ///
     /// # Errors
     /// `EINVAL`: it is not the root of a mount. `EBUSY`: something is mounted in it, or it is the root.
@@ -174,7 +173,7 @@ impl Namespace {
         self.devices.lock().insert(number, device);
     }
 
-    /// Who watches which files.
+    /// The table of watched files.
     pub fn watches(&self) -> &Arc<WatchTable> {
         &self.watches
     }
@@ -224,8 +223,8 @@ impl Namespace {
         Walk::new(caller, start, path)?.finish(flags)
     }
 
-    /// What is at a path, if a walk to there is known that everybody may do, or those who may search all, of whom the
-    /// caller is one. `start` is the root for an absolute path.
+    /// What is at a path, if a walk to there is known that any caller may do, or one that may search all directories
+    /// and this one is such. `start` is the root for an absolute path.
     #[inline]
     pub fn lookup_known(
         &self,
@@ -237,8 +236,8 @@ impl Namespace {
         self.known(&Route { start: Start::at(start), path, flags }, may_search_all)
     }
 
-    /// The same for whoever needs the entry only, from a place whose entry lives meanwhile. Threads that ask for paths
-    /// of their own do not write to a word that another of them reads.
+    /// The same for a caller that needs the entry only, from a place whose entry lives meanwhile. Threads that ask for
+    /// paths of their own do not write to a word that another of them reads.
     #[inline]
     pub fn entry_known(
         &self,

@@ -175,8 +175,8 @@ impl Namespace {
         Ok(victim)
     }
 
-    /// Tells those who watch of a name that is gone. Whoever watches the file is told of its end when nobody holds it
-    /// any more, which may be now.
+    /// Tells watchers of a name that is gone. Watchers of the file are told of its end when its last holder lets go,
+    /// which may be now.
     fn tell_removed(&self, directory: &Location, name: &[u8], victim: Location, has_links: bool) {
         if self.watches.is_idle() {
             return;
@@ -186,7 +186,7 @@ impl Namespace {
         self.watches.tell_name(directory.inode(), name, event::DELETE, 0, kind);
     }
 
-    /// Tells those who watch a file that it has a name less.
+    /// Tells watchers of a file that it has a name less.
     fn tell_lost(&self, victim: Location, has_links: bool) {
         if has_links {
             self.watches.tell_self(victim.inode(), event::ATTRIB);
@@ -270,7 +270,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Tells those who watch of a move, and of what it replaced.
+    /// Tells watchers of a move, and of what it replaced.
     fn tell_moved(
         &self,
         moved: &Location,

@@ -93,8 +93,8 @@ impl OpenHow {
     };
 }
 
-/// The permissions of a new file in a directory that hands its group on: who is not in that group makes no file that
-/// runs with its rights.
+/// The permissions of a new file in a directory that hands its group on: a caller that is not in that group makes no
+/// file that runs with its rights.
 fn without_foreign_group(caller: &Caller<'_>, parent: &Location, permissions: u32) -> u32 {
     const GROUP_RUNS: u32 = MODE_SET_GID | 0o010;
     if permissions & GROUP_RUNS != GROUP_RUNS {
@@ -273,10 +273,10 @@ impl Namespace {
         Ok(description)
     }
 
-    /// Has those told whose leases on a file are in the way of whoever opens or cuts it. `EAGAIN`: there are such.
+    /// Has the holders told whose leases on a file are in the way of an open or a cut. `EAGAIN`: there are such.
     #[cold]
     pub fn break_leases(&self, caller: &Caller<'_>, inode: &InodeRef, writes: bool) -> Result<()> {
-        // Who came without a time, by a short way, comes again with one.
+        // A caller that came without a time, by a short way, comes again with one.
         if caller.now == Timestamp::default() {
             return Err(Errno::EAGAIN);
         }
@@ -374,7 +374,7 @@ impl Namespace {
         node: NewNode<'_>,
         permissions: u32,
     ) -> Result<Location> {
-        // Whoever has looked the name up has been told, but not everybody has.
+        // Callers that have looked the name up have been told, but not all have.
         if name.len() > NAME_BYTES_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
@@ -393,7 +393,7 @@ impl Namespace {
         parent.entry().make_room()?;
         let inode = parent.inode().create(name, node, creation)?;
         let made = parent.with_entry(parent.entry().attach(name, inode));
-        // Who makes a file asks for it again, if only to remove it.
+        // The maker of a file asks for it again, if only to remove it.
         made.mount().remember(made.entry());
         Ok(made)
     }

@@ -1,12 +1,12 @@
 //! Requests that are under way at once, on the lanes of one [`Carrier`].
 //!
-//! Whoever waits for an answer [`Flights::look`]s now and then, or has somebody else look and is woken: a look takes in
-//! whatever came, in any order, keeps each answer for its owner and tells him. So a thread can sleep while others go
-//! on, and whoever has nothing better to do can look for all. A lane is free again as soon as its answer is in,
-//! whether or not its owner has taken it; so a lane never waits for a thread.
+//! A thread that waits for an answer [`Flights::look`]s now and then, or is woken by another's look: a look takes in
+//! whatever came, in any order, keeps each answer for its owner and tells it. So a thread can sleep while others go on,
+//! and an idle processor can look for all. A lane is free again as soon as its answer is in, whether or not its owner
+//! has taken it; so a lane never waits for a thread.
 //!
 //! The end: a broken carrier, an answer that does not come in time, or [`Flights::fail`] ends all flights with a
-//! [`Silence`], tells all who wait, and lets nothing depart any more. Memory that was given to the device stays the
+//! [`Silence`], tells all waiters, and lets nothing depart any more. Memory that was given to the device stays the
 //! device's.
 //!
 //! Only time between looks that is plausible counts against the limit: a machine that was stopped meanwhile does not
@@ -77,7 +77,7 @@ pub struct Flights<C> {
     carrier: C,
     under_way: BTreeMap<Ticket, Flight>,
     landed: BTreeMap<Ticket, Landed>,
-    /// Who waits for a lane.
+    /// Threads that wait for a lane.
     standing: Vec<Arc<dyn Waiter>>,
     next_ticket: u64,
     looked_ns: u64,
@@ -177,7 +177,7 @@ impl<C: Carrier> Flights<C> {
         self.landed.remove(&ticket)
     }
 
-    /// Has `waiter` told of the answer to `ticket`, or of a free lane; he looks once more before he sleeps.
+    /// Has `waiter` told of the answer to `ticket`, or of a free lane; it looks once more before it sleeps.
     pub fn await_news(&mut self, ticket: Option<Ticket>, waiter: Arc<dyn Waiter>) {
         match ticket.map(|ticket| self.under_way.get_mut(&ticket)) {
             Some(Some(flight)) => flight.owner = Some(waiter),

@@ -154,7 +154,7 @@ fn a_broken_carrier_and_a_session_that_is_given_up_tell_all() {
 }
 
 proptest! {
-    /// Whatever is answered when, everybody gets his own answer exactly once, and is told of it.
+    /// Whatever is answered when, each waiter gets its own answer exactly once, and is told of it.
     #[test]
     fn everybody_gets_his_own_answer(steps in proptest::collection::vec((0..4_usize, 0..3_u8), 0..80)) {
         let mut flights = Echo::new(4);

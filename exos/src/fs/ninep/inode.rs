@@ -261,7 +261,7 @@ impl NinepInode {
         self.state.lock().pipe.get_or_insert_with(|| Pipe::new(self.number)).clone()
     }
 
-    /// Lets a page go that is in a chosen frame, whoever has it; whether there was one.
+    /// Lets a page go that is in a chosen frame, also if it is in use; whether there was one.
     pub(super) fn forget(&self, index: u64, is_chosen: &dyn Fn(FrameNumber) -> bool) -> bool {
         let mut state = self.state.lock();
         let is_lost = state.pages.get(&index).is_some_and(|page| is_chosen(page.frame()));

@@ -10,18 +10,18 @@
 //!   that a name is not there) is believed for as long as it is remembered. It is what an overlay needs of its base,
 //!   and what makes `--root /` fast. If the host changes a file meanwhile, the program may see the old one, the new
 //!   one, or pages of both.
-//! - *Checked*: every path walk asks the server for each of its names, so whoever opens or `stat`s a path sees what
-//!   the host shows at that moment. Through an open descriptor attributes are at most [`ATTRIBUTE_AGE_NS_MAX`] old.
-//!   Cached pages count while time of change and size stay what they were; a write goes to the server before the call
-//!   returns, and stores through a shared mapping go there with `msync`, `fsync`, `sync` and the end of the run.
+//! - *Checked*: every path walk asks the server for each of its names, so an `open` or `stat` of a path sees what the
+//!   host shows at that moment. Through an open descriptor attributes are at most [`ATTRIBUTE_AGE_NS_MAX`] old. Cached
+//!   pages count while time of change and size stay what they were; a write goes to the server before the call returns,
+//!   and stores through a shared mapping go there with `msync`, `fsync`, `sync` and the end of the run.
 //!
 //! A page that is mapped keeps its frame when the host changes the file: the new bytes are read into it the next time
 //! the file's pages are asked for. Appending ends at the size that the server tells just before, so two writers on both
 //! sides of the machine's border can overwrite each other, as on NFS.
 //!
-//! Links are never followed by the server: walks go name by name, and a target is walked in the guest, so a link
-//! cannot lead out of what is served. Identities are shown as the server tells them; permission is checked here by
-//! [`super::namespace`] and there by the host, with the rights of the user who runs the tool.
+//! Links are never followed by the server: walks go name by name, and a target is walked in the guest, so a link cannot
+//! lead out of what is served. Identities are shown as the server tells them; permission is checked here by
+//! [`super::namespace`] and there by the host, with the rights of the tool's user.
 //!
 //! Limits: [`session::FID_COUNT_MAX`] fids; [`OPEN_FILE_COUNT_MAX`] files that the server is asked to keep open (more
 //! are closed and opened again as needed); `directory` says how large a directory may be; `cache` how many pages are
@@ -79,7 +79,7 @@ pub struct Options {
     pub device: DeviceNumber,
     /// What is believed.
     pub consistency: Consistency,
-    /// Who the server is told to act for. It acts with its own rights in any case.
+    /// The user that the server is told to act for. It acts with its own rights in any case.
     pub uid: u32,
 }
 

@@ -1,6 +1,6 @@
 //! Changes of names at a server.
 //!
-//! The server decides; what is remembered here follows. Who may change what was checked before
+//! The server decides; what is remembered here follows. The right to change a name was checked before
 //! ([`super::super::namespace`]), and is checked again by the host with the rights of the tool's user.
 
 use alloc::sync::Arc;

@@ -1,8 +1,8 @@
 //! Contents of files at a server: pages in the pod's frames, read in runs, written through.
 //!
-//! A page is read once and then shared by all who read or map the file. A page that may be out of date is *doubted*:
-//! it is read again, into the same frame, before it is shown to anybody else. A page that a shared mapping may store to
-//! is *dirty* for as long as it is mapped, because nobody tells of the single stores; it is written by
+//! A page is read once and then shared by all readers and mappings of the file. A page that may be out of date is
+//! *doubted*: it is read again, into the same frame, before it is shown to any other. A page that a shared mapping may
+//! store to is *dirty* for as long as it is mapped, because nothing tells of the single stores; it is written by
 //! [`NinepInode::write_dirty_pages`] and never doubted.
 //!
 //! Reading ahead: a reader that goes on where the last run ended gets runs that double up to [`RUN_PAGES_MAX`]; a

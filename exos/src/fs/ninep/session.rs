@@ -1,6 +1,6 @@
 //! A conversation with a 9P server: requests and their replies, fids and their end.
 //!
-//! [`Requester`] is the one place where anything waits for the server; who implements it decides how (a device and the
+//! [`Requester`] is the one place where anything waits for the server; its implementation decides how (a device and the
 //! scheduler's block in the machine, a function call on the host). It has a limit on the time, so that a server that
 //! hangs is an error. Any number of threads may be in [`Session::call`] at once: each has tags and buffers of its own,
 //! and a tag is used again only after its answer.
@@ -74,7 +74,7 @@ pub trait Requester: Send + Sync {
         reply: &mut Vec<u8>,
     ) -> core::result::Result<(), Silence>;
 
-    /// The session is over: whoever waits is answered by [`Silence`] at once.
+    /// The session is over: waiters are answered by [`Silence`] at once.
     fn give_up(&self);
 }
 

@@ -178,7 +178,7 @@ fn a_read_that_waits_stops_nobody_else() {
                 let reader = scope.spawn(|| read(&file, 0));
                 world.server.await_held(1);
                 goes_on(&root, &file);
-                // Another who needs the same page asks for himself.
+                // Another thread that needs the same page asks for itself.
                 assert_eq!(read(&file, 0), Ok([1; 10].to_vec()));
                 world.server.let_go(0);
                 assert_eq!(reader.join().unwrap(), Ok([1; 10].to_vec()));

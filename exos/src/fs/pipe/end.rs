@@ -26,7 +26,7 @@ impl PipeEnd {
         (reader, writer)
     }
 
-    /// One more end of a pipe without a name, as `/dev/fd/N` gives it: nobody is waited for, whoever has gone.
+    /// One more end of a pipe without a name, as `/dev/fd/N` gives it: no other end is waited for.
     pub fn open_unnamed(pipe: &Arc<Pipe>, request: OpenRequest) -> Arc<Self> {
         Self::attach(pipe, request, false)
     }

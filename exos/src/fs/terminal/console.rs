@@ -32,7 +32,7 @@ impl Screen {
         self.has_ended.load(Ordering::Relaxed)
     }
 
-    /// Moves what there is in both directions. Whoever comes while somebody moves has nothing to do.
+    /// Moves what there is in both directions. A thread that comes while another moves has nothing to do.
     pub(super) fn pump(&self, tty: &Tty) {
         let Some(_moving) = self.is_moving.try_lock() else { return };
         let mut bytes = [0; CHUNK_BYTES];

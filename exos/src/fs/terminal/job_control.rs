@@ -1,4 +1,4 @@
-//! What a terminal asks of the process table, and what it is told about who calls.
+//! What a terminal asks of the process table, and what it is told about its caller.
 
 use crate::task::signal::{Signal, SignalSet};
 
@@ -34,7 +34,7 @@ impl JobControl for NoJobs {
     }
 }
 
-/// Who uses a terminal.
+/// The user of a terminal: process, group, session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalCaller {
     /// Its process group.

@@ -1,6 +1,6 @@
 //! The terminals of a pod and the file system that shows them, `/dev/pts`.
 //!
-//! Names come and go with the terminals. `ptmx` is here too, where opening it knows who asks; `/dev/ptmx` is a link
+//! Names come and go with the terminals. `ptmx` is here too, where opening it knows the caller; `/dev/ptmx` is a link
 //! to it.
 
 use alloc::collections::BTreeMap;
@@ -59,7 +59,7 @@ impl Terminals {
         })
     }
 
-    /// Says who knows the processes; for terminals that are made from now on.
+    /// Sets the view of the process table; for terminals that are made from now on.
     pub fn set_job_control(&self, jobs: Arc<dyn JobControl>) {
         *self.jobs.lock() = jobs;
     }

@@ -31,7 +31,7 @@ mod packet {
     pub(super) const EXTERNAL: u8 = 0x40;
 }
 
-/// Who controls and who is in front.
+/// The session that it controls and the group in front.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Control {
     session: Option<u32>,
@@ -116,7 +116,7 @@ impl Tty {
         self.is_locked.store(value, Ordering::Relaxed);
     }
 
-    /// Whether only who may do everything can open it once more (`TIOCEXCL`).
+    /// Whether only a privileged process can open it once more (`TIOCEXCL`).
     pub fn is_exclusive(&self) -> bool {
         self.is_exclusive.load(Ordering::Relaxed)
     }
@@ -242,7 +242,7 @@ impl Tty {
         }
     }
 
-    /// Whether `caller` may read. Who is in the background is stopped.
+    /// Whether `caller` may read. A process in the background is stopped.
     pub fn judge_reader(&self, caller: &TerminalCaller) -> Verdict {
         self.judge(caller, Signal::TTIN)
     }
@@ -292,7 +292,7 @@ impl Tty {
         Ok(())
     }
 
-    /// Controls nobody any more; who was in front hears of it (`TIOCNOTTY` by a leader).
+    /// Controls no session any more; the group in front hears of it (`TIOCNOTTY` by a leader).
     pub fn leave_control(&self) {
         let before = core::mem::take(&mut *self.control.lock());
         if before.foreground != 0 {

@@ -1,4 +1,5 @@
-//! What is not compared with Linux by `tests/linux/inotify.c`: limits, and who is told nothing.
+//! What is not compared with Linux by `tests/linux/inotify.c`: limits, and watchers that are told
+//! nothing.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
