@@ -1,10 +1,10 @@
 //! Preemption points: places in long work where the processor is given up, and where a call learns that it is to end.
 //!
 //! exos runs with upcalls masked (`docs/adr/0015`), so a call that copies 64 MiB or frees a million pages would keep
-//! its processor for as long as that takes. Such work is done in pieces ([`PIECE_BYTES`], [`PIECE_COUNT`]) with a
-//! point between two of them. At a point whatever the processor was told meanwhile is taken in, and whoever has
-//! precedence runs; when the thread goes on, the point says what has become of it ([`Interruption`]). A point at which
-//! nothing happened is a look at two words.
+//! its processor for as long as that takes. Such work is done in pieces ([`PIECE_BYTES`], [`PIECE_COUNT`]) with a point
+//! between two of them. At a point whatever the processor was told meanwhile is taken in, and a task with precedence
+//! runs; when the thread goes on, the point says what has become of it ([`Interruption`]). A point at which nothing
+//! happened is a look at two words.
 //!
 //! A point is a wait: what may not be held over a wait (a [`crate::sync::SpinMutex`], and every lock that is taken
 //! while a processor is idle or takes in what it was told: those of the frame pool, of processes, signals, timers,

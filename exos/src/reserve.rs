@@ -1,7 +1,7 @@
-//! The reserve of exos's heap, as those who allocate see it.
+//! The reserve of exos's heap, as allocating code sees it.
 //!
 //! exos is full of small allocations that cannot fail in Rust (`push`, `Arc::new`, an entry of a tree). They do not
-//! fail because the heap keeps blocks aside that it opens only for them, and because whoever could make more of
+//! fail because the heap keeps blocks aside that it opens only for them, and because a call that could make more of
 //! something asks first whether the reserve is whole:
 //!
 //! - A system call that makes or enlarges something is refused at its entry while the reserve is not whole
@@ -9,8 +9,8 @@
 //! - One call that was let in allocates less than [`CALL_BYTES_MAX`] in blocks that cannot fail, and makes at most one
 //!   table of the pod's double, which is no longer than [`LARGE_BYTES`] then. What a program chooses the size or number
 //!   of is allocated by [`vector`], `try_reserve` or after [`check`], and fails.
-//! - Calls that give something up, end, wait or tell are let in always. While less than half of the reserve is left,
-//!   whoever holds no lock makes room first (`exos_linux::task::out_of_memory`).
+//! - Calls that give something up, end, wait or tell are let in always. While less than half of the reserve is left, a
+//!   thread that holds no lock makes room first (`exos_linux::task::out_of_memory`).
 //!
 //! Neighbours: `exos/linux/src/glue/heap.rs`, which has the blocks and says how much is left.
 
@@ -173,7 +173,7 @@ fn refilled() -> Level {
     level()
 }
 
-/// For somebody who is about to keep more for a program, in the middle of a call.
+/// For code that is about to keep more for a program, in the middle of a call.
 ///
 /// # Errors
 /// `ENOMEM` while the reserve is not whole.

@@ -1,9 +1,9 @@
 //! Locks of exos: the single import point, so that what happens where a lock is taken is decided in one place.
 //!
 //! [`Mutex`] and [`RwLock`] may be held by a thread that waits for the world outside (an answer of the host's file
-//! server, while it changes a name or holds an address space). Whoever meets such a lock taken must not keep the
-//! processor from its holder: between looks he does what [`set_lock_wait`] named, which in the machine lets others run.
-//! Nobody waits in the sense of the scheduler for a lock, so no wake is lost by it.
+//! server, while it changes a name or holds an address space). A thread that meets such a lock taken must not keep the
+//! processor from its holder: between looks it does what [`set_lock_wait`] named, which in the machine lets others run.
+//! No thread waits in the sense of the scheduler for a lock, so no wake is lost by it.
 //!
 //! [`SpinMutex`] is for what that itself is made of: the scheduler, the heap, processors, devices. It is held for
 //! moments, never over a wait, and never while a lock of the other kind is taken.

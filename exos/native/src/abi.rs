@@ -5,9 +5,9 @@ pub const VERSION: u64 = 2;
 
 /// System call: the version of the interface.
 pub const CALL_VERSION: u64 = 0x4558_0000;
-/// System call (start, length, entry, function, argument): who handles faults in a range; entry 0 is nobody.
+/// System call (start, length, entry, function, argument): sets the handler of faults in a range; entry 0 is none.
 pub const CALL_HANDLE_FAULTS: u64 = 0x4558_0001;
-/// System call (entry, function, argument): who gives memory back in a shortage; entry 0 is nobody.
+/// System call (entry, function, argument): sets the handler that gives memory back in a shortage; entry 0 is none.
 pub const CALL_HANDLE_SHORTAGE: u64 = 0x4558_0002;
 /// System call (changes, count): makes changes in their order; answers how many were made.
 pub const CALL_APPLY: u64 = 0x4558_0003;

@@ -1,8 +1,8 @@
 //! System V message queues: messages with a type, taken in order or by type.
 //!
-//! Who finds nothing waits in the queue and is handed the first message that fits, by whoever sends it; who finds no
-//! room is told to try again when there is some. As on Linux, a receiver whose buffer is too small for the message that
-//! it asked for is told so (`E2BIG`) and the message goes on to the next.
+//! A receiver that finds nothing waits in the queue and is handed the first message that fits, by its sender; a sender
+//! that finds no room is told to try again when there is some. As on Linux, a receiver whose buffer is too small for
+//! the message that it asked for is told so (`E2BIG`) and the message goes on to the next.
 //!
 //! Bounds: Linux's limits, and what messages cost the account.
 
@@ -139,9 +139,9 @@ pub struct Status {
     pub received_s: u64,
     /// When it was made or changed by a control call.
     pub changed_s: u64,
-    /// Who sent last.
+    /// Process that sent last.
     pub sender_pid: u32,
-    /// Who received last.
+    /// Process that received last.
     pub receiver_pid: u32,
 }
 
@@ -191,7 +191,7 @@ pub enum Receiving<'a> {
     Waits(ReceiveWait<'a>),
 }
 
-/// A place among those who wait for room. Dropping it gives it up.
+/// A place among the waiters for room. Dropping it gives it up.
 pub struct SendWait<'a> {
     queues: &'a MessageQueues,
     id: i32,
@@ -199,7 +199,7 @@ pub struct SendWait<'a> {
     sleeper: Arc<Sleeper<Result<()>>>,
 }
 
-/// A place among those who wait for a message. Dropping it gives it up; a message that came meanwhile is lost then, as
+/// A place among the waiters for a message. Dropping it gives it up; a message that came meanwhile is lost then, as
 /// with a thread that is killed.
 pub struct ReceiveWait<'a> {
     queues: &'a MessageQueues,
@@ -253,7 +253,7 @@ impl Queue {
         Some(message)
     }
 
-    /// Tells those to try again for whom there is room. The others go behind, as on Linux.
+    /// Tells those senders to try again that there is room for. The others go behind, as on Linux.
     fn call_senders(&mut self, wakes: &mut Wakes) {
         for _ in 0..self.senders.len() {
             let Some(sender) = self.senders.pop_front() else { return };
@@ -496,7 +496,7 @@ impl MessageQueues {
         self.state.lock().queues.iter().map(|(id, queue)| queue.status(id)).collect()
     }
 
-    /// `IPC_SET`: whoever waits looks again. `EINVAL`; `EPERM`: not the owner, or more bytes than one may have.
+    /// `IPC_SET`: waiters look again. `EINVAL`; `EPERM`: not the owner, or more bytes than one may have.
     pub fn set(&self, caller: &Caller<'_>, id: i32, (uid, gid, mode): (u32, u32, u32), bytes_max: u64) -> Result<()> {
         let mut wakes = Wakes::new();
         {
@@ -517,7 +517,7 @@ impl MessageQueues {
         Ok(())
     }
 
-    /// `IPC_RMID`: whoever waits is told `EIDRM`. `EINVAL`, `EPERM`.
+    /// `IPC_RMID`: waiters are told `EIDRM`. `EINVAL`, `EPERM`.
     pub fn remove(&self, caller: &Caller<'_>, id: i32) -> Result<()> {
         let mut wakes = Wakes::new();
         let removed = {

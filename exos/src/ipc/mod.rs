@@ -1,13 +1,13 @@
 //! Objects that processes find by a key or a name and that outlive them: System V shared memory, semaphores and message
 //! queues, and POSIX message queues.
 //!
-//! Pure tables. Each family has one lock, under which nobody is called and no program memory is touched: whoever sends
-//! has copied his bytes before, and whoever receives copies them afterwards. Those who have to wait leave a
-//! [`sleeper::Sleeper`] in the object; whoever makes their request come true does it for them, under the same lock, in
-//! the order in which they came, and wakes them when the lock is free again. So no request is half done when its thread
-//! is killed: it is either settled or taken out.
+//! Pure tables. Each family has one lock, under which no waiter is called and no program memory is touched: a sender
+//! has copied its bytes before, and a receiver copies them afterwards. A thread that has to wait leaves a
+//! [`sleeper::Sleeper`] in the object; the thread that makes its request come true does it for the sleeper, under the
+//! same lock, in the order in which sleepers came, and wakes it when the lock is free again. So no request is half done
+//! when its thread is killed: it is either settled or taken out.
 //!
-//! - [`id_table`] gives numbers as Linux gives them; [`permission`] says who may do what;
+//! - [`id_table`] gives numbers as Linux gives them; [`permission`] checks access;
 //! - [`shared_memory`], [`semaphore`], [`message_queue`] are System V's; [`posix_queue`] has names and priorities.
 //!
 //! What objects cost is taken from one [`account::Account`]; an empty one is `ENOMEM`. The limits of Linux come on top.

@@ -1,4 +1,4 @@
-//! Who may do what with an object of System V: owner, creator and mode, by the rules of Linux's `ipc/util.c`.
+//! Access to objects of System V: owner, creator and mode, by the rules of Linux's `ipc/util.c`.
 
 use crate::error::{Errno, Result};
 use crate::task::capability::{Capability, CapabilitySet};
@@ -14,7 +14,7 @@ pub const MODE_BITS: u32 = 0o777;
 /// No user, no group: what `chown` leaves alone, and no object can have.
 const NOBODY: u32 = u32::MAX;
 
-/// Who asks.
+/// The caller's identity.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
     /// Effective user.

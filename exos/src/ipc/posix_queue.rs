@@ -1,9 +1,9 @@
 //! POSIX message queues: by name, with priorities.
 //!
-//! A queue is a file without a path: whoever has opened it has a reference, and it is gone when it has no name and no
-//! reference. Messages go out by priority, then in the order in which they came. As with System V's, whoever makes a
-//! request come true does it for the sleeper: a message that is sent goes to the receiver that waited longest, and room
-//! that a receiver makes is filled with the message of the sender that waited longest.
+//! A queue is a file without a path: a process that has opened it has a reference, and it is gone when it has no name
+//! and no reference. Messages go out by priority, then in the order in which they came. As with System V's, the thread
+//! that makes a request come true does it for the sleeper: a message that is sent goes to the receiver that waited
+//! longest, and room that a receiver makes is filled with the message of the sender that waited longest.
 //!
 //! Bounds: Linux's limits, what a user's queues may hold in all (`RLIMIT_MSGQUEUE`), and what messages cost the
 //! account.
@@ -22,7 +22,7 @@ use crate::sync::Mutex;
 pub const PRIORITY_COUNT: u32 = 32_768;
 /// Longest name.
 pub const NAME_BYTES_MAX: usize = 255;
-/// Most messages in a queue, and bytes in a message, whoever asks.
+/// Most messages in a queue, and bytes in a message, for any caller.
 const MESSAGE_COUNT_MAX: u64 = 65_536;
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 /// What Linux counts for a message, and for a priority, besides the bytes (`RLIMIT_MSGQUEUE`).
@@ -78,7 +78,7 @@ pub struct Message {
 /// How a process is told that a message came to an empty queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification {
-    /// Whom.
+    /// Process that is notified.
     pub pid: u32,
     /// `SIGEV_SIGNAL` with this signal, or `SIGEV_NONE`.
     pub signal: Option<u8>,
@@ -86,7 +86,7 @@ pub struct Notification {
     pub value: u64,
 }
 
-/// Who makes a queue.
+/// The maker of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
     /// Owner.
@@ -178,7 +178,7 @@ pub struct PosixQueues {
 
 /// What a call that sends comes to.
 pub enum Sending<'a> {
-    /// It is sent; who is to be told of it.
+    /// It is sent; the process to be told of it.
     Done(Option<Notification>),
     /// There is no room.
     Waits(SendWait<'a>),
@@ -192,14 +192,14 @@ pub enum Receiving<'a> {
     Waits(ReceiveWait<'a>),
 }
 
-/// A place among those who wait for room. Dropping it takes the message back.
+/// A place among the waiters for room. Dropping it takes the message back.
 pub struct SendWait<'a> {
     queue: &'a PosixQueue,
     number: u64,
     sleeper: Arc<Sleeper<()>>,
 }
 
-/// A place among those who wait for a message. Dropping it gives it up.
+/// A place among the waiters for a message. Dropping it gives it up.
 pub struct ReceiveWait<'a> {
     queue: &'a PosixQueue,
     number: u64,
@@ -308,7 +308,7 @@ impl PosixQueues {
         Ok(Place { census: self.census.clone(), uid: maker.uid, bytes })
     }
 
-    /// Takes a name away, if `may` says so of its queue; those who have it open keep it. `ENOENT`, those of `may`.
+    /// Takes a name away, if `may` says so of its queue; processes that have it open keep it. `ENOENT`, those of `may`.
     pub fn unlink(&self, name: &[u8], may: impl FnOnce(&PosixQueue) -> Result<()>) -> Result<()> {
         let removed = {
             let mut names = self.names.lock();
@@ -421,7 +421,7 @@ impl PosixQueue {
         self.state.lock().count
     }
 
-    /// Bytes in it, and who is to be told of the next message.
+    /// Bytes in it, and the process to be told of the next message.
     #[must_use]
     pub fn summary(&self) -> (u64, Option<Notification>) {
         let state = self.state.lock();
@@ -438,7 +438,7 @@ impl PosixQueue {
         ready
     }
 
-    /// Who is told when that changes.
+    /// The queue that is told when that changes.
     #[must_use]
     pub fn wait_queue(&self) -> &Arc<WaitQueue> {
         &self.ready

@@ -5,8 +5,8 @@
 //! was done may have made room for an earlier one. What was changed with `SEM_UNDO` is noted by process and taken back
 //! when it ends ([`Semaphores::process_ends`]).
 //!
-//! Invariants: in a set, whoever waits cannot go on (its blocking operation says why); an undo entry has one number
-//! for each semaphore. Bounds: Linux's limits, and what the sets, waiting operations and undo entries cost the account.
+//! Invariants: in a set, no waiter can go on (its blocking operation says why); an undo entry has one number for each
+//! semaphore. Bounds: Linux's limits, and what the sets, waiting operations and undo entries cost the account.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
@@ -70,7 +70,7 @@ pub struct Operation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Semaphore {
     value: u16,
-    /// Who changed it last.
+    /// Process that changed it last.
     pid: u32,
 }
 
@@ -130,7 +130,7 @@ pub enum Attempt<'a> {
     Waits(Wait<'a>),
 }
 
-/// A place among those who wait. Dropping it gives the request up.
+/// A place among the waiters. Dropping it gives the request up.
 pub struct Wait<'a> {
     semaphores: &'a Semaphores,
     id: i32,
@@ -182,11 +182,11 @@ pub enum Look {
 pub enum Question {
     /// Its value.
     Value,
-    /// Who changed it last.
+    /// Process that changed it last.
     Process,
-    /// Who waits for it to grow.
+    /// Number of waiters for it to grow.
     WaitersForMore,
-    /// Who waits for zero.
+    /// Number of waiters for zero.
     WaitersForZero,
 }
 
@@ -287,7 +287,7 @@ impl Set {
         (true, outcome.is_ok())
     }
 
-    /// Tries those who wait for zero and change nothing; whether any left.
+    /// Tries those that wait for zero and change nothing; whether any left.
     fn serve_zero(&mut self, wakes: &mut Wakes) -> bool {
         let (before, mut place) = (self.waiting.len(), 0);
         while place < self.waiting.len() {
@@ -303,8 +303,8 @@ impl Set {
             return;
         }
         self.serve_zero(wakes);
-        // A single operation that waited takes something away when it is done: that helps nobody who takes, so the
-        // row need not be gone through again where there are only such ones.
+        // A single operation that waited takes something away when it is done: that helps no other taker, so the row
+        // need not be gone through again where there are only such ones.
         let are_single = self.waiting.iter().all(|waiting| waiting.operations.len() == 1);
         let mut place = 0;
         while place < self.waiting.len() {
@@ -342,7 +342,7 @@ impl Semaphores {
         Self { account, state: Mutex::default(), has_undoers: AtomicBool::new(false) }
     }
 
-    /// Does something with a set under the lock and wakes whom it settled.
+    /// Does something with a set under the lock and wakes the waiters that it settled.
     fn with<R>(&self, id: i32, act: impl FnOnce(&mut Set, &mut Wakes) -> Result<R>) -> Result<R> {
         let mut wakes = Wakes::new();
         let result = {
@@ -645,7 +645,7 @@ impl Semaphores {
         })
     }
 
-    /// `IPC_RMID`: who waits is told `EIDRM`. `EINVAL`, `EPERM`.
+    /// `IPC_RMID`: waiters are told `EIDRM`. `EINVAL`, `EPERM`.
     pub fn remove(&self, caller: &Caller<'_>, id: i32) -> Result<()> {
         let mut wakes = Wakes::new();
         let removed = {

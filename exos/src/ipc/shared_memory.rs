@@ -125,9 +125,9 @@ pub struct Status {
     pub detached_s: u64,
     /// When it was made or changed by a control call.
     pub changed_s: u64,
-    /// Who made it.
+    /// Process that made it.
     pub creator_pid: u32,
-    /// Who attached or detached it last.
+    /// Process that attached or detached it last.
     pub last_pid: u32,
     /// Pages that are there.
     pub resident_count: u64,
@@ -178,7 +178,7 @@ pub struct Segments {
 }
 
 impl Segment {
-    /// The references that areas have, and for a moment who is about to make one.
+    /// The references that areas have, and for a moment those of calls that are about to make one.
     fn attached_count(&self) -> u64 {
         let count = match &self.pages {
             Pages::Kept(memory) => Arc::strong_count(memory) - 1,

@@ -1,4 +1,4 @@
-//! Somebody who waits for one thing to be done for it, and what became of that.
+//! A waiter for one thing to be done for it, and what became of that.
 //!
 //! The outcome is written under the lock of the object that is waited for, and read without it; giving up is decided
 //! under that lock as well, so a request is settled or taken out, never both.
@@ -19,13 +19,13 @@ pub struct Sleeper<T> {
 }
 
 impl<T> Sleeper<T> {
-    /// Whom `waiter` is woken for.
+    /// A sleeper that `waiter` is woken for.
     #[must_use]
     pub fn new(waiter: Weak<dyn Waiter>) -> Arc<Self> {
         Arc::new(Self { waiter, outcome: SpinMutex::new(None) })
     }
 
-    /// Settles it; who is to be woken joins `wakes`.
+    /// Settles it; the waiter to be woken joins `wakes`.
     pub fn settle(&self, outcome: T, wakes: &mut Wakes) {
         *self.outcome.lock() = Some(outcome);
         wakes.extend(self.waiter.upgrade());

@@ -1,8 +1,7 @@
 //! The first line of a script: `#!interpreter [argument]`.
 //!
-//! Pure text; who opens the interpreter, and how often, is the caller's part. As Linux's
-//! `fs/binfmt_script.c` reads it: the first 256 bytes count, all that follows the interpreter's
-//! name is one argument, trailing blanks are dropped.
+//! Pure text; opening the interpreter, once or repeatedly, is the caller's part. As Linux's `fs/binfmt_script.c` reads
+//! it: the first 256 bytes count, all that follows the interpreter's name is one argument, trailing blanks are dropped.
 
 use alloc::vec::Vec;
 

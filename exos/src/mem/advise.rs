@@ -17,7 +17,8 @@ use crate::mem::space::{AddressSpace, page_align};
 use crate::preempt::{self, Pace};
 use crate::reserve;
 
-/// Parts of a range that there is always memory for: who gives a few areas' pages back is not refused for want of it.
+/// Parts of a range that there is always memory for: a call that gives a few areas' pages back is not refused for want
+/// of it.
 const FEW_PARTS: usize = 64;
 
 /// What `madvise` says. The personality maps numbers; a number without a meaning is its `EINVAL`.

@@ -63,7 +63,8 @@ impl AreaRuns {
         }
     }
 
-    /// As [`Self::first_ending_above`] where the one found last is not it. Who makes areas upwards asks for the end.
+    /// As [`Self::first_ending_above`] where the one found last is not it. A program that makes areas upwards asks for
+    /// the end.
     #[inline(never)]
     fn search_and_note(&self, address: u64) -> Position {
         let last = self.runs.last().and_then(|run| run.last());

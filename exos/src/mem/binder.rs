@@ -1,11 +1,10 @@
 //! A batch of page-table changes: collected, joined to few entries, given to the kernel in one
 //! call.
 //!
-//! Neighbouring pages join: maps with consecutive frames of one capability, protects of one
-//! capability, unmaps also across pages that are not mapped (the kernel passes over them; whoever
-//! unmaps, unmaps every mapped page of a span, so none is hit unseen). Frames that lose their
-//! mapping are released only after the kernel has done the batch, so that nobody gets a frame which
-//! a stale mapping still reaches.
+//! Neighbouring pages join: maps with consecutive frames of one capability, protects of one capability, unmaps also
+//! across pages that are not mapped (the kernel passes over them; an unmapping takes every mapped page of a span, so
+//! none is hit unseen). Frames that lose their mapping are released only after the kernel has done the batch, so that
+//! nobody gets a frame which a stale mapping still reaches.
 //!
 //! When the kernel refuses an entry, the page map is put right: pages that are not surely mapped
 //! lose [`PageFlags::MAPPED`] (the next fault tries again), and frames of unmaps that were not done

@@ -375,9 +375,9 @@ impl AddressSpace {
         Ok(count)
     }
 
-    /// Loads and fetches from a file mapping: the page, and its neighbours that are at hand. Who loads from text for
-    /// the first time sees the file's bytes: a program that translates code reads it and never fetches it. Neighbours
-    /// that another process has patched are left for the touch that decides.
+    /// Loads and fetches from a file mapping: the page, and its neighbours that are at hand. A program that loads from
+    /// text for the first time sees the file's bytes: a program that translates code reads it and never fetches it.
+    /// Neighbours that another process has patched are left for the touch that decides.
     fn map_file_around(
         &mut self,
         area: &Area,

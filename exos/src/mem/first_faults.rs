@@ -261,7 +261,7 @@ impl Fault {
 /// The faults that come first, in the order of their places.
 #[derive(Clone)]
 pub(crate) struct FirstFaults {
-    /// Whoever resolves them keeps them as they were meanwhile.
+    /// The list stays as it was while a caller resolves it.
     faults: Arc<Vec<Fault>>,
     count_max: usize,
     /// How many runs began.

@@ -122,7 +122,8 @@ fn another_library_of_the_same_length_shows_its_own_pages() {
     (0..3).for_each(|number| {
         run(&setup, &library, 0x10_0000_0000 + (number << 30), 4);
     });
-    // Files that do not say where they lie are taken for the same: what was noted is a hint, whoever it is about.
+    // Files that do not say where they lie are taken for the same: what was noted is a hint, whichever file it is
+    // about.
     let other = CachedFile::new(&setup.pool, LIBRARY_PAGES);
     (0..LIBRARY_PAGES).for_each(|index| assert!(other.page(index, PageIntent::Read).is_ok()));
     let before = setup.used();

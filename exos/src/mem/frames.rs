@@ -67,7 +67,7 @@ const GROWTH_SHARE: u64 = 8;
 const RESERVE_SHARE: u64 = 64;
 const RESERVE_FRAMES_MAX: u64 = 256;
 
-/// Somebody who holds frames that can be had again: a cache.
+/// A holder of frames that can be had again: a cache.
 pub trait Reclaim: Send + Sync {
     /// Releases up to `frame_count` frames; answers how many were. Called while the asker holds locks of its own, so a
     /// lock is only tried.
@@ -76,7 +76,7 @@ pub trait Reclaim: Send + Sync {
     /// Tells of every frame that [`Self::reclaim_from`] would release now.
     fn visit(&self, seen: &mut dyn FnMut(FrameNumber));
 
-    /// Lets go of all that is in the chosen frames, whoever uses it: it is lost.
+    /// Lets go of all that is in the chosen frames, also of what is in use: it is lost.
     fn forget(&self, is_chosen: &dyn Fn(FrameNumber) -> bool);
 
     /// Releases the frames that are chosen, as far as it can, and answers how many were.
@@ -95,7 +95,7 @@ pub struct FramePool {
     attainable_frames: AtomicU64,
     state: Mutex<State>,
     reclaimer: Mutex<Option<Weak<dyn Reclaim>>>,
-    /// Who takes from the reserve just now.
+    /// Number of threads that take from the reserve just now.
     urgent_count: AtomicU32,
     patched_text: PatchedText,
     start_faults: StartFaults,
@@ -191,7 +191,7 @@ impl FramePool {
         &self.kept_spaces
     }
 
-    /// Whom to ask before there is `ENOMEM`.
+    /// Sets the cache that is asked before there is `ENOMEM`.
     pub fn set_reclaimer(&self, reclaimer: Weak<dyn Reclaim>) {
         *self.reclaimer.lock() = Some(reclaimer);
     }
@@ -363,7 +363,7 @@ impl FramePool {
         self.state.lock().slot_of(frame)
     }
 
-    /// The counts, for a caller who goes through many frames. Nothing else may be asked of the pool meanwhile, and no
+    /// The counts, for a caller that goes through many frames. Nothing else may be asked of the pool meanwhile, and no
     /// [`FrameRef`] dropped.
     pub(crate) fn lock(&self) -> FrameCounts<'_> {
         FrameCounts { state: self.state.lock(), recent: Cell::new((u64::MAX, NO_REGION)) }

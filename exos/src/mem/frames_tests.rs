@@ -214,7 +214,7 @@ fn frames_that_were_taken_are_nobodys() {
     assert_eq!((pool.statistics().held, pool.statistics().free), (490, 0));
     assert!(cache.0.lock().is_empty(), "its page is lost");
     assert_eq!(pool.forget_taken(), []);
-    // Whoever had them lets go of them as of others.
+    // Their holder lets go of them as of others.
     drop(frames);
     assert_eq!((pool.statistics().held, pool.statistics().free), (490, 490));
     assert_eq!(pool.shrink(1), 490);

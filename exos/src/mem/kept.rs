@@ -6,11 +6,11 @@
 //! pages of the boot bundle and patched copies of them ([`super::patched_text`]) or, for a child, any that its parent
 //! has, too; read-only, in areas that nobody may write to. All else is unmapped, and its frames are released.
 //!
-//! What stays is only a guess at what the next process maps, so whoever takes the space compares before any of it can
-//! be reached: of a program that was loaded, an area has to be where it was, with the same rights, and its file has to
-//! name the same frames ([`AddressSpace::adopt_start`]); of a child, its parent has to know the same frame at the page
-//! ([`AddressSpace::adopt_child`]). What differs is unmapped first. A program that lies elsewhere in each run keeps
-//! nothing of itself, only of its interpreter.
+//! What stays is only a guess at what the next process maps, so the process that takes the space compares before any of
+//! it can be reached: of a program that was loaded, an area has to be where it was, with the same rights, and its file
+//! has to name the same frames ([`AddressSpace::adopt_start`]); of a child, its parent has to know the same frame at
+//! the page ([`AddressSpace::adopt_child`]). What differs is unmapped first. A program that lies elsewhere in each run
+//! keeps nothing of itself, only of its interpreter.
 //!
 //! Runs of a program mostly leave what they found. So once one has left the same as the one before, the next keeps its
 //! note of what it took over, with references of its own, by which none of these pages changes in place; if all of it
@@ -58,7 +58,7 @@ const PART_COUNT_MAX: usize = 64;
 /// Processes, one after the other, that leave the same pages without a look at others.
 const UNSEEN_COUNT_MAX: u32 = 31;
 
-/// Whom a space is kept for.
+/// The process that a space is kept for.
 #[derive(Clone)]
 pub(crate) enum Next {
     /// A run of this program.
@@ -149,17 +149,17 @@ pub(crate) struct Residue {
     left_count: u32,
 }
 
-/// What a space has to do with those who had its page tables before and who get them.
+/// What a space has to do with the last and the next process of its page tables.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// Whom it will be kept for.
+    /// The process that it will be kept for.
     next: Option<Next>,
     /// Where the next start maps what this one did.
     reach: [Range<u64>; 2],
     /// What its page tables map beside the pages that are known.
     residue: Option<Box<Residue>>,
     /// What was taken over of what they mapped, which was all: with references of its own, so that none of it changes
-    /// in place. Whoever leaves it as it was leaves it again.
+    /// in place. A process that leaves it as it was passes it on again.
     taken: Option<Box<Residue>>,
     /// Its fingerprint, whatever became of it.
     taken_fingerprint: Option<u64>,
@@ -234,7 +234,7 @@ impl FramePool {
 }
 
 impl AddressSpace {
-    /// An empty space of its own: one that was kept for who runs this program, or another. `ENOMEM`.
+    /// An empty space of its own: one that was kept for a process that runs this program, or another. `ENOMEM`.
     pub fn make(
         pool: &Arc<FramePool>,
         mapping_base: u64,
@@ -342,7 +342,7 @@ impl AddressSpace {
         true
     }
 
-    /// Whether all that was taken over is still there as it was, for whom it was left.
+    /// Whether all that was taken over is still there as it was, for the next process.
     fn is_as_taken(&self, taken: &Residue) -> bool {
         let has_sites = match taken.next {
             // The same table, or what became of it by patches in what was mapped since: the same jumps to the same
@@ -581,7 +581,7 @@ impl AddressSpace {
         self.pages.get(page).filter(|entry| entry.has(PageFlags::MAPPED)).map(PageEntry::frame)
     }
 
-    /// The areas of which pages may stay mapped, ascending; none if nobody is known who would want them.
+    /// The areas of which pages may stay mapped, ascending; none if no process is known that would want them.
     fn parts_to_keep(&self) -> Vec<Part> {
         let mut parts = Vec::new();
         let (Some(next), Ok(())) = (&self.kept.next, crate::reserve::reserve(&mut parts, PART_COUNT_MAX)) else {

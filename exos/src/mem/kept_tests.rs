@@ -249,7 +249,7 @@ fn few_spaces_are_kept_and_the_oldest_go_first() {
     let kept: Vec<bool> = slots.iter().map(|slot| !setup.machine.mappings(*slot).is_empty()).collect();
     let count = setup.pool.kept_space_count();
     assert!(count < 20 && kept[..40 - count].iter().all(|kept| !kept) && kept[40 - count..].iter().all(|kept| *kept));
-    // Whoever runs something else takes an old one, and has nothing of it.
+    // A process that runs something else takes an old one, and has nothing of it.
     let other = make(&setup, OTHER);
     assert_eq!(other.environment(), slots[40 - count]);
     assert!(setup.machine.mappings(other.environment()).is_empty());

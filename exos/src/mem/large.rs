@@ -5,10 +5,10 @@
 //! of memory: so what is taken before it is touched is no more than what was touched before it. `MADV_HUGEPAGE` asks
 //! for blocks at every first store, `MADV_NOHUGEPAGE` and `PR_SET_THP_DISABLE` for none.
 //!
-//! What is known of the pages is the same as of all others ([`super::page_map::blocks`]): who counts, copies or shares
-//! pages does not meet the difference. Who changes how a part of a block is mapped splits it first: small pages take
-//! the large one's place in the same batch, with the same frames. A whole block goes, loses rights and gets them back
-//! as one.
+//! What is known of the pages is the same as of all others ([`super::page_map::blocks`]): code that counts, copies or
+//! shares pages does not meet the difference. A change of how a part of a block is mapped splits it first: small pages
+//! take the large one's place in the same batch, with the same frames. A whole block goes, loses rights and gets them
+//! back as one.
 //!
 //! After a fork a block is mapped read-only. The first store to it, when nobody else has anything of it any more, gives
 //! it its rights back as a whole; before that it is split, and the page is copied.
@@ -161,7 +161,7 @@ impl AddressSpace {
             from = block + 1;
             let own = pages_of(block);
             let is_inside = pages.start <= own.start && own.end <= pages.end;
-            // Whoever shares a leaf may let go of it at any moment: see `own` in the page map.
+            // Another holder of a leaf may let go of it at any moment: see `own` in the page map.
             let frames = self.pool.lock();
             let taken = if is_inside && self.pages.is_block_alone(block) { self.pages.take_block(block) } else { None };
             drop(frames);

@@ -8,14 +8,15 @@
 //!
 //! What makes that right:
 //!
-//! - Until the change is done nothing is mapped in the range: whoever makes or grows an area looks at [`Ranges`] under
-//!   the space's lock, places it elsewhere or waits. So the change cannot hit a new mapping, and no new mapping is seen
-//!   through an old translation. (Nothing else maps pages, as pages are mapped where there is an area only.)
+//! - Until the change is done nothing is mapped in the range: a call that makes or grows an area looks at [`Ranges`]
+//!   under the space's lock, places it elsewhere or waits. So the change cannot hit a new mapping, and no new mapping
+//!   is seen through an old translation. (Nothing else maps pages, as pages are mapped where there is an area only.)
 //! - The batch changes nothing outside of its range; one that does is done under the lock.
 //! - The frames keep their references until the kernel has done the batch, so nobody gets one that is still reached.
-//! - A range is entered under the lock and taken out without it, by one bit that goes after the kernel's answer.
-//!   Who sees it still waits too long at most; who does not comes after the change (`Release`, `Acquire`).
-//! - Who waits holds the space's lock, and who is waited for does not need it: only the pool's and the kernel.
+//! - A range is entered under the lock and taken out without it, by one bit that goes after the kernel's answer. A
+//!   thread that sees it still waits too long at most; one that does not comes after the change (`Release`, `Acquire`).
+//! - The waiting thread holds the space's lock, and the one that it waits for does not need it: only the pool's and the
+//!   kernel.
 //!
 //! Neighbours: [`super::binder`], whose batch it is; `exos/linux/src/task/memory.rs`, which has the lock.
 
@@ -47,7 +48,7 @@ pub(crate) struct Ranges {
 impl Ranges {
     /// Enters a range, under the space's lock; its place.
     fn enter(&self, range: &Range<u64>) -> Option<usize> {
-        // Acquire: who had the place has done with it.
+        // Acquire: the last owner of the place has done with it.
         let index = self.taken.load(Ordering::Acquire).trailing_ones() as usize;
         let (start, end) = self.places.get(index)?;
         start.store(range.start, Ordering::Relaxed);
@@ -104,7 +105,7 @@ impl Leaving {
 }
 
 impl AddressSpace {
-    /// Whether there is anybody who would wait for [`Self::unmap`].
+    /// Whether there is another thread that would wait for [`Self::unmap`].
     #[inline]
     #[must_use]
     pub fn unmaps_apart(&self) -> bool {
@@ -115,7 +116,7 @@ impl AddressSpace {
     #[inline(never)]
     pub fn unmap_apart(&mut self, start: u64, length: u64) -> Result<Option<Leaving>> {
         let range = checked_range(start, length)?;
-        // Who unmaps it once more is told that it is gone when it is.
+        // A call that unmaps it once more is told that it is gone when it is.
         self.await_left(&range);
         if self.is_batching || !self.binder.is_empty() || is_long(&(range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT))
         {

@@ -1,4 +1,4 @@
-//! Unmapping without the lock: what is seen between its two halves, and who waits for the second.
+//! Unmapping without the lock: what is seen between its two halves, and which calls wait for the second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn between_the_halves_the_area_is_gone_and_the_frames_are_not() {
     assert_eq!(space.areas().count(), 0);
     assert!(matches!(space.handle_fault(start, Access::Read), FaultOutcome::Segv(_)));
     assert!(is_mapped(&setup, start) && setup.used() == PAGES, "nobody else gets a frame that is still reached");
-    // Who maps anywhere is placed elsewhere, and does not wait.
+    // A mapping at any address is placed elsewhere, and does not wait.
     let other = space.map(request(Placement::Hint(0), PAGES)).expect("free");
     assert_eq!(other, start - PAGES * PAGE);
     touch(&mut space, other, PAGES);

@@ -3,7 +3,7 @@
 //! The kernel names frames and checks each binding; everything else about a program's memory is
 //! decided here:
 //!
-//! - [`frames`] takes frames from the kernel in chunks and counts who uses each;
+//! - [`frames`] takes frames from the kernel in chunks and counts the uses of each;
 //! - [`space`] is an address space: areas ([`area`], `area_list`) and known pages (`page_map`), with `mmap`,
 //!   `munmap`, `brk`; [`protect`], [`remap`], [`advise`] are the other calls, [`fork`] clones by
 //!   copy on write, [`user`] reads and writes bytes;

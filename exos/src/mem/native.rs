@@ -100,7 +100,7 @@ impl AddressSpace {
         self.handlers.set(range, handler)
     }
 
-    /// Who is asked about a fault that the areas do not resolve.
+    /// The handler that is asked about a fault that the areas do not resolve.
     #[must_use]
     pub fn fault_handler(&self, address: u64) -> Option<Handler> {
         self.handlers.at(address)
@@ -112,7 +112,7 @@ impl AddressSpace {
         self.handlers.may_tell = true;
     }
 
-    /// Who is to be told now that there is no memory left.
+    /// The handler to be told now that there is no memory left.
     pub fn take_shortage_handler(&mut self) -> Option<Handler> {
         let handler = self.handlers.shortage?;
         core::mem::take(&mut self.handlers.may_tell).then_some(handler)
@@ -150,7 +150,7 @@ impl AddressSpace {
     /// Clears the accessed and dirty bits of a range in the page table. `EINVAL` no range of whole pages.
     pub fn clean(&mut self, start: u64, length: u64) -> Result<()> {
         let range = checked_range(start, length)?;
-        // Who asks for the bits asks page by page.
+        // A program that asks for the bits asks page by page.
         self.settle_large(&(range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT), Whole::Split);
         self.binder.clean(range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT);
         self.flush()

@@ -110,7 +110,7 @@ fn there_is_a_limit_of_ranges() {
 }
 
 proptest! {
-    /// Against an array that says for each page who was set last.
+    /// Against an array that says for each page which handler was set last.
     #[test]
     fn the_last_who_was_set_for_a_page_is_asked(
         steps in proptest::collection::vec((0_u64..40, 1_u64..12, proptest::option::of(0_u64..5)), 1..40),

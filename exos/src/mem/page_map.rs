@@ -1,9 +1,9 @@
 //! Which frame is at which page of an address space, and how: the library OS's own copy of its page
 //! table's leaves.
 //!
-//! The kernel's page tables cannot say who owns a frame, nor hold a page that is known but not
-//! mapped (after `mprotect(PROT_NONE)`, or in a forked child before its first fault). So an address
-//! space keeps one word per known page, in leaves of 64; a leaf exists while it holds an entry.
+//! The kernel's page tables cannot say what owns a frame, nor hold a page that is known but not mapped (after
+//! `mprotect(PROT_NONE)`, or in a forked child before its first fault). So an address space keeps one word per known
+//! page, in leaves of 64; a leaf exists while it holds an entry.
 //!
 //! A fork shares the leaves: what a page is stays in the leaf, how this space maps it is two words of bits beside it.
 //! So a fork costs a reference for each leaf, whatever the leaf knows, and a space that changes an entry of a shared
@@ -137,7 +137,7 @@ impl View {
     #[inline]
     fn get(&self, index: usize) -> Option<PageEntry> {
         let word = self.leaf.entries[index];
-        // Whoever shared the leaf and let go of it did so after all else, under the pool's lock: see `own`.
+        // A holder that shared the leaf and let go of it did so after all else, under the pool's lock: see `own`.
         let shared = if Arc::strong_count(&self.leaf) > 1 { PageFlags::SHARED.bits() } else { 0 };
         (word != 0).then_some(PageEntry(word | state_at((self.mapped, self.writable), index) | shared))
     }
@@ -200,9 +200,9 @@ fn own<'a>(leaf: &'a mut Arc<Leaf>, frames: &mut FrameCounts<'_>) -> &'a mut Lea
     Arc::get_mut(leaf).expect("INV: a copy that nobody else has seen")
 }
 
-/// Shows a leaf that is let go to `last` if nobody else has it: to exactly one of those who let go at the same time.
+/// Shows a leaf that is let go to `last` if nobody else has it: to exactly one of those that let go at the same time.
 fn if_last(mut leaf: Arc<Leaf>, last: impl FnOnce(&Leaf)) {
-    // Whoever has the only reference is the only one who could make another.
+    // The only reference's holder is the only one that could make another.
     if let Some(leaf) = Arc::get_mut(&mut leaf) {
         last(leaf);
     } else if let Some(leaf) = Arc::into_inner(leaf) {
@@ -580,7 +580,7 @@ impl PageMap {
         Ok(other)
     }
 
-    /// Forgets all pages; whoever takes them releases their frames.
+    /// Forgets all pages; the caller releases their frames.
     pub(crate) fn take_leaves(&mut self) -> TakenLeaves {
         self.counts = PageCounts::default();
         self.large.clear();

@@ -1,9 +1,9 @@
 //! Patched pages of text that all processes of a pod share.
 //!
-//! Whoever has rewritten a site offers the page with its jumps ([`AddressSpace::offer_rewrites`]); whoever first
-//! fetches from the same page of the same file gets that instead of the file's, with the trampolines that it needs
-//! ([`AddressSpace::take_offer`]). So a site is decoded, proven and patched once, traps in the first process that runs
-//! it only, and costs one page for all.
+//! A process that has rewritten a site offers the page with its jumps ([`AddressSpace::offer_rewrites`]); another that
+//! first fetches from the same page of the same file gets that instead of the file's, with the trampolines that it
+//! needs ([`AddressSpace::take_offer`]). So a site is decoded, proven and patched once, traps in the first process that
+//! runs it only, and costs one page for all.
 //!
 //! Positions: patched text and trampolines have only distances in them. An offer is kept in addresses from the place of
 //! the file's first byte on, so it fits wherever the file is mapped, as long as the page of the trampolines is free
@@ -11,11 +11,11 @@
 //! that for itself when its sites are hot.
 //!
 //! Truth: an offer is found by the frame of the file's page, and taken only if that frame still says what was patched,
-//! but for the jumps; a page that nobody can write, as those of the boot bundle, was compared when it was offered.
-//! It is taken only for the first touch of a page that nobody can write, so what ADR 0012 promises
-//! of pages that become writable holds as it does for a process's own patches: those are private copies, too.
-//! It is never taken for a load: who reads text that he does not execute, as valgrind does with its client's,
-//! translates it, and a trampoline is nothing that can be translated.
+//! but for the jumps; a page that nobody can write, as those of the boot bundle, was compared when it was offered. It
+//! is taken only for the first touch of a page that nobody can write, so what ADR 0012 promises of pages that become
+//! writable holds as it does for a process's own patches: those are private copies, too. It is never taken for a load:
+//! a program that reads text without executing it, as valgrind does with its client's, translates it, and a trampoline
+//! is nothing that can be translated.
 //!
 //! Limits: [`OFFER_COUNT_MAX`] pages, and one in [`OFFER_SHARE`] of the pod's frames; further pages are patched by each
 //! process for itself.
@@ -128,7 +128,7 @@ impl PatchedText {
     }
 
     /// Has every offer use `better` in place of `before`, of which it has all trampolines: files that lie beside each
-    /// other share a page of trampolines, and whoever maps them next need not compare again.
+    /// other share a page of trampolines, and the next process that maps them need not compare again.
     fn prefer(&self, pool: &FramePool, better: FrameNumber, before: FrameNumber) {
         for offer in self.offers.lock().values_mut() {
             let frames = offer.trampolines.iter();
@@ -150,7 +150,7 @@ impl PatchedText {
             if offers.len() >= count_max && !offers.contains_key(&original.0) {
                 Some(Arc::new(offer))
             } else {
-                // Whoever uses one just now goes on with it as it was, and has references to its frames.
+                // A process that uses one just now goes on with it as it was, and has references to its frames.
                 offers.values_mut().for_each(|other| Arc::make_mut(other).take_trampolines_of(pool, &offer));
                 let before = offers.insert(original.0, Arc::new(offer));
                 self.count.fetch_add(usize::from(before.is_none()), Ordering::Release);

@@ -92,7 +92,7 @@ fn rewrite(space: &mut AddressSpace, site: u64) -> Option<Result<(), Refusal>> {
     space.rewrite_site(TEXT + site + 7, ENTRY)
 }
 
-/// The first touch of text by who executes it.
+/// The first touch of text, by executing it.
 fn fetch(space: &mut AddressSpace, address: u64) {
     let outcome = space.handle_fault(address, super::Access::Execute);
     assert!(matches!(outcome, super::FaultOutcome::Resolved { .. }), "{outcome:?}");

@@ -99,7 +99,7 @@ pub trait PageSource: Send + Sync {
         false
     }
 
-    /// Who it is.
+    /// The identity of the file behind it.
     fn identity(&self) -> FileIdentity;
 
     /// What tells it from other files for as long as somebody holds it, and costs nothing: where it lies. A hint.

@@ -1,9 +1,8 @@
 //! An address space: areas, known pages, and the mapping calls that make and unmake areas.
 //!
-//! The other calls are in the neighbours: [`super::protect`] (`mprotect`), [`super::remap`]
-//! (`mremap`), [`super::advise`] (`madvise` and other calls over ranges), [`super::fault`],
-//! [`super::fork`], [`super::user`] (bytes). All take `&mut self`: whoever shares a space between
-//! threads locks it outside.
+//! The other calls are in the neighbours: [`super::protect`] (`mprotect`), [`super::remap`] (`mremap`),
+//! [`super::advise`] (`madvise` and other calls over ranges), [`super::fault`], [`super::fork`], [`super::user`]
+//! (bytes). All take `&mut self`: a space that threads share is locked outside.
 //!
 //! Errors and their order are Linux 6.1's; where a function names an error without a reason, the
 //! manual page has it. Every change of page tables goes through one [`Binder`] batch per call.

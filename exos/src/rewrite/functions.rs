@@ -83,7 +83,7 @@ impl<'a> Elf<'a> {
         let half = |at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
         let (table, size, count) = (word_of(&head, 32), half(54), half(56));
         for index in 0..count.min(HEADER_COUNT_MAX) {
-            // Each is read at once: whoever reads asks where the page is.
+            // Each is read at once: a reader asks where the page is.
             let header: [u8; 40] = elf.array(table.checked_add(index * size)?)?;
             let kind = word_of(&header, 0) as u32;
             let (offset, address, length) = (word_of(&header, 8), word_of(&header, 16), word_of(&header, 32));

@@ -9,7 +9,7 @@
 //!   ([`functions`], [`plan`]);
 //! - no direct jump of the function goes into the middle of the five bytes;
 //! - the first byte of every replaced instruction but the first reads, after the patch, as one that faults at once
-//!   ([`trampoline::TRAPPING`]). So whoever comes to the middle after all (another processor between two of the
+//!   ([`trampoline::TRAPPING`]). So a thread that comes to the middle after all (another processor between two of the
 //!   instructions, a signal handler's return, a computed jump) faults, and [`sites::SiteTable::forward`] tells where
 //!   the copy of that instruction is.
 //!

@@ -91,7 +91,7 @@ pub fn plan(start: u64, code: &[u8], syscall: u64) -> Result<Plan, Refusal> {
         }
         let Some(candidate) = candidate(&survey, first, site) else { continue };
         let is_whole = candidate.jump + JUMP_BYTES <= syscall;
-        // Whoever jumps in behind the jump meets the `syscall` and traps as before: right, but nothing is won.
+        // A jump to behind the jump meets the `syscall` and traps as before: right, but nothing is won.
         let is_bypassed = survey.targets.iter().any(|target| *target > candidate.jump && *target <= syscall);
         let cost = candidate.interior().count() as u64 * 2 + u64::from(!is_whole) + u64::from(is_bypassed) * 16;
         if best.as_ref().is_none_or(|(least, _)| cost < *least) {

@@ -311,7 +311,7 @@ impl SiteTable {
                 gone.push(*site);
             }
         }
-        // Whoever shares a page with an orphan loses its patch with it.
+        // A site that shares a page with an orphan loses its patch with it.
         gone.extend(self.sites.values().filter(|site| orphaned.contains(&(site.plan.jump >> PAGE_SHIFT))));
         for site in gone {
             // The slot stays taken: a processor may still be in it.

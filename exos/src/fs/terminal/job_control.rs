@@ -34,7 +34,7 @@ impl JobControl for NoJobs {
     }
 }
 
-/// The user of a terminal: process, group, session.
+/// The user of a terminal: group, session, rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalCaller {
     /// Its process group.

@@ -1,6 +1,5 @@
 //! How large a pool may become, and what becomes of one that is too small or too large: caches that let go, grants that
-//! go back to the kernel,
-//! whom to wait for where there is nothing left; and what is set aside for that.
+//! go back to the kernel, what is waited for where there is nothing left; and what is set aside for that.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -116,8 +115,8 @@ impl FramePool {
         self.emptied(u64::MAX).iter().map(|(_, grant)| grant.count).sum()
     }
 
-    /// Forgets the frames that the kernel has taken by force, wherever they are: nobody gets them again, and caches let
-    /// go of them whoever uses them. Answers those that were in use, ascending.
+    /// Forgets the frames that the kernel has taken by force, wherever they are: they are not given out again, and
+    /// caches let go of them even in use. Answers those that were in use, ascending.
     pub fn forget_taken(&self) -> Vec<FrameNumber> {
         let mut taken = Vec::new();
         {

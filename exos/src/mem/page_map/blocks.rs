@@ -1,7 +1,7 @@
 //! Blocks of 2 MiB that the page table maps by one large page, and leaves that come and go as a whole.
 //!
 //! What is known of a block's pages stays in its leaves, as of all pages; beside them stands how the block is mapped.
-//! So whoever asks about a page finds it as ever, and only who changes how some pages of a block are mapped has to do
+//! So a question about a page is answered as ever, and only a change of how some pages of a block are mapped has to do
 //! with it ([`crate::mem::large`]).
 //!
 //! Invariants: all pages of such a block are known, private, mapped, writable all or none, and their frames lie one

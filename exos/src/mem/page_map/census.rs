@@ -67,7 +67,7 @@ impl PageMap {
                 let entry = PageEntry(view.leaf.entries[take_slot(&mut bits)]);
                 counts.file += u64::from(entry.has(PageFlags::FILE));
                 if entry.has(PageFlags::OWNED) {
-                    // Who shares the leaf, and the other leaves with the frame.
+                    // The holders of the leaf, and the other leaves with the frame.
                     let by_frame = match frames.reference_count(entry.frame()) {
                         PINNED => 1,
                         count => u64::from(count),

@@ -138,7 +138,7 @@ impl<V> Leaves<V> {
             self.runs.push(Vec::with_capacity(LENGTH_USUAL));
         }
         if self.runs[place.run].len() == RUN_LENGTH_MAX {
-            // Whoever goes upwards fills each run.
+            // Inserting upwards fills each run.
             let is_last = place.run + 1 == self.runs.len() && place.index == RUN_LENGTH_MAX;
             let keeps = if is_last { RUN_LENGTH_MAX } else { RUN_LENGTH_MAX / 2 };
             let upper = self.runs[place.run].split_off(keeps);

@@ -1,4 +1,4 @@
-//! Names of sockets, and who has which.
+//! Names of sockets, and the socket of each.
 //!
 //! A name in the file system is an inode: the table holds its number, and the socket that has it keeps the inode
 //! alive, so that no other file can get that number meanwhile. A path that leads to an inode without an entry here is
@@ -46,7 +46,7 @@ impl Key {
     }
 }
 
-/// Who has which name.
+/// The socket of each name.
 #[derive(Default)]
 pub(super) struct Names {
     table: Mutex<BTreeMap<Key, Weak<Socket>>>,

@@ -1,7 +1,7 @@
-//! What a socket may have on the way: the bytes that it sent and nobody has received yet (`SO_SNDBUF`).
+//! What a socket may have on the way: the bytes that it sent and that are not received yet (`SO_SNDBUF`).
 //!
 //! The sender pays, as on Linux: a slow receiver stops its senders, not itself. A [`Charge`] is a part of the budget
-//! that goes back when it is dropped, and whoever waits for room is told.
+//! that goes back when it is dropped, and waiters for room are told.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -60,8 +60,8 @@ impl Budget {
         taken.ok().map(|_| Charge { budget: self.clone(), count })
     }
 
-    /// Gives bytes back and tells who waits for them. Nobody was refused while the account [`Self::is_writable`], so
-    /// then there is nobody to tell.
+    /// Gives bytes back and tells the waiters for them. None was refused while the account [`Self::is_writable`], so
+    /// then there is none to tell.
     pub(super) fn give(&self, count: usize) {
         if count > 0 && self.give_untold(count) {
             self.tell();
@@ -73,7 +73,7 @@ impl Budget {
         self.used_bytes.fetch_sub(count, Ordering::Relaxed) * 4 > self.limit_bytes()
     }
 
-    /// Tells those who wait for room.
+    /// Tells the waiters for room.
     pub(super) fn tell(&self) {
         self.queue.notify(Readiness::WRITE);
     }

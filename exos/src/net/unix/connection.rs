@@ -13,7 +13,7 @@ use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::vnode::InodeRef;
 
 impl Listener {
-    /// Remembers who waits for a place.
+    /// Remembers a waiter for a place.
     fn wait(&mut self, queue: &Arc<WaitQueue>) {
         self.waiting.retain(|known| known.strong_count() > 0);
         if !self.waiting.iter().any(|known| core::ptr::eq(known.as_ptr(), Arc::as_ptr(queue))) {
@@ -125,9 +125,9 @@ impl Socket {
     /// Connects to a socket that was found by its name. `number` is for the inode of the other end.
     ///
     /// # Errors
-    /// `EPROTOTYPE`: of another kind. `ECONNREFUSED`: it does not take connections. `EAGAIN`: no place yet; who
-    /// waits is woken through its own queue. `EISCONN`, `EINVAL`: this socket cannot be connected. `EPERM`: a
-    /// datagram socket that talks to somebody else.
+    /// `EPROTOTYPE`: of another kind. `ECONNREFUSED`: it does not take connections. `EAGAIN`: no place yet; the waiter
+    /// is woken through its own queue. `EISCONN`, `EINVAL`: this socket cannot be connected. `EPERM`: a datagram socket
+    /// that talks to another.
     pub fn connect(self: &Arc<Self>, target: &Arc<Self>, number: u64, identity: Identity) -> Result<()> {
         if target.kind != self.kind {
             return Err(Errno::EPROTOTYPE);
@@ -206,7 +206,7 @@ impl Socket {
         }
     }
 
-    /// Says whom a datagram socket sends to, and from whom alone it receives. `None`: nobody in particular.
+    /// Sets the socket that a datagram socket sends to, and alone receives from. `None`: none in particular.
     ///
     /// # Errors
     /// `EPERM`: it talks to somebody else.
@@ -306,7 +306,7 @@ impl Socket {
             }
             _ => {}
         }
-        // Also those who could send here wait for news.
+        // Sockets that could send here wait for news too.
         self.endpoint.queue.notify(Readiness::HANG_UP | Readiness::ALWAYS);
         flight.bury();
         flight.collect();

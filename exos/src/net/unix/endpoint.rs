@@ -24,7 +24,7 @@ use crate::fs::transfer::{Destination, Source};
 use crate::reserve;
 use crate::sync::Mutex;
 
-/// Messages that wait for a receiver who is not connected to their sender (`net.unix.max_dgram_qlen`): one more than
+/// Messages that wait for a receiver that is not connected to their sender (`net.unix.max_dgram_qlen`): one more than
 /// this makes senders wait.
 const MESSAGE_COUNT_MAX: usize = 10;
 
@@ -67,11 +67,11 @@ struct Inbox {
     is_dead: bool,
     /// What the next call is told (`SO_ERROR`).
     error: Option<Errno>,
-    /// Whom a datagram socket is connected to, by number.
+    /// The socket that a datagram socket is connected to, by number.
     peer: Option<u64>,
     /// Places of messages that are being copied in.
     promised_count: usize,
-    /// Senders who wait for a place.
+    /// Senders that wait for a place.
     waiting: Vec<Weak<WaitQueue>>,
 }
 
@@ -159,7 +159,7 @@ impl Stream {
         self.prune();
         let end = self.tail();
         match self.segments.back_mut() {
-            // A segment whose rights have been taken still ends where they ended for whoever took them.
+            // A segment whose rights have been taken still ends where they ended for the receiver that took them.
             Some(last) if rights.is_none() && last.rights.is_none() && last.identity == identity => last.end = end,
             _ => self.segments.push_back(Segment { end, identity, rights }),
         }
@@ -238,7 +238,7 @@ impl Inbox {
         }
     }
 
-    /// What to tell whom nothing could be given.
+    /// The answer where there was nothing to give.
     fn empty_outcome(&mut self) -> Result<Step> {
         match self.error.take() {
             Some(error) => Err(error),
@@ -591,7 +591,7 @@ impl Endpoint {
 }
 
 impl Inbox {
-    /// Remembers who waits for a place.
+    /// Remembers a waiter for a place.
     fn wait(&mut self, queue: &Arc<WaitQueue>) {
         self.waiting.retain(|known| known.strong_count() > 0);
         if !self.waiting.iter().any(|known| core::ptr::eq(known.as_ptr(), Arc::as_ptr(queue))) {

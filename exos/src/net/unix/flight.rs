@@ -8,10 +8,10 @@
 //! The search costs as much as there are sockets on the way, so with many of them not every close pays for one
 //! ([`CARRIED_PER_CLOSE`]): what a ring holds may then stay for some closes more.
 //!
-//! The search is conservative: any other reference keeps a description alive, also one that a call holds for a
-//! moment; then the next close finds it. So it is where there is no memory to search with. Emptying happens one by one
-//! from a list ([`Flight::bury`]), so that a chain of sockets that lie in each other needs no deep stack; closing must
-//! not fail, so whoever sends sees to it that the list has room.
+//! The search is conservative: any other reference keeps a description alive, also one that a call holds for a moment;
+//! then the next close finds it. So it is where there is no memory to search with. Emptying happens one by one from a
+//! list ([`Flight::bury`]), so that a chain of sockets that lie in each other needs no deep stack; closing must not
+//! fail, so the sender makes sure that the list has room.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -169,7 +169,7 @@ impl Flight {
         outcome
     }
 
-    /// Lays rights where [`Self::bury`] finds them, which whoever calls does when he holds no lock.
+    /// Lays rights where [`Self::bury`] finds them, which the caller calls when it holds no lock.
     pub(super) fn lay(&self, rights: Rights) {
         self.graveyard.lock().push(rights);
     }

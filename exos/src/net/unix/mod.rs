@@ -4,8 +4,8 @@
 //! - [`socket`]: the socket, its states and the descriptor's file over it; `connection` makes and ends connections,
 //!   `traffic` sends and receives;
 //! - `endpoint`: a socket's receiving side; `budget`: what a sender may have on the way;
-//! - [`flight`]: descriptions in messages, and the search for those that nobody can reach any more;
-//! - [`address`]: names and who has them.
+//! - [`flight`]: descriptions in messages, and the search for those that cannot be reached any more;
+//! - [`address`]: names and their sockets.
 //!
 //! Invariants: those of [`crate::fs`] (INV-F1: no lock is held while bytes go to or from a program or while a waiter
 //! is woken; INV-F3: nothing blocks). No two sockets' locks are held together: a connection is two
@@ -53,13 +53,13 @@ pub const BACKLOG_MAX: u32 = 4096;
 pub enum SocketKind {
     /// `SOCK_STREAM`: a connection of bytes.
     Stream,
-    /// `SOCK_DGRAM`: messages to whoever has a name.
+    /// `SOCK_DGRAM`: messages to any socket with a name.
     Datagram,
     /// `SOCK_SEQPACKET`: a connection of records.
     SeqPacket,
 }
 
-/// Who is on the other side (`struct ucred`).
+/// The process on the other side (`struct ucred`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Process.
@@ -71,7 +71,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// What is told of a sender who told nothing.
+    /// What is told of a sender that told nothing.
     pub const UNKNOWN: Self = Self { pid: 0, uid: 65_534, gid: 65_534 };
 }
 

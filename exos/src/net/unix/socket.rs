@@ -25,7 +25,7 @@ pub(super) struct Listener {
     pub(super) pending: VecDeque<Arc<Socket>>,
     pub(super) backlog: usize,
     pub(super) identity: Identity,
-    /// Those who wait for a place.
+    /// Sockets that wait for a place.
     pub(super) waiting: Vec<Weak<WaitQueue>>,
 }
 
@@ -132,7 +132,7 @@ impl Socket {
         self.peer().map(|peer| peer.address()).ok_or(Errno::ENOTCONN)
     }
 
-    /// Who connected or listened (`SO_PEERCRED`).
+    /// The process that connected or listened (`SO_PEERCRED`).
     pub fn peer_identity(&self) -> Option<Identity> {
         self.state.lock().peer_identity
     }
@@ -154,7 +154,7 @@ impl Socket {
         self.endpoint.take_error()
     }
 
-    /// Whether messages say who sent them (`SO_PASSCRED`).
+    /// Whether messages name their sender (`SO_PASSCRED`).
     pub fn wants_identity(&self) -> bool {
         self.endpoint.wants_identity()
     }

@@ -69,7 +69,7 @@ fn one_copy_does_where_nothing_is_special() {
     assert_eq!((send_at_once(left, &many), send_at_once(left, b"1")), (Some(limit), None));
     let told = left.endpoint.queue.told_count();
     assert_eq!(receive_at_once(right, limit), Some(Ok(many)));
-    // Whoever waits for room is told.
+    // A waiter for room is told.
     assert_eq!((left.endpoint.queue.told_count(), left.unreceived_bytes()), (told + 1, 0));
 }
 
@@ -77,7 +77,7 @@ fn one_copy_does_where_nothing_is_special() {
 fn one_copy_does_not_where_something_is() {
     let [left, right] = pair(SocketKind::Stream);
     let (left, right) = (left.socket(), right.socket());
-    // A sender whom the receiver wants to know.
+    // A sender that the receiver wants to know.
     right.set_wants_identity(true);
     assert_eq!((send_at_once(left, b"1"), send(left, b"12")), (None, Ok(2)));
     assert_eq!(receive_at_once(right, 2), None);

@@ -31,11 +31,11 @@ const MESSAGE_RESERVE_BYTES: usize = 32;
 /// What goes with the bytes of a send.
 #[derive(Default)]
 pub struct Sending<'a> {
-    /// To whom, for datagrams; else the peer.
+    /// The receiver, for datagrams; else the peer.
     pub target: Option<&'a Arc<Socket>>,
-    /// Who sends.
+    /// The sending process.
     pub identity: Option<Identity>,
-    /// The sender said who it is: the receiver is told even if it asks later.
+    /// The sender named itself: the receiver is told even if it asks later.
     pub is_identity_explicit: bool,
     /// Descriptions; taken by the first bytes that are sent.
     pub rights: Option<Rights>,
@@ -56,7 +56,7 @@ impl Wants {
         Self { is_peek, gather: None }
     }
 
-    /// Who sent the bytes of a stream that all attempts received, and what came with them.
+    /// The sender of the bytes of a stream that all attempts received, and what came with them.
     pub fn take_gathered(&mut self) -> (Option<Identity>, Option<Rights>) {
         self.gather.take().map_or((None, None), |gather| (gather.identity.flatten(), gather.rights))
     }
@@ -69,7 +69,7 @@ pub struct Received {
     pub byte_count: usize,
     /// Bytes that the message had.
     pub message_bytes: usize,
-    /// Who sent it, if that was noted. Not of a stream: [`Wants::take_gathered`].
+    /// Its sender, if that was noted. Not of a stream: [`Wants::take_gathered`].
     pub identity: Option<Identity>,
     /// Descriptions. Not of a stream.
     pub rights: Option<Rights>,
@@ -108,7 +108,7 @@ impl Socket {
     }
 
     /// Sends all that `source` has on a stream by one copy that ends at a fault. `None`: that is not to be had now, or
-    /// the bytes are to say who sent them; nothing has been sent then.
+    /// the bytes are to name their sender; nothing has been sent then.
     pub fn send_at_once(&self, source: &mut dyn Source) -> Option<usize> {
         let peer = {
             let state = self.state.lock();
@@ -130,7 +130,7 @@ impl Socket {
         Some(wanted)
     }
 
-    /// Receives from a stream, for somebody who wants the bytes alone, by one copy that ends at a fault; `EAGAIN` if
+    /// Receives from a stream, for a caller that wants the bytes alone, by one copy that ends at a fault; `EAGAIN` if
     /// there is nothing. `None`: that cannot be done so now, and nothing has been received.
     pub fn receive_at_once(&self, destination: &mut dyn Destination) -> Option<Result<usize>> {
         let is_connected = matches!(self.state.lock().phase, Phase::Connected(_));
@@ -149,7 +149,7 @@ impl Socket {
         }
     }
 
-    /// Who is told to have sent something to `peer`.
+    /// The identity that `peer` is told for the sender.
     fn told_identity(&self, peer: &Endpoint, sending: &Sending<'_>) -> Option<Identity> {
         let is_told = sending.is_identity_explicit || self.wants_identity() || peer.wants_identity();
         sending.identity.filter(|_| is_told)
