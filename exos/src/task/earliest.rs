@@ -1,9 +1,9 @@
 //! One clock for many: the earliest of the times that processors want something to ring.
 //!
-//! Whoever wants it earlier than it is says so and sets the clock. Two who do so at once may set it in the other order
-//! than they said it, and the later time would stand, for ever if it is far. So whoever has set the clock looks whether
-//! it is wanted earlier by now, and sets it again. The last who set it has then seen that nobody wants it earlier, or
-//! somebody who does has said so since, and comes after him.
+//! A processor that wants it earlier than it is says so and sets the clock. Two that do so at once may set it in the
+//! other order than they said it, and the later time would stand, for ever if it is far. So a processor that has set
+//! the clock looks whether it is wanted earlier by now, and sets it again. The last one that set it has then seen that
+//! none wants it earlier, or another that does has said so since, and comes after it.
 //!
 //! Neighbour: `exos/linux/src/glue/processor.rs`, whose clocks are the kernel's bells.
 

@@ -1,5 +1,5 @@
-//! Who waits how long: the scheduler in a simulated machine whose clock is a number, against a naive model of its rules
-//! and against the bound that it promises.
+//! How long tasks wait: the scheduler in a simulated machine whose clock is a number, against a naive model of its
+//! rules and against the bound that it promises.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -79,7 +79,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Does what was asked for, and looks who waits.
+    /// Does what was asked for, and looks which tasks wait.
     fn settle(&mut self) {
         loop {
             for (processor, within_ns) in self.wanted.ticks.lock().drain(..) {
@@ -187,7 +187,7 @@ fn play(machine: &mut Machine, act: &Act) {
 }
 
 proptest! {
-    /// Whatever tasks do, nobody who is ready waits longer than the bound.
+    /// Whatever tasks do, no ready one waits longer than the bound.
     #[test]
     fn nobody_starves(processor_count in 1..=PROCESSOR_COUNT_MAX,
                       acts in proptest::collection::vec(act(), 0..300)) {
@@ -357,14 +357,14 @@ impl Model {
         let Some(entry) = self.running() else { return };
         let left_ns = entry.left_ns;
         if has_woken || left_ns == 0 && has_any {
-            // In front of all who wait: earlier than any time so far.
+            // In front of all that wait: earlier than any time so far.
             self.leave(if left_ns > 0 { Place::Waiting(-clock) } else { Place::Spent(clock) });
         }
     }
 }
 
 proptest! {
-    /// On one processor the scheduler chooses whom the model chooses.
+    /// On one processor the scheduler chooses as the model does.
     #[test]
     fn it_chooses_as_the_model_does(acts in proptest::collection::vec((0..SLICE_NS, 0..6_u8, 0..6_usize), 0..300)) {
         let scheduler = Scheduler::new(1, Arc::new(Wanted::default()));

@@ -1,7 +1,7 @@
 //! Threads that wait for words of memory: the queues behind `futex(2)`.
 //!
-//! A [`FutexKey`] names a word independently of who maps it where. [`FutexTable::wait_if`] looks at the word and joins
-//! the queue in one step, and [`FutexTable::wake`] takes waiters out in the order in which they came; so a wake
+//! A [`FutexKey`] names a word independently of where processes map it. [`FutexTable::wait_if`] looks at the word and
+//! joins the queue in one step, and [`FutexTable::wake`] takes waiters out in the order in which they came; so a wake
 //! between the look and the sleep is never lost. A waiter learns from its [`FutexWait`] whether it was woken, and
 //! leaves the queue by dropping it. Waiters can be moved to another word (requeue) without waking them.
 //!
@@ -58,14 +58,14 @@ impl FutexKey {
     }
 }
 
-/// Who can be woken.
+/// What can be woken.
 pub trait Sleeper: Send + Sync {
     /// Makes it look again.
     fn wake_up(self: &Arc<Self>);
 }
 
-/// Somebody who waits for one word at a time: made once, used for all its waits. But for `sleeper`, all of it changes
-/// under the table's lock.
+/// A waiter for one word at a time: made once, used for all its waits. But for `sleeper`, all of it changes under the
+/// table's lock.
 pub struct FutexWaiter<S: Sleeper> {
     sleeper: Arc<S>,
     /// Somebody took it out of its queue to wake it.
@@ -79,7 +79,7 @@ pub struct FutexWaiter<S: Sleeper> {
 }
 
 impl<S: Sleeper> FutexWaiter<S> {
-    /// One whom `sleeper` is woken for.
+    /// A waiter that `sleeper` is woken for.
     pub fn new(sleeper: Arc<S>) -> Arc<Self> {
         let word = || AtomicU64::new(0);
         let (is_woken, mask) = (AtomicBool::new(false), AtomicU32::new(0));
@@ -155,7 +155,7 @@ impl<S: Sleeper> FutexWait<'_, S> {
 impl<S: Sleeper> Drop for FutexWait<'_, S> {
     #[inline]
     fn drop(&mut self) {
-        // Whoever is woken has left the queue.
+        // A woken waiter has left the queue.
         if !self.is_woken() {
             self.leave();
         }
@@ -174,7 +174,7 @@ impl<S: Sleeper> FutexWait<'_, S> {
 }
 
 impl<S: Sleeper> Queues<S> {
-    /// Takes the first waiter of `key` out whose mask meets `mask` and who came before `id_end`.
+    /// Takes the first waiter of `key` out whose mask meets `mask` and that came before `id_end`.
     #[inline(always)]
     fn take(&mut self, key: FutexKey, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter<S>>> {
         let bucket = &mut self.buckets[key.bucket()];
@@ -227,7 +227,7 @@ impl<S: Sleeper> FutexTable<S> {
         Ok(FutexWait { table: self, waiter })
     }
 
-    /// Wakes up to `count` of those who wait now and whose mask meets `mask`; says how many.
+    /// Wakes up to `count` of the present waiters whose mask meets `mask`; says how many.
     #[inline]
     pub fn wake(&self, key: FutexKey, count: usize, mask: u32) -> usize {
         if count != 1 {
@@ -290,13 +290,13 @@ impl<S: Sleeper> FutexTable<S> {
         while moved_count < move_count
             && let Some(waiter) = queues.take(from, MATCH_ANY, id_end)
         {
-            // Behind those who are there; with a new number, so that a move to the same word ends.
+            // Behind those that are there; with a new number, so that a move to the same word ends.
             queues.next_id += 1;
             waiter.set_key(to, queues.next_id);
             queues.buckets[to.bucket()].push_back(waiter);
             moved_count += 1;
             if pace.is_due() {
-                // Who comes meanwhile is not meant, and who goes is not there any more.
+                // A waiter that comes meanwhile is not meant, and one that goes is not there any more.
                 drop(queues);
                 preempt::offer();
                 queues = self.queues.lock();
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(waits.each_ref().map(FutexWait::is_woken), [true, false, false]);
     }
 
-    /// Whoever is woken waits again at once: a thread that finds the word as it was.
+    /// A sleeper that waits again at once: a thread that finds the word as it was.
     struct Stubborn {
         table: FutexTable<Self>,
         other: Once<Arc<FutexWaiter<Self>>>,

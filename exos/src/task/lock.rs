@@ -1,9 +1,9 @@
 //! Locks whose word in memory names the holder: the queues behind `FUTEX_LOCK_PI`.
 //!
-//! The word is a thread's number, or 0. Who finds another's there waits here, and lends what it is worth to the holder
-//! ([`LockShare`]); who unlocks hands the lock on, by writing the next one's number, so nobody overtakes those who
-//! wait. A holder that ends leaves the lock to whoever of those who wait looks first. Between the moment in which its
-//! word says so ([`OWNER_DIED`], nobody's number) and the one in which it is abandoned here, others only queue up.
+//! The word is a thread's number, or 0. A thread that finds another's there waits here and lends its tickets to the
+//! holder ([`LockShare`]); the holder hands the lock on by writing the next one's number, so no thread overtakes the
+//! waiters. A holder that ends leaves the lock to the waiter that looks first. Between the moment in which its word
+//! says so ([`OWNER_DIED`], nobody's number) and the one in which it is abandoned here, others only queue up.
 //!
 //! [`LockTable::acquire`] looks at the word and queues up in one step under the table's lock; the word is changed under
 //! it, which may fault (the fault handler does not take that lock). A table has an entry for a word only while somebody
@@ -24,7 +24,7 @@ use crate::sync::{Mutex, SpinMutex};
 
 /// The bits of a word that name the holder.
 pub const OWNER: u32 = 0x3fff_ffff;
-/// The bit that says that whoever unlocks has to ask here.
+/// The bit that says that an unlocking thread has to ask here.
 pub const WAITERS: u32 = 1 << 31;
 /// The bit that says that a holder ended without unlocking.
 pub const OWNER_DIED: u32 = 1 << 30;
@@ -78,7 +78,7 @@ pub struct LockTable {
     locks: Mutex<BTreeMap<FutexKey, Lock>>,
 }
 
-/// A place among those who wait. Dropping it gives the place up.
+/// A place among the waiters. Dropping it gives the place up.
 pub struct LockWait<'a> {
     table: &'a LockTable,
     key: FutexKey,
@@ -124,8 +124,8 @@ impl LockTable {
     /// Takes a lock that is free.
     ///
     /// # Errors
-    /// `EAGAIN`: somebody holds it, whom `is_there` knows. `ESRCH`: nobody is there of the holder's number. `EDEADLK`:
-    /// `tid` holds it. Those of `word`.
+    /// `EAGAIN`: a thread holds it that `is_there` knows. `ESRCH`: no thread has the holder's number. `EDEADLK`: `tid`
+    /// holds it. Those of `word`.
     pub fn try_acquire(
         &self,
         key: FutexKey,
@@ -151,8 +151,8 @@ impl LockTable {
         }
     }
 
-    /// Takes a lock, or a place among those who wait for it. `find` knows threads by number until they
-    /// [`abandon`](Self::abandon) their locks; `orphan` is the number that [`Claim::Orphaned`] said.
+    /// Takes a lock, or a place among its waiters. `find` knows threads by number until they [`abandon`](Self::abandon)
+    /// their locks; `orphan` is the number that [`Claim::Orphaned`] said.
     ///
     /// # Errors
     /// `EDEADLK`: `me` holds it, or the holder waits for `me`. `ESRCH`: there is no holder of that number. `EINVAL`:
@@ -169,7 +169,7 @@ impl LockTable {
         let mut locks = self.locks.lock();
         let is_wanted = locks.contains_key(&key);
         let others = if is_wanted { WAITERS } else { 0 };
-        // The holder has ended, and is about to abandon those who wait.
+        // The holder has ended, and is about to abandon the waiters.
         let is_dying = |value: u32| is_wanted && value & (OWNER | OWNER_DIED) == OWNER_DIED;
         let ask = || {
             word.update(&|value| match value & OWNER {
@@ -193,7 +193,7 @@ impl LockTable {
             if found.is_some() {
                 break;
             }
-            // Who was not found may have ended since its number was read, and its word says so now.
+            // A holder that was not found may have ended since its number was read, and its word says so now.
             let again = ask()?;
             if again & OWNER == owner {
                 return Err(Errno::ESRCH);
@@ -225,7 +225,7 @@ impl LockTable {
         Ok(Some(LockWait { table: self, key, waiter }))
     }
 
-    /// Gives a lock up: to one of those who wait, if there is one.
+    /// Gives a lock up: to one of the waiters, if there is one.
     ///
     /// # Errors
     /// `EPERM`: the word does not name `tid`; and those of `word`.
@@ -251,7 +251,7 @@ impl LockTable {
         written.map(drop)
     }
 
-    /// A thread ends, and is not found by its number any more: those who wait for what it holds ask again.
+    /// A thread ends, and is not found by its number any more: the waiters for what it holds ask again.
     pub fn abandon(&self, task: &Arc<Task>) {
         let mut locks = self.locks.lock();
         let keys: Vec<_> =

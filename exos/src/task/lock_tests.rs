@@ -1,4 +1,4 @@
-//! Locks: who gets them, and what the holder has meanwhile.
+//! Locks: the next holder, and what a holder has meanwhile.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -113,7 +113,7 @@ fn a_word_that_is_nobodys_for_a_moment_keeps_its_order() {
     let (world, word) = (World::new(1, &[WEIGHT_DEFAULT; 4]), Word::default());
     assert!(world.acquire(KEY, 1, &word, None).unwrap().is_none());
     let first = world.acquire(KEY, 2, &word, None).unwrap().unwrap();
-    // The first thread ends: its word says so before those who wait are told.
+    // The first thread ends: its word says so before the waiters are told.
     word.0.store(OWNER_DIED | WAITERS, Ordering::Relaxed);
     let second = world.acquire(KEY, 3, &word, None).unwrap().unwrap();
     assert_eq!(world.locks.try_acquire(KEY, 4, &word, |_| true), Err(Errno::EAGAIN));
@@ -174,13 +174,13 @@ fn the_holder_has_what_those_who_wait_are_worth() {
     // (16 + 3072) : 1024; four deviations of ten thousand draws are 0.017.
     let part = part_of_holder(|_, _| ());
     assert!((part - 0.751).abs() < 0.017, "{part}");
-    // A group is made beside them, and whoever waits becomes poorer: (16 + 512) : 1024.
+    // A group is made beside them, and the waiter becomes poorer: (16 + 512) : 1024.
     let part = part_of_holder(|pod, tasks| {
         pod.group(100);
         tasks[2].set_weight(512);
     });
     assert!((part - 0.340).abs() < 0.019, "{part}");
-    // Who waits is moved into a group that has as much as a thread: (16 + 1024) : 1024.
+    // The waiter is moved into a group that has as much as a thread: (16 + 1024) : 1024.
     let part = part_of_holder(|pod, tasks| {
         let group = pod.group(WEIGHT_DEFAULT);
         tasks[2].set_group(group, pod.now_ns).unwrap();
@@ -205,7 +205,7 @@ fn the_next_one_is_drawn_by_what_each_is_worth() {
         assert_eq!(wait.unwrap().claim(), Claim::Holds);
         waits.push((holder, world.acquire(KEY, holder, &word, None).unwrap()));
     }
-    // As in the test of the crate: who released is not among those drawn from, so it is a little below 2.
+    // As in the test of the crate: the releasing thread is not among those drawn from, so it is a little below 2.
     let ratio = f64::from(acquired[0]) / f64::from(acquired[1]);
     assert!((1.65..2.0).contains(&ratio), "{acquired:?}");
 }

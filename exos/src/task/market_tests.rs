@@ -1,4 +1,4 @@
-//! Currencies and tickets with names: who may, what is refused, what they are worth, and when they end.
+//! Currencies and tickets with names: what is allowed, what is refused, what they are worth, and when they end.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -121,7 +121,7 @@ fn bad_input_changes_nothing() {
     assert_eq!(scheduler.unfund_ticket(BOB, down), Err(Refusal::NotAllowed));
     assert_eq!(scheduler.unfund_ticket(ANN, 99), refused(Error::UnknownTicket));
     assert_eq!(seen(&scheduler), before);
-    // What is funded may be given back by who owns it, and a ticket be ended by who owns its currency.
+    // What is funded may be given back by its owner, and a ticket be ended by the owner of its currency.
     assert_eq!(scheduler.unfund_ticket(ANN, used), Ok(()));
     assert_eq!(scheduler.remove_ticket(ANN, down), Ok(()), "made by user 0, of ann's");
     assert_eq!(scheduler.remove_ticket(ANN, loose), Ok(()));

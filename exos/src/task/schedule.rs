@@ -1,17 +1,17 @@
 //! Which task of a pod runs on which virtual processor.
 //!
 //! A [`Task`] is a thread as the scheduler sees it: something that is running, ready, or blocked until it is woken or
-//! until a time. The scheduler decides; whoever owns registers and stacks (the personality's glue) does what it decides
+//! until a time. The scheduler decides; the owner of registers and stacks (the personality's glue) does what it decides
 //! and keeps its own part in [`Task::machine`].
 //!
-//! Who runs next ([`queue`]): in each round every task has a turn of [`SLICE_NS`]. Tasks that were woken go before
+//! The next task ([`queue`]): in each round every task has a turn of [`SLICE_NS`]. Tasks that were woken go before
 //! tasks that wait for their turn, as long as they have some of their own left; a task without waits for the next
 //! round, which begins when nobody has any left. A new task gets half of what its maker has, and what it has left at
-//! its end goes back. So a task that mostly waits runs soon after it is woken, whoever computes beside it, and whoever
-//! is ready on one processor runs within two rounds, each of at most [`SLICE_NS`] and a [`TICK_NS`] for each task.
-//! While some task has another weight than [`WEIGHT_DEFAULT`] or is in a group, turns are drawn for instead
-//! (`lots.rs`), in the ratio of weights and groups (`group.rs`); what tasks are worth is set in `control.rs`, and
-//! tickets and currencies with names are kept in `ledger.rs`.
+//! its end goes back. So a task that mostly waits runs soon after it is woken, whatever computes beside it, and a ready
+//! task on one processor runs within two rounds, each of at most [`SLICE_NS`] and a [`TICK_NS`] for each task. While
+//! some task has another weight than [`WEIGHT_DEFAULT`] or is in a group, turns are drawn for instead (`lots.rs`), in
+//! the ratio of weights and groups (`group.rs`); what tasks are worth is set in `control.rs`, and tickets and
+//! currencies with names are kept in `ledger.rs`.
 //!
 //! Invariants: a task is in at most one of: current on one processor, in a ready queue, blocked. A wake is never lost:
 //! one that comes while its task has not blocked yet makes the next [`Scheduler::block`] return at once. A processor
@@ -72,9 +72,10 @@ pub struct Task {
     group: AtomicU32,
     /// Its entry in the draws and 1; 0: none. Touched under the scheduler's lock.
     member: AtomicU32,
-    /// Who made it, and gets back what it has left of its turn.
+    /// The task that made it, and gets back what it has left of its turn.
     maker: Weak<Task>,
-    /// Its registers and stack are in use by a processor. Set by whoever dispatches it, cleared by whoever has left it.
+    /// Its registers and stack are in use by a processor. Set by the processor that dispatches it, cleared by the one
+    /// that has left it.
     pub is_on_processor: AtomicBool,
     /// Where the owner of registers and stacks has its part: what `machine` holds, found without a question what that
     /// is. 0: nothing yet.
@@ -240,7 +241,7 @@ impl Inner {
         is_uneven
     }
 
-    /// Charges whoever runs on any processor.
+    /// Charges the running task of each processor.
     fn charge_all(&mut self, now_ns: u64) {
         for processor in 0..self.seats.len() {
             self.charge(processor, now_ns);
@@ -383,7 +384,7 @@ impl Inner {
         self.told_of_room(processor, task, Decision { tick_within_ns, ..decision })
     }
 
-    /// Who is to be told that `task` made room.
+    /// The processor to be told that `task` made room.
     fn told_of_room(&mut self, processor: usize, task: &Arc<Task>, decision: Decision) -> (Decision, Option<Told>) {
         let told = match decision.choice {
             Choice::Stay => None,
@@ -394,7 +395,7 @@ impl Inner {
         (decision, told)
     }
 
-    /// Whom to tell of a task that waits for a processor, and did before.
+    /// The processor to be told of a task that waits for one, and did before.
     fn whom_to_tell(&mut self, task: &Task) -> Told {
         self.take_idle(task).unwrap_or(Told::Busy { mask: task.affinity(), within_ns: SLICE_NS })
     }
@@ -517,11 +518,11 @@ impl Scheduler {
 
     /// Wakes a task. What it waits for is its own business: it looks again.
     pub fn wake(&self, task: &Task) {
-        // Who is being dropped is waited for by nobody.
+        // No task waits for one that is being dropped.
         self.wake_as(task, || task.me.upgrade());
     }
 
-    /// As [`Scheduler::wake`], for who has a count of it.
+    /// As [`Scheduler::wake`], for a caller that has a count of it.
     #[inline(always)]
     pub fn wake_counted(&self, task: &Arc<Task>) {
         self.wake_as(task, || Some(task.clone()));
@@ -586,7 +587,7 @@ impl Scheduler {
         self.choose_after_block(inner, (processor, deadline_ns), since_ns, now_ns)
     }
 
-    /// Who runs on a processor whose current task has been blocked just now.
+    /// The task that runs on a processor whose current one has been blocked just now.
     #[inline(never)]
     fn choose_after_block(
         &self,
@@ -598,7 +599,7 @@ impl Scheduler {
         let inner = &mut *guard;
         let task = inner.seats[processor].current.clone();
         let earliest_ns = deadline_ns.zip(task).and_then(|(deadline_ns, task)| inner.note_sleeper(task, deadline_ns));
-        // Nobody who is blocked is chosen, so it is not the same task again.
+        // No blocked task is chosen, so it is not the same one again.
         let decision = if inner.queues.is_uneven() {
             inner.charge_group(processor, since_ns, now_ns);
             let decision = inner.choose_by_lot(processor, None, now_ns);
@@ -616,7 +617,7 @@ impl Scheduler {
         self.announce(processor, decision)
     }
 
-    /// A program was interrupted on `processor`: makes room for somebody who goes before it, if there is one.
+    /// A program was interrupted on `processor`: makes room for a task that goes before it, if there is one.
     pub fn tick(&self, processor: usize, now_ns: u64) -> Choice {
         let ((decision, told), may_be_throttled) = {
             let mut inner = self.inner.lock();
@@ -657,7 +658,7 @@ impl Scheduler {
         let ((decision, told), may_be_throttled) = {
             let mut inner = self.inner.lock();
             if inner.queues.groups.limit_count != 0 {
-                // Whoever yields until another gives a lock back may be all that runs: no timer is heard meanwhile.
+                // A task that yields until another gives a lock back may be all that runs: no timer is heard meanwhile.
                 let told = inner.release(now_ns);
                 drop(inner);
                 told.iter().for_each(|told| self.tell(told));

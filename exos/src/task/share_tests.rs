@@ -1,4 +1,4 @@
-//! Who gets how much: weights, groups and limits, judged as statistics over fixed keys.
+//! Shares of tasks: weights, groups and limits, judged as statistics over fixed keys.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -49,7 +49,7 @@ impl Pod {
         group
     }
 
-    /// Whoever runs, runs on for a time; then there is a tick.
+    /// The running task runs on for a time; then there is a tick.
     pub(super) fn pass(&mut self, time_ns: u64) {
         self.scheduler.expire(self.now_ns);
         let Some(current) = self.scheduler.current(0).or_else(|| self.scheduler.pick(0, self.now_ns)) else {
@@ -62,7 +62,7 @@ impl Pod {
         let _ = self.scheduler.tick(0, self.now_ns);
     }
 
-    /// Everybody who was made computes for `SLICES` slices, after the turns that they began with; the first's wins.
+    /// All tasks compute for `SLICES` slices, after the turns that they began with; answers the first's wins.
     fn share_of_first(&mut self) -> u64 {
         for _ in 0..self.tasks.len() {
             self.pass(SLICE_NS);
@@ -371,7 +371,7 @@ fn status(task: &Task) -> Status {
     task.state.get()
 }
 
-/// Whoever is ready is in one queue or parked; the lottery's sums are right.
+/// A ready task is in one queue or parked; the lottery's sums are right.
 fn check(pod: &Pod) {
     let inner = pod.scheduler.inner.lock();
     let ready = pod.tasks.iter().filter(|(task, _)| status(task) == Status::Ready).count();
@@ -416,7 +416,7 @@ proptest! {
     }
 }
 
-/// Who holds a lock may be parked; whoever waits for it looks and yields, and hears no timer.
+/// A lock's holder may be parked; its waiter looks and yields, and hears no timer.
 #[test]
 fn yielding_brings_a_parked_task_back() {
     let mut pod = Pod::new(12);

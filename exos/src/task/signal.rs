@@ -421,7 +421,7 @@ pub enum Delivery {
         /// The mask to restore.
         mask_before: SignalSet,
     },
-    /// Nothing, but whoever keeps the timers must be told that this signal was taken.
+    /// Nothing, but the keeper of the timers must be told that this signal was taken.
     PassedOver {
         /// A timer's.
         info: SignalInfo,

@@ -2,9 +2,9 @@
 //!
 //! Pure: time is an argument, in nanoseconds on the timer's own base. A timer that repeats does not go on by itself:
 //! when it has expired it waits until its signal is taken, and only then counts what it missed meanwhile
-//! ([`TimerTable::take_notice`]), as Linux does; so a program that blocks the signal costs nothing. Whoever keeps the
-//! table asks when to look ([`TimerTable::deadlines`]), looks ([`TimerTable::expire`]), and raises the signals
-//! without holding the table's lock.
+//! ([`TimerTable::take_notice`]), as Linux does; so a program that blocks the signal costs nothing. The keeper of the
+//! table asks when to look ([`TimerTable::deadlines`]), looks ([`TimerTable::expire`]), and raises the signals without
+//! holding the table's lock.
 //!
 //! Armed timers that tell somebody lie in the order of their deadlines, so that neither a look nor a change costs more
 //! where there are many. Those of processor time, whose bases differ, are looked at one by one.

@@ -20,13 +20,13 @@ impl Inner {
         }
     }
 
-    /// Lets those run whose groups have a new period; whom to tell.
+    /// Lets tasks run whose groups have a new period; answers the processors to tell.
     pub(super) fn release(&mut self, now_ns: u64) -> alloc::vec::Vec<Told> {
         let released = self.queues.groups.release(now_ns);
         self.unpark(released)
     }
 
-    /// Puts those who may run again among the ready ones; whom to tell.
+    /// Puts tasks that may run again among the ready ones; answers the processors to tell.
     fn unpark(&mut self, tasks: alloc::vec::Vec<Arc<Task>>) -> alloc::vec::Vec<Told> {
         let unpark = |task: Arc<Task>| {
             self.queues.unpark(task.clone());
@@ -67,7 +67,7 @@ impl Task {
                 self.turn.give_up();
                 queues.unfund(self);
                 self.group.store(group.0, Ordering::Relaxed);
-                // Who cannot be funded now is when it next waits for a draw.
+                // A task that cannot be funded now is when it next waits for a draw.
                 let _ = queues.lots.fund(self, &queues.groups);
             });
             inner.queues.close_if_left(before);
@@ -182,7 +182,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Who runs learns of a limit that was set or ended at the next tick.
+    /// Running tasks learn of a limit that was set or ended at the next tick.
     fn tell_of_limit(&self) {
         let mask = u64::MAX >> (64 - self.processor_count.clamp(1, 64));
         self.tell(&Told::Busy { mask, within_ns: super::TICK_NS });

@@ -2,9 +2,9 @@
 //!
 //! A group that is *funded* is a currency (`lots.rs`) below its parent's; tasks in one that is not compete as if they
 //! were in the group above it, and it only counts what they use. A limit is a time in each period, for the group and
-//! all below it: who has used it up waits, parked, for a later period, and what was used beyond it is taken from that.
-//! Periods are looked at when time is charged and when somebody waits for their end, so a group that does nothing costs
-//! nothing.
+//! all below it: a task that has used it up waits, parked, for a later period, and what was used beyond it is taken
+//! from that. Periods are looked at when time is charged and when a task waits for their end, so a group that does
+//! nothing costs nothing.
 //!
 //! Invariants: the pod itself is group 0 and has neither ticket nor limit. Only a group in the pod itself or in one
 //! that is funded is funded, and only such a group has a limit. A parked task is in no queue. A group that holds tasks
@@ -39,7 +39,7 @@ impl GroupId {
 pub struct Purse {
     /// The process that it was made for.
     pub process: u32,
-    /// Who may fund it.
+    /// The user that may fund it.
     pub owner: u32,
 }
 
@@ -310,7 +310,7 @@ impl Groups {
         tables.set_amount(ticket, weight).map_err(|_| Errno::ERANGE)
     }
 
-    /// Sets or ends a limit; who was parked for the one before is given back.
+    /// Sets or ends a limit; the tasks that were parked for the one before are given back.
     pub(super) fn set_limit(&mut self, id: GroupId, limit: Option<Limit>, now_ns: u64) -> Result<Vec<Arc<Task>>> {
         if limit.is_some() && !self.is_funded(id) {
             return Err(Errno::EINVAL);

@@ -2,14 +2,14 @@
 //!
 //! A named currency lies in the pod's tables (`lots.rs`) beside those of groups. A ticket is issued in one of them with
 //! an amount and funds one thing at a time: a currency with a name, a funded group, or a *purse*. A purse is a group
-//! without a directory, below the control group of who is in it: a process that is funded by tickets and all that it
-//! starts from then on. Who is in one competes by what funds it and no more by what its control group has, but for
-//! [`FLOOR`], so that whoever holds a lock and is worth nothing does not hold it for ever. It ends with the last who is
-//! in it, and the tickets that were made for it alone with it.
+//! without a directory, below the control group of its members: a process that is funded by tickets and all that it
+//! starts from then on. A member competes by what funds the purse and no more by what its control group has, but for
+//! [`FLOOR`], so that a worthless member does not hold a lock for ever. A purse ends with its last member, and with it
+//! the tickets that were made for it alone.
 //!
-//! Who may: what a currency issues is its owner's business, since more of it makes all that it issued before worth less
-//! (inflation). A ticket is moved by its owner, to what is his too. User 0 may all, and owns the pod's currency and
-//! those of control groups. All may read.
+//! Permissions: what a currency issues is its owner's business, since more of it makes all that it issued before worth
+//! less (inflation). A ticket is moved by its owner, to what is the owner's too. User 0 may do all, and owns the pod's
+//! currency and those of control groups. All may read.
 //!
 //! Invariants: whatever is refused changes nothing. A group that issued or is funded by a ticket from here is not
 //! removed and keeps its currency. The numbers of tickets are not used again.
@@ -88,7 +88,7 @@ pub struct TicketLine {
     pub issuer: Holder,
     /// What it funds.
     pub target: Option<Holder>,
-    /// Who made it.
+    /// The user that made it.
     pub owner: u32,
 }
 

@@ -1,9 +1,9 @@
-//! What a lock is worth to those who wait for it: a lottery lock (`aegis_lottery::mutex`) among the tasks of a pod.
+//! What a lock is worth to its waiters: a lottery lock (`aegis_lottery::mutex`) among the tasks of a pod.
 //!
-//! Whoever waits lends what it is worth to the holder, so a holder of little weight does not hold up others for long;
-//! and among those who wait the next holder is drawn, by what each is worth. While all tasks are equal the one who has
-//! waited longest is next, since a draw would change nothing in the mean. Which lock is meant, who holds it by the word
-//! in memory, and how they sleep is [`crate::task::lock`]'s.
+//! A waiter lends what it is worth to the holder, so a holder of little weight does not hold up others for long; and
+//! among the waiters the next holder is drawn, by what each is worth. While all tasks are equal the one that has waited
+//! longest is next, since a draw would change nothing in the mean. Which lock is meant, its holder by the word in
+//! memory, and how waiters sleep is [`crate::task::lock`]'s.
 //!
 //! Invariant: a task that ends holds no lock here and waits for none; its owner closes or reclaims them before.
 
@@ -81,14 +81,14 @@ impl LockShare {
         }
     }
 
-    /// The holder gives it up: who holds it now. `None`: nobody waits.
+    /// The holder gives it up: the holder from now on. `None`: no task waits.
     pub fn pass(&mut self, scheduler: &Scheduler) -> Option<Arc<Task>> {
         let queues = &mut scheduler.inner.lock().queues;
         let holder = self.0.holder()?;
         let is_drawn = queues.is_uneven();
         let (tables, random) = queues.lots.parts();
         let next = if is_drawn {
-            // Who runs takes no part in draws, and what is lent to it is worth nothing until it does.
+            // A running task takes no part in draws, and what is lent to it is worth nothing until it does.
             let _ = tables.set_client(holder, true, COMPENSATION_ONE);
             self.0.release(tables, holder, random)
         } else {
@@ -99,7 +99,7 @@ impl LockShare {
         queues.lots.task_of(next.ok()??)
     }
 
-    /// Ends it; who waits lends nothing any more.
+    /// Ends it; waiters lend nothing any more.
     pub fn close(mut self, scheduler: &Scheduler) {
         let queues = &mut scheduler.inner.lock().queues;
         let (tables, _) = queues.lots.parts();

@@ -1,4 +1,4 @@
-//! Who gets the next turn where not all are equal: a draw by tickets (`aegis-lottery`).
+//! The next turn where not all are equal: a draw by tickets (`aegis-lottery`).
 //!
 //! The base currency is the pod's: what the kernel's own lottery gives to the pod's processors. Each group below it has
 //! a currency, funded by a ticket in its parent's; each task is a client, funded by a ticket in its group's. A task's
@@ -6,8 +6,8 @@
 //!
 //! Lazy: a task is entered when there is a draw and it waits for one, and what changes between two draws and back costs
 //! nothing. Blocking, waking and running with what is left of a turn do not touch the tables, and where only one waits
-//! nothing is drawn. A turn is kept across blocking until it is used up: whoever wins has a whole one for it, so nobody
-//! is owed compensation for a part, and many who sleep by turns have no more than their group's part.
+//! nothing is drawn. A turn is kept across blocking until it is used up: a winner has a whole one for it, so no task is
+//! owed compensation for a part, and many that sleep by turns have no more than their group's part.
 //!
 //! Invariants: `contenders` are the members that wait for a draw, each named by its `place`; before a draw the
 //! lottery's clients are ready exactly if they are among them (`unsettled` are those where this may not hold).
@@ -184,7 +184,7 @@ impl Lots {
         self.leave(Self::tag_of(task)?)
     }
 
-    /// Takes one out that waits, whoever it is.
+    /// Takes any one out that waits.
     pub(super) fn withdraw_any(&mut self) -> Option<Arc<Task>> {
         self.leave(*self.contenders.last()?)
     }
@@ -213,7 +213,8 @@ impl Lots {
         waiting
     }
 
-    /// Funds all that have an entry, by the groups as they are now. Who cannot be is when he next waits for a draw.
+    /// Funds all that have an entry, by the groups as they are now. One that cannot be is when it next waits for a
+    /// draw.
     pub(super) fn fund_all(&mut self, groups: &Groups) {
         for task in self.owners() {
             let _ = self.fund(&task, groups);

@@ -1,6 +1,6 @@
 //! The scheduler's side of named currencies and numbered tickets (`ledger.rs`): all of it under the scheduler's lock.
 //!
-//! `who` is the user who asks, 0 for whoever may all.
+//! `who` is the user that asks, 0 for one that may do all.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -90,13 +90,13 @@ impl Scheduler {
         self.with_ledger(|inner| inner.queues.ledger.tickets())
     }
 
-    /// All named currencies and who owns them, by name.
+    /// All named currencies and their owners, by name.
     #[must_use]
     pub fn currency_names(&self) -> Vec<(String, u32)> {
         self.with_ledger(|inner| inner.queues.ledger.currencies())
     }
 
-    /// Makes a purse in a control group, or in that of a purse, with nobody in it. It ends with the last who leaves it.
+    /// Makes a purse in a control group, or in that of a purse, with no member. It ends when its last member leaves.
     ///
     /// # Errors
     /// `Full`, `Lottery(SumTooLarge)`.

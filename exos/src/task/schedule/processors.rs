@@ -9,11 +9,11 @@ pub trait Processors: Send + Sync {
     /// The earliest end of a blocked task's wait changed to `deadline_ns`: [`super::Scheduler::expire`] is wanted
     /// then.
     fn arm(&self, deadline_ns: u64);
-    /// Somebody is ready whom the busy processor `index` could run: [`super::Scheduler::tick`] is wanted there within
-    /// a time.
+    /// A task is ready that the busy processor `index` could run: [`super::Scheduler::tick`] is wanted there within a
+    /// time.
     fn arm_slice(&self, index: usize, within_ns: u64);
-    /// For each processor the time within which that will be, all ones for none, if the machine says so: who is told
-    /// already is not told again.
+    /// For each processor the time within which that will be, all ones for none, if the machine says so: a processor
+    /// that is told already is not told again.
     fn armed_within_ns(&self) -> &'static [AtomicU64] {
         &[]
     }

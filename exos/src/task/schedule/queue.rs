@@ -1,15 +1,16 @@
-//! Who of the ready tasks is next: rounds, turns, and the three queues behind them.
+//! Which ready task is next: rounds, turns, and the three queues behind them.
 //!
 //! A [`Turn`] says in which round a task last had time and how much of it is left. [`Queues`] holds ready tasks:
 //! those that were woken, those that wait for their turn in this round, and those that have had it.
 //!
-//! Invariants: a round ends only when nobody is left who has not had his turn in it, so nobody who waits is passed over
-//! in favour of a later round. Time is moved between turns (to a new task, back from an ended one), never made. A task
-//! out of turn runs only on a processor that nobody else can use, and gains nothing by it in this round.
+//! Invariants: a round ends only when no task is left that has not had its turn in it, so no waiting task is passed
+//! over in favour of a later round. Time is moved between turns (to a new task, back from an ended one), never made. A
+//! task out of turn runs only on a processor that no other can use, and gains nothing by it in this round.
 //!
 //! Rounds are for tasks that are all equal, as they nearly always are. While one of them has another weight or is in a
-//! group ([`Queues::is_uneven`]) rounds stand still, and who has used up a turn gets the next by a draw (`lots.rs`)
-//! among all in that state. The rest is the same: who is woken with a part of a turn left goes first.
+//! group ([`Queues::is_uneven`]) rounds stand still, and a task that has used up a turn gets the next by a draw
+//! (`lots.rs`) among all in that state. The rest is the same: a task that is woken with a part of a turn left goes
+//! first.
 //!
 //! Neighbours: the scheduler, under whose lock all of this is.
 
@@ -253,7 +254,7 @@ impl Queues {
         Some(task)
     }
 
-    /// As [`Queues::take_in_turn`] where they are not: who has a turn left, or who wins the next.
+    /// As [`Queues::take_in_turn`] where they are not: a task that has a turn left, or the winner of the next.
     #[cold]
     pub(super) fn take_by_lot(&mut self, processor: usize) -> Option<Arc<Task>> {
         loop {
@@ -284,7 +285,7 @@ impl Queues {
                 self.spent.push_back(task);
             }
         }
-        // Whoever has no entry for want of memory goes in turn.
+        // A task without an entry for want of memory goes in turn.
         self.lots.draw(processor).or_else(|| take_able(&mut self.spent, processor))
     }
 
@@ -407,7 +408,7 @@ impl Queues {
         self.woken.iter().chain(&self.waiting).chain(&self.spent).chain(self.lots.waiting())
     }
 
-    /// Whether nobody is ready but those who wait for a draw: nobody at all, where turns are not drawn for.
+    /// Whether no task is ready but those that wait for a draw: none at all, where turns are not drawn for.
     #[inline(always)]
     pub(super) fn has_no_turn(&self) -> bool {
         self.woken.is_empty() && self.waiting.len() + self.spent.len() == 0
