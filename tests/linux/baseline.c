@@ -162,7 +162,7 @@ static void victims(int count) {
         for (int j = 0; j < 10; j++) { usleep(drawn(2000)); kill(pids[2 * j + 1], SIGKILL); }
         for (int j = 0; j < 20; j++) { int status = 0; CHECK(waitpid(pids[j], &status, 0) == pids[j]); killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
     }
-    // Nobody is left who could hold anything.
+    // No process is left that could hold anything.
     int result = pthread_mutex_lock(&shared->mutex);
     CHECK(result == 0 || result == EOWNERDEAD && pthread_mutex_consistent(&shared->mutex) == 0);
     CHECK(pthread_mutex_unlock(&shared->mutex) == 0);

@@ -1,6 +1,6 @@
 /*
  * Children that are all there at once: each writes to one page of its own, says that it is there, and waits. What a
- * process needs in the tables of whoever keeps it is asked for one after the other, whatever number that comes to.
+ * process needs in the tables of its system is asked for one after the other, whatever number that comes to.
  * Argument: how many.
  */
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
- * Two processes that use two objects of a kind at once, one as (a, b), the other as (b, a): whoever holds the lock of the one
- * while he takes the other's waits for ever. A line for each kind says that both are through.
+ * Two processes that use two objects of a kind at once, one as (a, b), the other as (b, a): a process that holds
+ * the lock of the one while it takes the other's waits for ever. A line for each kind says that both are through.
  * Arguments: rounds, and a kind if it is to be the only one.
  */
 #define _GNU_SOURCE

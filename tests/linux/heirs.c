@@ -117,7 +117,7 @@ static void run(int number, int as_user)
     pid_t child = as_user ? fork() : vfork();
     CHECK(child >= 0);
     if (child == 0) {
-        /* Who is not root stays who he is. */
+        /* A process without root's rights keeps its identity. */
         if (as_user && setuid(1000 + number) != 0 && errno != EPERM)
             _exit(2);
         execv("/proc/self/exe", arguments);

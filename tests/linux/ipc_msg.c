@@ -139,7 +139,7 @@ static void until_asleep(pid_t child) {
 static void waiting(void) {
     int id = msgget(IPC_PRIVATE, IPC_CREAT | 0600), status;
     pid_t child[3];
-    /* Each takes its own type, whoever came first. */
+    /* Each takes its own type, whichever came first. */
     for (int index = 0; index < 3; index++) {
         child[index] = fork();
         if (child[index] == 0) {

@@ -1,5 +1,5 @@
 /*
- * Locks whose word names the holder (FUTEX_LOCK_PI): who gets them, what becomes of them when the holder ends, and what
+ * Locks whose word names the holder (FUTEX_LOCK_PI): the next holder, what becomes of them when it ends, and what
  * is refused. The same on Linux.
  */
 #define _GNU_SOURCE
@@ -180,7 +180,7 @@ static int sleeps(int tid) {
     return end && end[2] == 'S';
 }
 
-/* Who unlocks and locks again does not overtake those who wait. */
+/* A thread that unlocks and locks again does not overtake the waiters. */
 static void no_overtaking(void) {
     pthread_mutexattr_t attributes;
     pthread_t threads[3];
@@ -200,7 +200,7 @@ static void no_overtaking(void) {
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
 }
 
-/* Whoever runs another program gives robust mutexes back. */
+/* A process that runs another program gives robust mutexes back. */
 static void another_program(void) {
     pthread_mutex_t *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_mutexattr_t attributes;

@@ -113,7 +113,7 @@ static void holes(void) {
     new_file();
     if (ftruncate(fd[0], BIG)) fail("ftruncate");
 }
-// Somebody who takes or gives what goes through a pipe or a socket.
+// The other end that takes or gives what goes through a pipe or a socket.
 static void drainer(int from) {
     helper = fork();
     if (helper == 0) {

@@ -1,6 +1,6 @@
 /*
  * Threads and processes that are moved from processor to processor by others while they take locks, are made and end:
- * whoever waits for a lock may be told to go elsewhere just then. Says that all came to their end.
+ * a thread that waits for a lock may be told to go elsewhere just then. Says that all came to their end.
  * Arguments: processors, milliseconds.
  */
 #define _GNU_SOURCE

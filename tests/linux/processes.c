@@ -196,7 +196,7 @@ static void groups(void) {
     CHECK(wait_status(pid) == 0);
     if (!(pid = fork())) { pid_t id = setsid(); _exit(id == getpid() && getsid(0) == id && getpgrp() == id && setsid() == -1 ? 0 : 1); }
     CHECK(wait_status(pid) == 0);
-    // An orphan goes to whoever asked for orphans.
+    // An orphan goes to the process that asked for orphans.
     CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 && pipe(ends) == 0);
     if (!(pid = fork())) {
         pid_t middle = getpid();

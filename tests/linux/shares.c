@@ -1,5 +1,5 @@
 /*
- * Who gets how much of one processor: nice values, weights and limits of control groups. Each experiment lets children
+ * Shares of one processor: nice values, weights and limits of control groups. Each experiment lets children
  * count in shared memory for a time, and prints what part of all counting the first group of them did, in thousandths.
  */
 #define _GNU_SOURCE
@@ -145,7 +145,7 @@ int main(void) {
     CHECK(lottery("mkcur", "shop", NULL) == 0 && lottery("mktkt", "1000", "base") == 1);
     CHECK(lottery("fund", "1", "shop") == 0);
     experiment("tickets", (struct side){1, 0, NULL, "200"}, (struct side){1, 0, NULL, "100"}, 800);
-    /* Another user may not inflate what is not his, nor move tickets; but he has currencies of his own. */
+    /* Another user may not inflate what is not its own, nor move tickets; but it has currencies of its own. */
     if (fork() == 0) {
         char process[20];
         snprintf(process, sizeof process, "%d", getpid());

@@ -37,7 +37,7 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     (void)number, (void)context;
     code = info->si_code, value = info->si_value.sival_int, overruns = info->si_overrun;
     taker = syscall(SYS_gettid);
-    /* Last: whoever sees it may be another thread, and reads the rest. */
+    /* Last: its reader may be another thread, and reads the rest. */
     count++;
 }
 

@@ -33,7 +33,7 @@ impl Log {
     /// What is wrong with this as the log of a run of exactly `expected`.
     ///
     /// # Errors
-    /// A text for whoever reads the failed test.
+    /// A text for the reader of the failed test.
     pub fn check(&self, expected: &[String]) -> Result<(), String> {
         let mut problems: Vec<String> = Vec::new();
         for case in &self.cases {

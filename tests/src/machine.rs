@@ -98,7 +98,7 @@ impl Outcome {
     /// What is wrong with this as a run of exactly the cases `expected`.
     ///
     /// # Errors
-    /// A text for whoever reads the failed test.
+    /// A text for the reader of the failed test.
     pub fn check(&self, expected: &[String]) -> Result<(), String> {
         self.log.check(expected)?;
         match self.status.and_then(|status| status.code()) {

@@ -3,9 +3,9 @@
 //! An attacker is a plain C program that makes kernel calls of its own (`attack.h`); there are as many of it as
 //! processors. The honest program looks after its memory all the time, and counts or sleeps a millisecond at a time.
 //! What it gets beside attackers is held to the bounds of issue 12: sleeps within twice the quiet mean, twenty times at
-//! worst, and as many of them as that allows; the share of one beside whoever holds its slice ends back within three
-//! standard deviations, by the kernel's count and, on one processor, by how far each counted.
-//! A run whose pods do not all end well fails, whatever it was for: the honest one ends with 4 if its memory changed.
+//! worst, and as many of them as that allows; the share of one beside a program that holds its slice ends back within
+//! three standard deviations, by the kernel's count and, on one processor, by how far each counted. A run whose pods do
+//! not all end well fails, whatever it was for: the honest one ends with 4 if its memory changed.
 //!
 //! Guest time counts instructions here (`--icount`), so the outcome is the same on every host. On several processors
 //! QEMU runs one at a time then, each until a clock of the machine strikes or it pauses. So how far a program counts
@@ -92,7 +92,7 @@ fn run_unless_stopped(plan: Plan, test: &str, pods: &[(String, String)]) -> Opti
     Some(pods.iter().map(|(name, _)| said(name)).collect())
 }
 
-/// For whoever reads why a test failed.
+/// What a failed test shows.
 fn shown(ended: &Ended) -> String {
     format!("status {}\n{}{}", ended.status, String::from_utf8_lossy(&ended.output), ended.errors)
 }
@@ -150,8 +150,8 @@ fn sleeps_are_kept(plan: Plan, test: &str) {
         let (mean_us, what) = (quiet.mean_us, format!("{attacker}: {beside:?}, quiet {quiet:?}"));
         assert!(beside.mean_us <= mean_us * 2, "mean of {what}");
         assert!(beside.worst_us <= mean_us * 20, "worst of {what}");
-        // Who is asleep no longer than the bound for the mean, and awake hardly, sleeps this often at least: less says
-        // that it did not run between its sleeps.
+        // A program that is asleep no longer than the bound for the mean, and awake hardly, sleeps this often at least:
+        // less says that it did not run between its sleeps.
         assert!(beside.count >= measured_us / (mean_us * 2), "number of {what}");
     }
 }

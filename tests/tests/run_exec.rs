@@ -77,7 +77,7 @@ fn streams_and_statuses_are_the_commands_own() {
     assert_eq!(script(&machine, "a", groups), said("1 1\n", "", 0), "it leads a group and a session of its own");
     assert_eq!(script(&machine, "a", "kill -9 $$"), said("", "", 137));
     assert_eq!(script(&machine, "a", "printf 'no line'; kill -TERM $$"), said("no line", "", 143));
-    // Whoever keeps the streams does not keep the session.
+    // A process that keeps the streams does not keep the session.
     assert_eq!(script(&machine, "a", "sleep 1000 & echo done"), said("done\n", "", 0));
 
     let set = ["exec", "-e", "COLOUR=blue", "-w", "/", "-u", "12:34", "a", "busybox", "sh", "-c"];
@@ -228,7 +228,7 @@ fn a_session_can_have_a_terminal() {
     let ended =
         machine.ask(&["exec", "-t", "a", "busybox", "sh", "-c", "echo out; echo err >&2; : > /dev/tty && exit 3"]);
     assert_eq!((text(&ended).as_str(), ended.errors.as_str(), ended.status), ("out\r\nerr\r\n", "", 3));
-    // Whoever hangs up takes the foreground along.
+    // A hang-up takes the foreground along.
     let mut session = Session::start(
         "exec-tty",
         &["-it", "a", "busybox", "sh", "-c", "trap 'echo gone > /tmp/gone; exit' HUP; echo there; read x"],

@@ -81,7 +81,7 @@ fn a_walk_over_etc_finds_what_the_host_has() {
     let command = ["find", "/etc", "/usr/share/perl", "-printf", "%p %y %s %m\\n"];
     let found = aegis(&LIVE_ROOT, &command, b"");
     let expected = host(&command, b"");
-    // A user who may not read everything is told so on both sides.
+    // A user that may not read everything is told so on both sides.
     assert_eq!(found.status, expected.status, "{}", found.errors);
     let (found, expected) = (sorted(&found), sorted(&expected));
     assert!(expected.len() > 100 && found == expected);

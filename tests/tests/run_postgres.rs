@@ -1,4 +1,5 @@
-//! PostgreSQL as Debian ships it: a cluster is made, served over a local socket, and loaded, by a user who is not root.
+//! PostgreSQL as Debian ships it: a cluster is made, served over a local socket, and loaded, by a user that is not
+//! root.
 //!
 //! It is the program that System V shared memory, semaphores and their like are known for. Where it is not installed
 //! the test says so.

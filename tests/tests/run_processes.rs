@@ -198,7 +198,7 @@ fn hundreds_wait_at_once() {
     same(&[], &[&path.display().to_string(), "400"], b"");
 }
 
-/// Memory comes to its end for whoever asks next, but the one that holds most has to go.
+/// Memory comes to its end for the next process that asks, but the one that holds most has to go.
 #[test]
 fn the_largest_goes_when_memory_ends() {
     let small = "(while :; do (:); done) &";

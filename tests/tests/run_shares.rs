@@ -1,5 +1,5 @@
-//! Nice values, control groups and tickets decide who gets how much of a processor (`tests/linux/shares.c`), and the
-//! commands of the lottery's paper do what they say.
+//! Nice values, control groups and tickets decide shares of a processor (`tests/linux/shares.c`), and the commands of
+//! the lottery's paper do what they say.
 //!
 //! With guest time counting instructions a run is the same every time. The draws are judged by an interval that one of
 //! 15,000 fair runs leaves, so that a change elsewhere, which makes other draws, does not fail here by chance; narrower

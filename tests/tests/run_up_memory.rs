@@ -1,4 +1,4 @@
-//! Memory that moves between pods while they run: who needs more gets what is nobody's or idle elsewhere, up to its
+//! Memory that moves between pods while they run: a pod that needs more gets what is free or idle elsewhere, up to its
 //! limit, and meets an end of memory only there. Times are the guest's, which with `--icount` is instructions.
 
 use std::path::Path;
@@ -76,7 +76,7 @@ fn idle_memory_is_there_for_who_needs_it_within_a_quarter_of_a_second() {
     assert!(took_ms < 250, "{took_ms} ms");
 }
 
-/// Who does not answer loses its frames when its time is over, and others get on as before meanwhile.
+/// A pod that does not answer loses its frames when its time is over, and others get on as before meanwhile.
 #[test]
 fn a_pod_that_does_not_give_loses_its_frames_in_time_and_disturbs_nobody() {
     const GIVE_MS: u64 = 1000;
@@ -101,7 +101,7 @@ fn a_pod_that_does_not_give_loses_its_frames_in_time_and_disturbs_nobody() {
 }
 
 /// Three that read twice as much as there is for them, with a pause behind each piece, hold what the inverse lottery
-/// says: who has `t` of `T` tickets loses a page with the chance `T - t`, so holdings are as 1/(T - t).
+/// says: a pod with `t` of `T` tickets loses a page with the chance `T - t`, so holdings are as 1/(T - t).
 fn three_scanners_hold_what_is_due(test: &str, pause_us: u32) {
     let Some(scanner) = program(test, "scanner") else { return };
     let folder = up_folder(test).join("data");
@@ -139,7 +139,7 @@ fn three_that_scan_without_a_pause_hold_what_their_tickets_say() {
     three_scanners_hold_what_is_due("busy-scanners", 0);
 }
 
-/// Anonymous memory meets its end at the limit and not before, and then only the one who wanted it.
+/// Anonymous memory meets its end at the limit and not before, and then only the one that wanted it.
 #[test]
 fn anonymous_memory_grows_up_to_the_limit() {
     let Some(program) = program("anonymous", "touches") else { return };

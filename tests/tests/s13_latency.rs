@@ -1,5 +1,5 @@
-//! From a device's interrupt to the first instruction of who waits for it, by the guest's clock, which counts
-//! instructions. The case is in `tests/guest/src/s13_latency.rs`.
+//! From a device's interrupt to the first instruction of its waiter, by the guest's clock, which counts instructions.
+//! The case is in `tests/guest/src/s13_latency.rs`.
 //!
 //! On one processor: with `-icount` QEMU runs several by turns of milliseconds, and without it the host's load decides.
 //! What several processors do is simulated (`kernel/core/src/tests/latency.rs`).

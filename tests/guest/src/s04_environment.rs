@@ -186,7 +186,7 @@ fn watcher_is_rung(machine: &Machine) -> CaseResult {
     expect_ok!(child::start(&child, stopping_child, 0));
     expect_equal!(child::await_stop(&child), StopReason::NoHandler as u64);
     expect_equal!(call::bell_take(free_slot(0)), Ok(1));
-    // Who comes late is told too; slot 0 takes the watch away.
+    // A watcher that comes late is told too; slot 0 takes the watch away.
     expect_ok!(call::environment_watch(child.environment, free_slot(0)));
     expect_equal!(call::bell_take(free_slot(0)), Ok(1));
     expect_ok!(call::environment_watch(child.environment, SLOT_NONE));
@@ -439,7 +439,8 @@ fn reclaim_refuses(machine: &Machine) -> CaseResult {
     expect_refused!(reclaim(SLOT_SELF, 1), Status::WrongState);
     expect_refused!(reclaim(child.frames, 1), Status::WrongType);
     expect_refused!(reclaim(free_slot(0), 1), Status::BadSlot);
-    // All that it owns is donated: what is in no use is taken, and who then still owns too much is stopped.
+    // All that it owns is donated: what is in no use is taken, and an environment that then still owns too much is
+    // stopped.
     let owned = expect_ok!(read(child.environment, EnvironmentField::FramesOwned));
     expect_ok!(reclaim(child.environment, 5));
     expect!(wait::until(|| read(child.environment, EnvironmentField::FramesOwned) == Ok(owned - 5)));

@@ -252,7 +252,7 @@ fn nested_calls(_: &Machine) -> CaseResult {
     Ok(())
 }
 
-/// Calls back whoever calls it: the gate in `free_slot(4)` is the first processor's.
+/// Calls its caller back: the gate in `free_slot(4)` is the first processor's.
 extern "C" fn call_back(_: u64, message: &mut Message) {
     see(3, status_of(gate_call(free_slot(4), message)));
 }

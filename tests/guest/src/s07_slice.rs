@@ -1,4 +1,4 @@
-//! Processor time: slices are shared, begun and ended with upcalls, given away, and kept from those who overrun.
+//! Processor time: slices are shared, begun and ended with upcalls, given away, and kept from those that overrun.
 //!
 //! Shares are compared in slices and in the kernel's own account of time, never in wall time.
 

@@ -257,7 +257,7 @@ fn processors_in_spaces(_: &Machine) -> CaseResult {
     }
     expect_ok!(enter(A));
     let visitor = expect_ok!(thread::make(0));
-    // A processor starts at home, also one that was elsewhere before, whoever starts it.
+    // A processor starts at home, also one that was elsewhere before, whichever processor starts it.
     for space in [B, A, B] {
         expect_ok!(thread::start(&visitor, visiting_thread, u64::from(space.0)));
         expect!(visitor.await_state(ProcessorState::Asleep));

@@ -1,4 +1,4 @@
-//! Tickets: what environments and processors are funded with, who changes it, and that it decides who runs.
+//! Tickets: what environments and processors are funded with, what changes it, and that it decides which one runs.
 //!
 //! Shares are compared in slices that the kernel counted, with bounds that chance passes once in many millions of runs.
 

@@ -417,7 +417,7 @@ impl Ahci {
         // SAFETY: a scratch address of its own.
         unsafe { call::device_map(device, 5, registers) }.ok()?;
         let registers = registers + call::device_read(device, DeviceField::RegionOffset, 5).ok()?;
-        // Whoever had it before, firmware too, has left it running.
+        // Its last driver, firmware too, has left it running.
         store(registers + 4, 1 << 31 | 1);
         expect_clear(registers + 4, 1).then_some(())?;
         store(registers + 4, 1 << 31);

@@ -1,4 +1,4 @@
-//! From a device's interrupt to the first instruction of who waits for it, beside ten that compute.
+//! From a device's interrupt to the first instruction of its waiter, beside ten that compute.
 //!
 //! All have the same tickets. One of those that compute tells the device now and then to interrupt, and writes down
 //! when; so the moment is known, and it is one at which somebody else runs. The figures are told on the log.
@@ -151,7 +151,7 @@ fn interrupt_beside_ten(machine: &Machine) -> CaseResult {
          {late_count} of {ROUND_COUNT} above 2 ms"
     ));
     expect!(median <= 100_000);
-    // Who wakes within a millisecond of the last one that won waits for that (ADR 0042), and for nobody's slice.
+    // A processor that wakes within a millisecond of the last one that won waits for that (ADR 0042), and for no slice.
     expect!(most_of_them <= 2_000_000);
     // SAFETY: it knows no memory.
     expect_ok!(unsafe { call::device_control(device, DeviceOperation::Disable) });

@@ -1,4 +1,4 @@
-// Names: links, removals, renames, directories, nodes; who may, and what the directory's times and counts say.
+// Names: links, removals, renames, directories, nodes; permissions, and what the directory's times and counts say.
 #include "files.h"
 
 static long renames2(const char *from, const char *to, unsigned flags) {

@@ -1,4 +1,5 @@
-// Nodes of /proc, /dev and /sys as files: what can be opened, read in pieces, sought, written, listed, and by whom.
+// Nodes of /proc, /dev and /sys as files: what can be opened, read in pieces, sought, written, listed, and by which
+// user.
 #include "files.h"
 
 static char text[70000];

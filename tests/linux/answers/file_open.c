@@ -182,7 +182,7 @@ PROGRAM(set_ids_of_a_file_without_a_name) {
     CHILD("a user", (syscall(SYS_setresgid, 1000, 1000, 1000), syscall(SYS_setresuid, 1000, 1000, 1000), ({ int line = open(".", O_TMPFILE | O_RDWR, 04755); T(line < 0); T(write(line, "x", 1)); fstat(line, &s); printf("%o\n", s.st_mode & 07777); })));
     CHILD("root", ({ int line = open(".", O_TMPFILE | O_RDWR, 04755); T(write(line, "x", 1)); fstat(line, &s); printf("%o\n", s.st_mode & 07777); }));
 }
-// Who writes decides, at each write, not who opened the file.
+// The writer decides, at each write, not the opener of the file.
 static long bits(int fd) { return about_fd(fd).st_mode & 07777; }
 static void written(int to, const char *from_text) {
     int from = open(from_text, O_RDWR), line[2];

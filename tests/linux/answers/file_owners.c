@@ -1,4 +1,4 @@
-// Who owns files and what they may: modes, owners, set-ID bits, access checks, times that are set, umask.
+// Owners of files and their rights: modes, owners, set-ID bits, access checks, times that are set, umask.
 #include "files.h"
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

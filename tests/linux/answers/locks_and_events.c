@@ -34,7 +34,7 @@ PROGRAM(owned_words) {
     T(futex((void *)2, FUTEX_LOCK_PI, 0, NULL, NULL, 0)), T(futex((void *)8, FUTEX_LOCK_PI, 0, NULL, NULL, 0)), T(futex((void *)8, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0)), T(futex(&word, FUTEX_LOCK_PI, 0, &wrong, NULL, 0)), T(futex(&word, FUTEX_LOCK_PI, 0, (void *)8, NULL, 0)), word = FUTEX_OWNER_DIED, T(futex(&word, FUTEX_LOCK_PI, 0, NULL, NULL, 0)), IS(word == (FUTEX_OWNER_DIED | own_tid()) || word == own_tid()), T(futex(&word, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0));
     pthread_t thread = held();
     T(futex(&word, FUTEX_TRYLOCK_PI, 0, NULL, NULL, 0)), T(futex(&word, FUTEX_LOCK_PI, 0, &past, NULL, 0)), T(futex(&word, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0)), T(futex(&word, FUTEX_WAKE, 1, NULL, NULL, 0)), T(futex(&word, FUTEX_WAIT, 0, NULL, NULL, 0)), holder_may_go = 1, T(futex(&word, FUTEX_LOCK_PI, 0, NULL, NULL, 0)), IS((word & FUTEX_TID_MASK) == own_tid()), T(futex(&word, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0)), pthread_join(thread, NULL);
-    // Whoever holds it ends: it is never free again, but for who asks then.
+    // The holder ends: it is never free again, but for a thread that asks then.
     thread = held(), holder_may_go = 2, pthread_join(thread, NULL), T(futex(&word, FUTEX_LOCK_PI, 0, NULL, NULL, 0)), T(futex(&word, FUTEX_TRYLOCK_PI, 0, NULL, NULL, 0));
     thread = held(), T(futex(&word, FUTEX_LOCK_PI2, 0, &past, NULL, 0)), T(futex(&word, FUTEX_LOCK_PI2 | FUTEX_CLOCK_REALTIME, 0, &past, NULL, 0)), T(futex(&word, FUTEX_LOCK_PI | FUTEX_CLOCK_REALTIME, 0, &past, NULL, 0)), T(futex(&word, FUTEX_WAKE | FUTEX_CLOCK_REALTIME, 0, NULL, NULL, 0)), T(futex(&word, FUTEX_UNLOCK_PI | FUTEX_CLOCK_REALTIME, 0, NULL, NULL, 0)), T(futex(&word, FUTEX_REQUEUE | FUTEX_CLOCK_REALTIME, 0, NULL, &word_two, 0)), T(futex(&word, FUTEX_WAIT | FUTEX_CLOCK_REALTIME, 0, &past, NULL, 0)), holder_may_go = 1, pthread_join(thread, NULL);
 }
@@ -217,7 +217,7 @@ PROGRAM(one_of_many_woken) {
     }
     T(woken);
 }
-// Who sleeps is told that something is there, and interrupted at once: what is there comes first.
+// A sleeper is told that something is there, and interrupted at once: what is there comes first.
 static int ready_line[2], ready_counter, ready_set, ready_kind;
 static volatile int ready_tid;
 static void *takes_what_is_ready(void *unused) {
@@ -253,7 +253,7 @@ PROGRAM(ready_before_signals) {
     enum { ROUND_COUNT = 20 };
     sigaction(SIGUSR1, &(struct sigaction){.sa_handler = note}, NULL);
     for (ready_kind = 0; ready_kind < 6; ready_kind++) {
-        // The last: as one who is woken alone.
+        // The last: as one that is woken alone.
         long took = 0, is_alone = ready_kind == 5;
         for (int i = 0; i < ROUND_COUNT; i++) {
             pthread_t thread;

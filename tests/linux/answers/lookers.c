@@ -1,4 +1,4 @@
-// Who may look into whom: what makes a process closed to others of its user, and what it shows them then.
+// Which process may look into which: what makes a process closed to others of its user, and what it shows them then.
 #include "answers.h"
 #include <dirent.h>
 #include <linux/futex.h>
@@ -157,7 +157,8 @@ PROGRAM(what_is_not_ones_to_see) {
     close(over[1]), waitpid(user, NULL, 0), close(ready[0]), close(ready[1]);
 }
 
-// What was opened of a process that has ended since: nothing of it is found any more, nor of who has its number next.
+// What was opened of a process that has ended since: nothing of it is found any more, nor of the next owner of its
+// number.
 static int held[16];
 static const char *const held_names[] = {"", "stat", "status", "maps", "cmdline", "environ", "comm", "limits", "fd", "fdinfo", "fdinfo/0", "ns", "task", "statm", "wchan", "mounts"};
 static void tell_held(void) {
@@ -224,7 +225,7 @@ static void tell_call(const char *who, pid_t whom) {
 static void *waits_in_thread(void *line) {
     return (void *)syscall(SYS_read, (long)line, call_bytes, 11, 0x444, 0x555, 0x666);
 }
-// Whoever waits for a stop can be told of it a moment before the thread has come to rest.
+// A waiter for a stop can be told of it a moment before the thread has come to rest.
 static void comes_to_rest(pid_t whom) {
     char path[64], text[16] = "r";
     snprintf(path, sizeof path, "/proc/%d/syscall", whom);

@@ -43,7 +43,7 @@ int main(int count, char **words) {
     // A session that began outside a container has the number 0 inside: begin one that all see alike.
     setsid();
     umask(022);
-    // Who was started by `nohup`, or in the background of a shell, ignores what its children are to be ended by.
+    // A process started by `nohup`, or in the background of a shell, ignores what its children are to be ended by.
     for (int number = 1; number < NSIG; number++)
         signal(number, SIG_DFL);
     for (const struct program *program = __start_programs; program < __stop_programs; program++) {

@@ -1,4 +1,5 @@
-// Who is told by a signal that a file is ready: F_SETOWN, F_SETOWN_EX, F_SETSIG, O_ASYNC; leases and notices of directories.
+// The process told by a signal that a file is ready: F_SETOWN, F_SETOWN_EX, F_SETSIG, O_ASYNC; leases and notices of
+// directories.
 #include "answers.h"
 #include <sys/eventfd.h>
 #include <sys/inotify.h>

@@ -1,4 +1,4 @@
-// Processes: how they begin and end, who waits for whom, what groups and sessions refuse.
+// Processes: how they begin and end, which waits for which, what groups and sessions refuse.
 #include "answers.h"
 #include <linux/sched.h>
 #include <sys/resource.h>
@@ -168,7 +168,8 @@ PROGRAM(waited_for_by_two) {
     T(told), signal(SIGCHLD, SIG_DFL);
 }
 PROGRAM(wait_ignored) {
-    // Children of who ignores SIGCHLD leave nothing; who waits hears of the last one's end.
+    // Children of a process that ignores SIGCHLD leave nothing; a waiter hears of the last one's
+    // end.
     signal(SIGCHLD, SIG_IGN);
     for (int i = 0; i < 3; i++)
         if (fork() == 0) {
@@ -264,7 +265,7 @@ PROGRAM(borrowed_memory) {
 }
 
 PROGRAM(orphans) {
-    // Who adopts: the nearest that said so.
+    // The adopter: the nearest that said so.
     T(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0));
     int said = 0, line[2];
     T(prctl(PR_GET_CHILD_SUBREAPER, &said, 0, 0, 0)), T(said), T(prctl(PR_GET_CHILD_SUBREAPER, 8, 0, 0, 0)), T(prctl(PR_SET_CHILD_SUBREAPER, 5, 1, 1, 1)), T(prctl(PR_GET_CHILD_SUBREAPER, &said, 0, 0, 0)), T(said);

@@ -1,4 +1,4 @@
-// Priorities, policies, processors and limits: what is taken, what is told, who may.
+// Priorities, policies, processors and limits: what is taken, what is told, what is allowed.
 #include "answers.h"
 #include <sys/resource.h>
 #define POLICY_DEADLINE 6

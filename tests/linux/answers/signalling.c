@@ -1,4 +1,4 @@
-// Signals where programs seldom look: who they are for, what waiting for them gives, what their calls refuse.
+// Signals where programs seldom look: their receivers, what waiting for them gives, what their calls refuse.
 #include "answers.h"
 #include <sys/signalfd.h>
 #include <sys/times.h>
@@ -63,7 +63,7 @@ static void *kill_thread(void *thread) {
     return NULL;
 }
 static void waits(void) {
-    // What is not blocked is taken by who waits for it, not by its handler.
+    // What is not blocked is taken by its waiter, not by its handler.
     handle(SIGUSR1, 0), handle(SIGUSR2, 0);
     sigset_t set = set_of(SIGUSR1, 0);
     pid_t own = getpid();

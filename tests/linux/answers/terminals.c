@@ -1,4 +1,4 @@
-// Terminals by pairs: when a read ends, what ends a line, who may read and write, what a hang-up does.
+// Terminals by pairs: when a read ends, what ends a line, the right to read and write, what a hang-up does.
 #include "answers.h"
 #include <pty.h>
 #include <sys/ioctl.h>
