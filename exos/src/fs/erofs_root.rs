@@ -20,8 +20,8 @@ use super::page::{PAGE_BYTES, valid_bytes};
 use super::transfer::{Destination, partial, put_from};
 use super::vnode::{DirectoryEntry, EntryConsumer, Inode, InodeRef};
 use crate::error::{Errno, Result};
-use crate::mem::frames::FramePool;
-use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
+use crate::mem::frames::{FixedRun, FramePool};
+use crate::mem::source::{FilePage, PageError, PageIntent};
 use crate::preempt::Pace;
 
 /// Bytes of a directory with the entries `.` and `..` alone: two entries of twelve bytes, and their names.

@@ -12,7 +12,8 @@ use super::location::Location;
 use super::metadata::Timestamp;
 use super::vnode::{Allocate, InodeRef};
 use crate::error::{Errno, Result};
-use crate::mem::source::{FileIdentity, FilePage, FixedRun, PageError, PageIntent, PageSource};
+use crate::mem::frames::FixedRun;
+use crate::mem::source::{FileIdentity, FilePage, PageError, PageIntent, PageSource};
 
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = aegis_abi::layout::PAGE_SIZE as usize;

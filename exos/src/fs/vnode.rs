@@ -27,7 +27,8 @@ use super::permission::Credentials;
 use super::seals::Sealable;
 use super::transfer::{Destination, Source};
 use crate::error::{Errno, Result};
-use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
+use crate::mem::frames::FixedRun;
+use crate::mem::source::{FilePage, PageError, PageIntent};
 
 /// Longest name of a directory entry in bytes (`NAME_MAX`).
 pub const NAME_BYTES_MAX: usize = 255;

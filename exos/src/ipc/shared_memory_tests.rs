@@ -6,7 +6,7 @@ use super::permission::Caller;
 use super::shared_memory::{Attachment, Limits, Look, MODE_REMOVED, Segments};
 use crate::error::Errno;
 use crate::fake::FakeMachine;
-use crate::mem::{AddressSpace, FramePool, Placement, SpaceLimits};
+use crate::mem::{AddressSpace, FramePool, Placement, SharedState, SpaceLimits};
 use crate::task::capability::CapabilitySet;
 
 fn caller() -> Caller<'static> {
@@ -17,7 +17,7 @@ fn world() -> (Arc<FramePool>, Segments, AddressSpace) {
     let machine = FakeMachine::new();
     let pool = FramePool::new(machine.clone(), machine.clone(), 1 << 20);
     let slot = crate::platform::Kernel::create_space(&*machine).unwrap();
-    let space = AddressSpace::new(pool.clone(), slot, 0x7000_0000_0000, SpaceLimits::default());
+    let space = AddressSpace::new(SharedState::new(pool.clone()), slot, 0x7000_0000_0000, SpaceLimits::default());
     (pool.clone(), Segments::new(pool), space)
 }
 

@@ -15,7 +15,7 @@ use aegis_abi::layout::PAGE_SIZE;
 use crate::load::elf::{ElfError, ElfImage};
 use crate::load::{ProgramFile, read_file};
 use crate::mem::FramePool;
-use crate::mem::source::FixedRun;
+use crate::mem::frames::FixedRun;
 use crate::sync::Mutex;
 
 /// Images that are kept.

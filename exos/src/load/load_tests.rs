@@ -17,10 +17,10 @@ use super::{
 };
 use crate::error::{Errno, Result};
 use crate::fake::{FakeAccess, FakeMachine};
-use crate::mem::source::FixedRun;
+use crate::mem::frames::FixedRun;
 use crate::mem::{
     Access, AddressSpace, AreaLabel, FaultOutcome, FileIdentity, FilePage, FramePool, PageError, PageIntent,
-    PageSource, SpaceLimits,
+    PageSource, SharedState, SpaceLimits,
 };
 
 const TOP: u64 = 0x7fff_ffff_f000;
@@ -97,7 +97,7 @@ impl World {
     fn space_of(&self, slot: u32) -> AddressSpace {
         let limits = SpaceLimits::default();
         let base = mapping_base(limits.stack_bytes, 0);
-        AddressSpace::new(self.pool.clone(), CapSlot(slot), base, limits)
+        AddressSpace::new(SharedState::new(self.pool.clone()), CapSlot(slot), base, limits)
     }
 
     fn used(&self) -> u64 {

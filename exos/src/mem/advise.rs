@@ -10,8 +10,8 @@ use core::ops::Range;
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
 
 use crate::error::{Errno, Result};
-use crate::mem::area::{AreaFlags, Protection};
-use crate::mem::fault::{Access, FaultOutcome};
+use crate::mem::area::{Access, AreaFlags, Protection};
+use crate::mem::fault::FaultOutcome;
 use crate::mem::page_map::PageFlags;
 use crate::mem::space::{AddressSpace, page_align};
 use crate::preempt::{self, Pace};

@@ -30,6 +30,28 @@ bitflags! {
     }
 }
 
+/// How a program touched memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// An instruction fetch.
+    Execute,
+}
+
+impl Protection {
+    /// What the processor would allow: any right implies loads, stores need `WRITE`, fetches `EXECUTE`.
+    pub(crate) fn allows(self, access: Access) -> bool {
+        match access {
+            Access::Read => !self.is_empty(),
+            Access::Write => self.contains(Self::WRITE),
+            Access::Execute => self.contains(Self::EXECUTE),
+        }
+    }
+}
+
 bitflags! {
     /// Properties of an area.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

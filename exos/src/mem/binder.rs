@@ -26,6 +26,15 @@ use crate::platform::LogLevel;
 /// Widest hole of unmapped pages that an unmap entry bridges.
 const BRIDGE_PAGES: u64 = 512;
 
+/// Pages of one piece: some 100,000 instructions where all are there.
+pub(crate) const PIECE_PAGES: u64 = 1024;
+
+/// Whether there may be more pages than one piece has.
+#[inline]
+pub(crate) fn is_long(pages: &Range<u64>) -> bool {
+    pages.end.saturating_sub(pages.start) > PIECE_PAGES
+}
+
 /// The batch.
 pub(crate) struct Binder {
     entries: Vec<BindEntry>,

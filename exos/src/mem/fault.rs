@@ -13,7 +13,7 @@ use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
 use aegis_abi::{CapSlot, FrameNumber};
 
 use crate::error::Result;
-use crate::mem::area::{Area, AreaFlags, FileBacking, Protection, STACK_GUARD_BYTES};
+use crate::mem::area::{Access, Area, AreaFlags, FileBacking, Protection, STACK_GUARD_BYTES};
 use crate::mem::binder::MapRun;
 use crate::mem::frames::GROUP_FRAMES;
 use crate::mem::page_map::blocks::BLOCK_PAGES;
@@ -21,12 +21,10 @@ use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::patched_text::is_text;
 use crate::mem::source::{FilePage, PageError, PageIntent, WantedPage};
 use crate::mem::space::{AddressSpace, is_exclusive, rights};
-use crate::mem::window::WINDOW_PAGES_MAX;
+use crate::mem::window::{FAULT_AROUND_PAGES, WINDOW_PAGES_MAX};
 use crate::preempt::Pace;
 
-/// File pages mapped around a fault: an aligned block of 64 KiB, as Linux does.
-pub const FAULT_AROUND_PAGES: u64 = 16;
-/// The same where a program reads on.
+/// The same as [`FAULT_AROUND_PAGES`] where a program reads on.
 const FAULT_ON_PAGES: u64 = 64;
 /// File pages looked at around one that is resolved ahead: as many as a word has bits.
 const AHEAD_PAGES: u64 = 64;
@@ -36,17 +34,6 @@ const REMAP_PAGES: u64 = 64;
 const TAIL_PART_BYTES: usize = 512;
 /// Below this many frames left, nothing is resolved ahead.
 pub(crate) const SCARCE_FRAMES: u64 = 512;
-
-/// How a program touched memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// A load.
-    Read,
-    /// A store.
-    Write,
-    /// An instruction fetch.
-    Execute,
-}
 
 /// Why an access is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +77,7 @@ impl AddressSpace {
     #[must_use]
     pub fn refuses(&self, address: u64, access: Access) -> Option<SegvReason> {
         match self.areas.find_at_or_above(address) {
-            Some(area) if area.start <= address => (!allows(area.protection, access)).then_some(SegvReason::NotAllowed),
+            Some(area) if area.start <= address => (!area.protection.allows(access)).then_some(SegvReason::NotAllowed),
             Some(area) if area.flags.contains(AreaFlags::GROWS_DOWN) => None,
             _ => Some(SegvReason::NotMapped),
         }
@@ -100,7 +87,7 @@ impl AddressSpace {
     pub fn note_threads(&mut self, is_parallel: bool) {
         self.areas.keep_walks();
         if is_parallel {
-            self.leaving.get_or_insert_default();
+            self.deferred.get_or_insert_default();
         }
     }
 
@@ -175,7 +162,7 @@ impl AddressSpace {
         page: u64,
         access: Access,
     ) -> core::result::Result<u32, FaultOutcome> {
-        if !allows(area.protection, access) {
+        if !area.protection.allows(access) {
             return Err(FaultOutcome::Segv(SegvReason::NotAllowed));
         }
         let is_write = access == Access::Write;
@@ -466,7 +453,7 @@ impl AddressSpace {
         }
         let slot = self.pool.lock().borrowed_slot(run)?;
         let worth = self.worth_ahead(&pages, page) & u64::MAX >> (64 - run.count.min(64));
-        let offered = if is_text(area) { self.pool.patched_text().offered_of(run) } else { 0 };
+        let offered = if is_text(area) { self.shared.patched_text().offered_of(run) } else { 0 };
         if access == Access::Execute {
             let count = self.take_offers(area, offered & worth, run.first, &pages);
             return Some(count + self.fill_fixed(area, (run.first, slot), &pages, worth));
@@ -626,15 +613,6 @@ impl AddressSpace {
 
     fn fault_in(&mut self, address: u64, access: Access) -> bool {
         matches!(self.handle_fault(address, access), FaultOutcome::Resolved { .. })
-    }
-}
-
-/// What the processor would allow: any right implies loads, stores need `WRITE`, fetches `EXECUTE`.
-pub(crate) fn allows(protection: Protection, access: Access) -> bool {
-    match access {
-        Access::Read => !protection.is_empty(),
-        Access::Write => protection.contains(Protection::WRITE),
-        Access::Execute => protection.contains(Protection::EXECUTE),
     }
 }
 

@@ -3,13 +3,13 @@
 use alloc::sync::Arc;
 
 use super::{
-    AddressSpace, Ahead, Anchor, Fault, FirstFaults, LOOK_COUNT, PROGRAM_COUNT_MAX, START_FAULT_COUNT, StartFaults,
-    StartPlaces, TOUCHED_PAGE_COUNT_MAX, Touched, TouchedPages,
+    Ahead, Anchor, Fault, FirstFaults, LOOK_COUNT, PROGRAM_COUNT_MAX, START_FAULT_COUNT, StartFaults, StartPlaces,
+    TOUCHED_PAGE_COUNT_MAX, Touched, TouchedPages,
 };
-use crate::mem::fault::Access;
+use crate::mem::area::Access;
 use crate::mem::source::{FileIdentity, PageIntent, PageSource};
 use crate::mem::test_support::{CachedFile, PAGE, Setup, load, store};
-use crate::mem::{MapRequest, Placement, Protection};
+use crate::mem::{AddressSpace, MapRequest, Placement, Protection};
 
 fn fault(page: u64, access: Access, run: u64) -> Fault {
     Fault::new(Anchor::Image, (page << 12) + page % 7, access, run, false)

@@ -14,10 +14,10 @@ use core::ops::Range;
 
 use crate::error::Result;
 use crate::mem::area::AreaFlags;
+use crate::mem::binder::PIECE_PAGES;
 use crate::mem::kept::Residue;
 use crate::mem::page_map::blocks::BLOCK_PAGES;
 use crate::mem::page_map::{PageEntry, PageFlags};
-use crate::mem::pieces::PIECE_PAGES;
 use crate::mem::space::{AddressSpace, bind_flags};
 use crate::preempt::{self, Pace};
 use crate::reserve;
@@ -36,8 +36,8 @@ impl AddressSpace {
 
     /// As [`Self::clone_cow`], over a page table that maps what a child before it left, which the copy takes over.
     pub(crate) fn clone_into(&mut self, environment: CapSlot, left: &mut Option<Box<Residue>>) -> Result<AddressSpace> {
-        let pool = Arc::clone(&self.pool);
-        let mut child = AddressSpace::new(pool, environment, self.mapping_base, self.limits);
+        let shared = Arc::clone(&self.shared);
+        let mut child = AddressSpace::new(shared, environment, self.mapping_base, self.limits);
         child.break_start = self.break_start;
         child.break_end = self.break_end;
         child.has_no_large_pages = self.has_no_large_pages;

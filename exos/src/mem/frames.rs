@@ -34,10 +34,6 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Errno, Result};
-use crate::mem::first_faults::StartFaults;
-use crate::mem::kept::KeptSpaces;
-use crate::mem::patched_text::PatchedText;
-use crate::mem::source::FixedRun;
 use crate::platform::{FrameBytes, FrameGrant, Kernel};
 use crate::reserve;
 use crate::sync::{Mutex, MutexGuard};
@@ -97,11 +93,17 @@ pub struct FramePool {
     reclaimer: Mutex<Option<Weak<dyn Reclaim>>>,
     /// Number of threads that take from the reserve just now.
     urgent_count: AtomicU32,
-    patched_text: PatchedText,
-    start_faults: StartFaults,
-    kept_spaces: KeptSpaces,
     /// How often frames in use were taken by force.
     taken_count: AtomicU64,
+}
+
+/// Frames of the boot bundle that lie one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedRun {
+    /// The first.
+    pub first: FrameNumber,
+    /// How many: at least one.
+    pub count: u64,
 }
 
 /// Frames that lie one behind the other.
@@ -168,27 +170,8 @@ impl FramePool {
             }),
             reclaimer: Mutex::new(None),
             urgent_count: AtomicU32::new(0),
-            patched_text: PatchedText::default(),
-            start_faults: StartFaults::default(),
-            kept_spaces: KeptSpaces::default(),
             taken_count: AtomicU64::new(0),
         })
-    }
-
-    /// Text that was patched once for all processes of the pod.
-    #[must_use]
-    pub fn patched_text(&self) -> &PatchedText {
-        &self.patched_text
-    }
-
-    /// What programs touch first.
-    pub(crate) fn start_faults(&self) -> &StartFaults {
-        &self.start_faults
-    }
-
-    /// Spaces that are nobody's.
-    pub(crate) fn kept_spaces(&self) -> &KeptSpaces {
-        &self.kept_spaces
     }
 
     /// Sets the cache that is asked before there is `ENOMEM`.

@@ -16,7 +16,7 @@ const OTHER: FileIdentity = FileIdentity { device: 8, inode: 77 };
 const TEXT: Protection = Protection::READ.union(Protection::EXECUTE);
 
 fn make(setup: &Setup, program: FileIdentity) -> AddressSpace {
-    AddressSpace::make(&setup.pool, BASE, SpaceLimits::default(), Some(program)).expect("memory")
+    AddressSpace::make(&setup.shared, BASE, SpaceLimits::default(), Some(program)).expect("memory")
 }
 
 /// Text of a file at `A`, with these rights and from this page of the file on, and data behind it.
@@ -81,8 +81,8 @@ fn the_next_run_finds_the_text_mapped_and_nothing_else() {
     assert_eq!(load(&setup, &mut second, DATA), 0);
     end(second);
     drop(other);
-    setup.pool.end_kept_spaces();
-    assert_eq!((setup.pool.kept_space_count(), setup.machine.mappings(slot).len()), (0, 0));
+    setup.shared.end_kept_spaces();
+    assert_eq!((setup.shared.kept_space_count(), setup.machine.mappings(slot).len()), (0, 0));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn the_next_child_has_what_its_parent_still_has() {
     assert_eq!(load(&setup, &mut child, A + 3 * PAGE), 99);
     assert!(!setup.machine.allows(slot, A + 70 * PAGE, crate::fake::FakeAccess::Load));
     drop((child, parent));
-    setup.pool.end_kept_spaces();
+    setup.shared.end_kept_spaces();
     assert_eq!(setup.used(), 0);
 }
 
@@ -202,8 +202,8 @@ fn runs_that_do_the_same_leave_the_same_and_what_one_changes_goes_with_it() {
     }
     // What they have begun to touch is left after a while.
     assert!((0..40).any(|_| run(&[0, 40, 99], None).contains(&(A + 99 * PAGE))));
-    setup.pool.end_kept_spaces();
-    assert_eq!(setup.pool.kept_space_count(), 0);
+    setup.shared.end_kept_spaces();
+    assert_eq!(setup.shared.kept_space_count(), 0);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn few_spaces_are_kept_and_the_oldest_go_first() {
         end(space);
     }
     let kept: Vec<bool> = slots.iter().map(|slot| !setup.machine.mappings(*slot).is_empty()).collect();
-    let count = setup.pool.kept_space_count();
+    let count = setup.shared.kept_space_count();
     assert!(count < 20 && kept[..40 - count].iter().all(|kept| !kept) && kept[40 - count..].iter().all(|kept| *kept));
     // A process that runs something else takes an old one, and has nothing of it.
     let other = make(&setup, OTHER);
@@ -279,6 +279,6 @@ fn a_child_leaves_few_of_the_pages_that_were_its_parents() {
     assert!((1..=OWNED_COUNT_MAX).contains(&left), "{left}");
     drop(parent);
     assert!(setup.used() <= OWNED_COUNT_MAX as u64, "{}", setup.used());
-    setup.pool.end_kept_spaces();
+    setup.shared.end_kept_spaces();
     assert_eq!(setup.used(), 0);
 }

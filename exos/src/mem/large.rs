@@ -21,7 +21,7 @@ use aegis_abi::memory::BindFlags;
 
 use crate::error::Result;
 use crate::mem::area::{Area, AreaFlags};
-use crate::mem::page_map::blocks::{BLOCK_PAGES, pages_of};
+use crate::mem::page_map::blocks::{BLOCK_PAGES, Whole, pages_of};
 use crate::mem::space::{AddressSpace, rights};
 use crate::mem::window::FaultWindow;
 use crate::preempt;
@@ -32,17 +32,6 @@ const LEFT_SHARE: u64 = 4;
 const LEFT_FRAMES_MIN: u64 = 1024;
 /// Blocks that are changed between two preemption points.
 const PIECE_BLOCKS: usize = 256;
-
-/// What becomes of blocks that lie in a range as a whole.
-#[derive(Clone, Copy)]
-pub(crate) enum Whole {
-    /// They are not mapped any more.
-    Unmap,
-    /// They stay if all their pages are going to be mapped so, which the caller does.
-    Keep(BindFlags),
-    /// As those that only a part of lies in it: they are split.
-    Split,
-}
 
 impl AddressSpace {
     /// Gives untouched private memory at `page` a block, if that is worth it: how many pages.

@@ -7,7 +7,7 @@ use super::test_support::{ENVIRONMENT, PAGE, Setup, load, store};
 use super::{Change, Handler, MapRequest, Placement, Protection};
 use crate::error::Errno;
 use crate::fake::FakeAccess;
-use crate::mem::native::FAULT_RANGE_COUNT_MAX;
+use crate::mem::handlers::FAULT_RANGE_COUNT_MAX;
 
 const A: u64 = 0x10_0000_0000;
 const ALL: Protection = Protection::READ.union(Protection::WRITE);

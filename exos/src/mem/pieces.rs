@@ -11,19 +11,11 @@ use core::ops::Range;
 use aegis_abi::layout::PAGE_SHIFT;
 
 use crate::error::Result;
+use crate::mem::binder::{PIECE_PAGES, is_long};
 use crate::mem::page_map::PageFlags;
 use crate::mem::page_map::blocks::BLOCK_PAGES;
 use crate::mem::space::AddressSpace;
 use crate::preempt;
-
-/// Pages of one piece: some 100,000 instructions where all are there.
-pub(crate) const PIECE_PAGES: u64 = 1024;
-
-/// Whether there may be more pages than one piece has.
-#[inline]
-pub(crate) fn is_long(pages: &Range<u64>) -> bool {
-    pages.end.saturating_sub(pages.start) > PIECE_PAGES
-}
 
 /// Areas that are taken away at a time: as many pages have to be there.
 const PIECE_AREAS: usize = PIECE_PAGES as usize;
@@ -125,8 +117,8 @@ impl AddressSpace {
 
 #[cfg(test)]
 mod tests {
-    use super::PIECE_PAGES;
     use crate::error::Errno;
+    use crate::mem::binder::PIECE_PAGES;
     use crate::mem::test_support::{BASE, ENVIRONMENT, PAGE, Setup};
     use crate::mem::{
         Access, AddressSpace, Advice, AreaFlags, FaultOutcome, MapRequest, Placement, ProtectReach, Protection,

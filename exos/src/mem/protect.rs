@@ -11,9 +11,9 @@ use aegis_abi::types::SLOT_NONE;
 
 use crate::error::{Errno, Result};
 use crate::mem::area::{Area, AreaFlags, Protection, is_data};
-use crate::mem::large::Whole;
+use crate::mem::binder::is_long;
 use crate::mem::page_map::PageFlags;
-use crate::mem::pieces::is_long;
+use crate::mem::page_map::blocks::Whole;
 use crate::mem::space::{AddressSpace, is_exclusive, page_align, rights};
 use crate::preempt::Pace;
 

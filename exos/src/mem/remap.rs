@@ -10,7 +10,7 @@ use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
 
 use crate::error::{Errno, Result};
 use crate::mem::area::{AREA_COUNT_MAX, Area, AreaFlags, Backing, lower_bound};
-use crate::mem::large::Whole;
+use crate::mem::page_map::blocks::Whole;
 use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::space::{AddressSpace, Placement, page_align};
 use crate::mem::window::FaultWindow;

@@ -17,8 +17,7 @@ use aegis_abi::FrameNumber;
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE, PROGRAM_END};
 
 use crate::load::read_file;
-use crate::mem::area::{Area, AreaLabel, Protection};
-use crate::mem::fault::Access;
+use crate::mem::area::{Access, Area, AreaLabel, Protection};
 use crate::mem::frames::FramePool;
 use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::source::{AtHand, PageIntent, PageSource};

@@ -252,7 +252,7 @@ fn what_one_process_patched_is_there_at_the_first_touch_of_another_wherever_it_i
         assert_eq!(bytes, CODE);
     }
     assert_ne!(code(&setup, &mut first, SITES[0]), CODE);
-    assert_eq!(setup.pool.patched_text().taken_count(), 4);
+    assert_eq!(setup.shared.patched_text().taken_count(), 4);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn text_of_the_bundle_is_taken_with_the_run_around_it() {
 /// A run of the program, in a space that was kept if there is one.
 fn start_of(setup: &Setup, source: &Arc<dyn PageSource>, before_start: &dyn Fn(&mut AddressSpace)) -> AddressSpace {
     let program = source.identity();
-    let made = AddressSpace::make(&setup.pool, BASE, SpaceLimits::default(), Some(program));
+    let made = AddressSpace::make(&setup.shared, BASE, SpaceLimits::default(), Some(program));
     let mut space = made.expect("memory");
     map_at(&mut space, source, TEXT);
     before_start(&mut space);
@@ -312,7 +312,7 @@ fn the_next_run_has_the_patches_of_the_last_with_their_trampolines() {
     let mapped = setup.machine.mappings(slot);
     assert_eq!(mapped.len(), 3, "text and trampolines");
     end(run);
-    let taken = setup.pool.patched_text().taken_count();
+    let taken = setup.shared.patched_text().taken_count();
     for _ in 0..3 {
         let mut run = start(&|_| ());
         assert_eq!((run.environment(), setup.machine.mappings(slot)), (slot, mapped.clone()));
@@ -324,7 +324,7 @@ fn the_next_run_has_the_patches_of_the_last_with_their_trampolines() {
         end(child);
         end(run);
     }
-    assert_eq!(setup.pool.patched_text().taken_count(), taken + 3 * SITES.len() as u64);
+    assert_eq!(setup.shared.patched_text().taken_count(), taken + 3 * SITES.len() as u64);
     // Where something else lies, there are neither trampolines nor jumps to them.
     let page = trampoline & !(PAGE - 1);
     let mut run = start(&|space| {
@@ -336,7 +336,7 @@ fn the_next_run_has_the_patches_of_the_last_with_their_trampolines() {
     fetch(&mut run, TEXT + PAGE);
     assert_eq!(code(&setup, &mut run, SITES[0]), CODE);
     drop((run, first));
-    setup.pool.end_kept_spaces();
+    setup.shared.end_kept_spaces();
     assert!(setup.machine.mappings(slot).is_empty());
 }
 
@@ -452,7 +452,7 @@ fn a_fork_that_fails_gives_back_what_the_child_before_it_left() {
         reserve::set_level(Level::Low);
         assert!(parent.fork().is_err());
         reserve::set_level(Level::Whole);
-        assert_eq!((references(&setup, &parent), setup.pool.kept_space_count()), (before, 0));
+        assert_eq!((references(&setup, &parent), setup.shared.kept_space_count()), (before, 0));
     }
 }
 
@@ -523,7 +523,7 @@ fn an_offer_is_not_taken_where_it_does_not_fit_or_is_not_true() {
         map(&mut other, &source, rights, is_shared);
         assert_eq!(bytes_of(&mut other), CODE);
     }
-    assert_eq!(setup.pool.patched_text().taken_count(), 0);
+    assert_eq!(setup.shared.patched_text().taken_count(), 0);
 }
 
 #[test]
@@ -578,7 +578,7 @@ fn newer_trampolines_take_the_place_of_older_ones_that_they_hold() {
         let copy: Vec<u8> = (0..5).map(|offset| load(&setup, &mut second, site.trampoline + offset)).collect();
         assert_eq!(copy, CODE[..5]);
     }
-    assert_eq!(setup.pool.patched_text().taken_count(), 2);
+    assert_eq!(setup.shared.patched_text().taken_count(), 2);
 }
 
 #[test]
@@ -656,5 +656,5 @@ fn all_that_one_process_patched_in_a_real_library_is_taken_by_another() {
             assert!(second.sites().patched(address + site).is_some(), "{site:#x}");
         }
     }
-    assert_eq!(setup.pool.patched_text().taken_count(), 2 * patched.len() as u64);
+    assert_eq!(setup.shared.patched_text().taken_count(), 2 * patched.len() as u64);
 }

@@ -16,10 +16,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use aegis_abi::FrameNumber;
-
 use crate::error::{Errno, Result};
-use crate::mem::frames::{FramePool, FrameRef};
+use crate::mem::frames::{FixedRun, FramePool, FrameRef};
 use crate::preempt::Pace;
 use crate::sync::Mutex;
 
@@ -39,15 +37,6 @@ pub struct FilePage {
     pub frame: FrameRef,
     /// Bytes of the page that are the file's: 4096, or less in the last page. Not 0.
     pub valid_bytes: usize,
-}
-
-/// Frames of the boot bundle that lie one behind the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FixedRun {
-    /// The first.
-    pub first: FrameNumber,
-    /// How many: at least one.
-    pub count: u64,
 }
 
 /// Why there is no page.

@@ -19,15 +19,16 @@ use crate::mem::area::{
     AREA_COUNT_MAX, Area, AreaFlags, AreaLabel, AreaTotals, Backing, FileBacking, Protection, is_data,
 };
 use crate::mem::area_list::AreaList;
-use crate::mem::binder::{Binder, MapRun};
+use crate::mem::binder::{Binder, MapRun, PIECE_PAGES, is_long};
+use crate::mem::deferred_unmap::DeferredRanges;
 use crate::mem::first_faults::{Ahead, FirstFaults, Notes, Start};
 use crate::mem::frames::{FrameCounts, FramePool};
+use crate::mem::handlers::Handlers;
 use crate::mem::kept::Kept;
-use crate::mem::large::Whole;
-use crate::mem::native::Handlers;
+use crate::mem::page_map::blocks::Whole;
 use crate::mem::page_map::census::{PresentPage, PresentPages};
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
-use crate::mem::pieces::{PIECE_PAGES, is_long};
+use crate::mem::shared::SharedState;
 use crate::mem::source::{FileIdentity, PageSource, SharedMemory, WantedPage};
 use crate::mem::window::FaultWindow;
 use crate::rewrite::sites::SiteTable;
@@ -169,6 +170,7 @@ pub struct FaultCounts {
 /// One program's memory.
 pub struct AddressSpace {
     pub(crate) pool: Arc<FramePool>,
+    pub(crate) shared: Arc<SharedState>,
     /// The environment whose page table this is.
     pub(crate) environment: CapSlot,
     pub(crate) areas: AreaList,
@@ -205,16 +207,17 @@ pub struct AddressSpace {
     pub(crate) start: Option<Start>,
     /// What its page tables have from others and leave to others.
     pub(crate) kept: Kept,
-    pub(crate) leaving: Option<Arc<crate::mem::leaving::Ranges>>,
+    pub(crate) deferred: Option<Arc<DeferredRanges>>,
 }
 
 impl AddressSpace {
     /// An empty space over the page table of `environment`; mappings are placed below `mapping_base`, trampolines in
     /// the [`super::TRAMPOLINE_ROOM_BYTES`] above it.
     #[must_use]
-    pub fn new(pool: Arc<FramePool>, environment: CapSlot, mapping_base: u64, limits: SpaceLimits) -> Self {
+    pub fn new(shared: Arc<SharedState>, environment: CapSlot, mapping_base: u64, limits: SpaceLimits) -> Self {
         Self {
-            pool,
+            pool: Arc::clone(shared.pool()),
+            shared,
             environment,
             areas: AreaList::new(),
             pages: PageMap::default(),
@@ -238,7 +241,7 @@ impl AddressSpace {
             ahead: None,
             start: None,
             kept: Kept::default(),
-            leaving: None,
+            deferred: None,
         }
     }
 

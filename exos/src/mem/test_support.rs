@@ -8,7 +8,8 @@ use aegis_abi::types::SLOT_BUNDLE;
 use aegis_abi::{CapSlot, FrameNumber};
 
 use super::{
-    AddressSpace, FileIdentity, FilePage, FixedRun, FramePool, FrameRef, PageError, PageIntent, PageSource, SpaceLimits,
+    AddressSpace, FileIdentity, FilePage, FixedRun, FramePool, FrameRef, PageError, PageIntent, PageSource,
+    SharedState, SpaceLimits,
 };
 use crate::fake::{FAKE_BUNDLE_FRAME, FakeMachine};
 use crate::platform::FrameGrant;
@@ -23,6 +24,7 @@ pub(crate) const ENVIRONMENT: CapSlot = CapSlot(50);
 pub(crate) struct Setup {
     pub(crate) machine: Arc<FakeMachine>,
     pub(crate) pool: Arc<FramePool>,
+    pub(crate) shared: Arc<SharedState>,
 }
 
 impl Setup {
@@ -33,7 +35,8 @@ impl Setup {
     pub(crate) fn with_frames(frame_count: u64) -> Self {
         let machine = FakeMachine::with_frames(frame_count);
         let pool = FramePool::new(machine.clone(), machine.clone(), frame_count * PAGE);
-        Self { machine, pool }
+        let shared = SharedState::new(pool.clone());
+        Self { machine, pool, shared }
     }
 
     pub(crate) fn space(&self) -> AddressSpace {
@@ -41,7 +44,7 @@ impl Setup {
     }
 
     pub(crate) fn space_of(&self, environment: CapSlot) -> AddressSpace {
-        AddressSpace::new(self.pool.clone(), environment, BASE, SpaceLimits::default())
+        AddressSpace::new(self.shared.clone(), environment, BASE, SpaceLimits::default())
     }
 
     pub(crate) fn used(&self) -> u64 {

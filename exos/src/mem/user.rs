@@ -9,7 +9,8 @@ use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
 use alloc::vec::Vec;
 
 use crate::error::{Errno, Result};
-use crate::mem::fault::{Access, FaultOutcome, allows};
+use crate::mem::area::Access;
+use crate::mem::fault::FaultOutcome;
 use crate::mem::page_map::PageFlags;
 use crate::mem::space::AddressSpace;
 
@@ -19,7 +20,7 @@ impl AddressSpace {
         let page = address >> PAGE_SHIFT;
         // One fault brings the page; the second look finds it, unless memory ended in between.
         for _ in 0..2 {
-            let is_allowed = self.areas.find(address).is_some_and(|area| allows(area.protection, access));
+            let is_allowed = self.areas.find(address).is_some_and(|area| area.protection.allows(access));
             if let Some(entry) = self.pages.get(page).filter(|_| is_allowed)
                 && (access != Access::Write || entry.has(PageFlags::WRITE))
             {

@@ -13,6 +13,9 @@ use crate::mem::page_map::blocks::BLOCK_PAGES;
 /// Most pages resolved at once for a program that walks.
 pub const WINDOW_PAGES_MAX: u64 = 64;
 
+/// File pages mapped around a fault: an aligned block of 64 KiB, as Linux does.
+pub const FAULT_AROUND_PAGES: u64 = 16;
+
 /// Pages after which a walk is long.
 const LONG_WALK_PAGES: u64 = BLOCK_PAGES;
 

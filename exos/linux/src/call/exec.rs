@@ -136,8 +136,8 @@ fn name_of(context: &Context<'_>, directory: u64, address: u64) -> Result<(Vec<u
 fn fresh_space(context: &mut Context<'_>, program: FileIdentity) -> Result<Arc<Space>> {
     let limits = context.process.limits.lock().clone();
     let base = mapping_base(limits.soft(Resource::Stack), 0);
-    let (kernel, pool) = (&context.system.kernel, &context.system.pool);
-    let space = Space::create(kernel, pool, base, space_limits(&limits), Some(program));
+    let (kernel, shared) = (&context.system.kernel, &context.system.shared);
+    let space = Space::create(kernel, shared, base, space_limits(&limits), Some(program));
     let space = space.inspect_err(|_| context.replaces_registers = false)?;
     space.lock().set_no_large_pages(context.process.has_no_large_pages.load(Ordering::Relaxed));
     Ok(Arc::new(space))

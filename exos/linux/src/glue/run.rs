@@ -320,14 +320,14 @@ fn send_stats(pod: &Pod, run: &Run) {
         ("syscalls_short", idle::short_call_count()),
         ("sites_found", counters.sites_found.load(Ordering::Relaxed)),
         ("sites_patched", counters.sites_patched.load(Ordering::Relaxed)),
-        ("sites_shared", pod.system.pool.patched_text().taken_count()),
+        ("sites_shared", pod.system.shared.patched_text().taken_count()),
         ("signals", counters.signals.load(Ordering::Relaxed)),
         ("page_faults", faults.resolved),
         ("pages_mapped", faults.pages),
         ("pages_copied", faults.copied),
         ("memory_held_bytes", memory.held * 4096),
         ("heap_bytes", HEAP.used_bytes()),
-        ("capabilities", kernel::capability_count(pod.system.pool.kept_space_count())),
+        ("capabilities", kernel::capability_count(pod.system.shared.kept_space_count())),
         ("memory_peak_bytes", pod.process.space().resident_peak_bytes()),
     ];
     for (key, value) in values {

@@ -24,7 +24,7 @@ use exos::fs::{device_fs, erofs_root, group_fs, overlay, proc_fs, text_fs};
 use exos::ipc::Ipc;
 use exos::load::mapping_base;
 use exos::load::vdso::{VdsoData, VdsoPages};
-use exos::mem::{AddressSpace, FramePool};
+use exos::mem::{AddressSpace, FramePool, SharedState};
 use exos::platform::Kernel;
 use exos::sync::Mutex;
 use exos::task::capability::Capabilities;
@@ -129,8 +129,9 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     let current = working_directory(&namespace, config, now)?;
     let vdso = vdso_of(&ground, config);
     let base = mapping_base(limits.soft(Resource::Stack), 0);
+    let shared = SharedState::new(ground.pool.clone());
     let home = || {
-        let space = AddressSpace::new(ground.pool.clone(), SLOT_SELF, base, space_limits(&limits));
+        let space = AddressSpace::new(shared.clone(), SLOT_SELF, base, space_limits(&limits));
         Arc::new(Space::new(&ground.kernel, space))
     };
     let (memory, empty_space, files) = (home(), home(), ProcessFiles::new(&namespace, current));
@@ -140,6 +141,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         platform: ground.platform,
         ipc: Ipc::new(&ground.pool),
         pool: ground.pool,
+        shared,
         locks: LockTable::new(ground.scheduler.clone()),
         scheduler: ground.scheduler,
         processes: Processes::default(),
@@ -165,13 +167,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         session: pid,
         memory,
         files,
-        identities: Identities {
-            uid: [config.uid; 4],
-            gid: [config.gid; 4],
-            groups: Vec::new(),
-            capabilities: Capabilities::of_user(config.uid),
-            has_no_new_privileges: false,
-        },
+        identities: first_identities(config),
         start_ns: system.kernel.now_ns(),
     }));
     let identities = process.identities.lock().clone();
@@ -187,6 +183,16 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     let pod = Pod { system, process, thread };
     connect_streams(&pod, ground.streams, config, now).map_err(BootError::Root)?;
     Ok(pod)
+}
+
+fn first_identities(config: &Config) -> Identities {
+    Identities {
+        uid: [config.uid; 4],
+        gid: [config.gid; 4],
+        groups: Vec::new(),
+        capabilities: Capabilities::of_user(config.uid),
+        has_no_new_privileges: false,
+    }
 }
 
 fn options(config: &Config) -> Options {

@@ -11,7 +11,7 @@ use aegis_abi::types::SLOT_SELF;
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::Errno;
 use exos::mem::{
-    Access, AddressSpace, FaultOutcome, FileIdentity, FramePool, Handler, Leaving, SegvReason, SpaceLimits,
+    Access, AddressSpace, DeferredUnmap, FaultOutcome, FileIdentity, Handler, SegvReason, SharedState, SpaceLimits,
 };
 use exos::platform::Kernel;
 use exos::rewrite::Refusal;
@@ -101,9 +101,9 @@ impl Space {
         if !space.unmaps_apart() {
             return space.unmap(address, length);
         }
-        let leaving = space.unmap_apart(address, length)?;
+        let rest = space.unmap_apart(address, length)?;
         drop(space);
-        leaving.map_or(Ok(()), Leaving::finish)
+        rest.map_or(Ok(()), DeferredUnmap::finish)
     }
 
     /// The kernel's name of the address space.
@@ -116,12 +116,12 @@ impl Space {
     /// it. `ENOMEM`.
     pub fn create(
         kernel: &Arc<dyn Kernel>,
-        pool: &Arc<FramePool>,
+        shared: &Arc<SharedState>,
         base: u64,
         limits: SpaceLimits,
         program: Option<FileIdentity>,
     ) -> exos::error::Result<Self> {
-        let space = Self::new(kernel, AddressSpace::make(pool, base, limits, program)?);
+        let space = Self::new(kernel, AddressSpace::make(shared, base, limits, program)?);
         space.set_dumpable(0);
         Ok(space)
     }

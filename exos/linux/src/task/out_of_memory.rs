@@ -153,8 +153,7 @@ pub fn is_heap_low(system: &System) -> bool {
 pub fn make_room(caller: &Caller<'_>) {
     let system = caller.system;
     system.counters.memory_ends.fetch_add(1, Ordering::Relaxed);
-    // Their page tables are the pod's memory.
-    system.pool.end_kept_spaces();
+    system.shared.end_kept_spaces();
     let was_low = reserve::level() == Level::Low;
     let needs_heap = is_heap_low(system);
     if was_low && !needs_heap {
@@ -173,17 +172,16 @@ pub fn make_room(caller: &Caller<'_>) {
 
 /// More is owned than may be, and nothing is left that could be given without harm.
 pub fn give_way(system: &System) {
-    system.pool.end_kept_spaces();
+    system.shared.end_kept_spaces();
     choose_victim(system, None, u64::MAX);
 }
 
 /// Frames were taken by force: ends the processes that had them.
 pub fn forget_taken(system: &System) {
-    let taken = system.pool.forget_taken();
+    let taken = system.shared.forget_taken();
     if taken.is_empty() {
         return;
     }
-    system.pool.end_kept_spaces();
     let mut count = 0;
     for process in system.processes.all() {
         if process.space().lock().forget_taken(&taken) && !process.has_ended() {

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::Result;
-use exos::mem::frames::FramePool;
+use exos::mem::{FramePool, SharedState};
 use exos::platform::Kernel;
 use exos::rewrite::REFUSAL_COUNT;
 use exos::sync::Mutex;
@@ -148,6 +148,8 @@ pub struct System {
     pub platform: Arc<dyn Platform>,
     /// The pod's frames.
     pub pool: Arc<FramePool>,
+    /// What the processes' address spaces share.
+    pub shared: Arc<SharedState>,
     /// What is known of the programs that were run.
     pub images: exos::load::KnownImages,
     /// The threads' scheduler.

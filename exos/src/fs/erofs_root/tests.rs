@@ -18,8 +18,8 @@ use crate::fs::overlay::{self, OVERLAY_MAGIC};
 use crate::fs::test_support::{BY_ROOT, LARGE, NOW};
 use crate::fs::transfer::Buffer;
 use crate::fs::vnode::{InodeRef, NewNode, RenameMode, WritePosition};
-use crate::mem::frames::FramePool;
-use crate::mem::source::{FixedRun, PageError, PageIntent};
+use crate::mem::frames::{FixedRun, FramePool};
+use crate::mem::source::{PageError, PageIntent};
 use crate::platform::FrameGrant;
 
 const DEVICE: DeviceNumber = DeviceNumber { major: 0, minor: 9 };

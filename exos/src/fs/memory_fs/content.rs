@@ -9,8 +9,8 @@ use super::super::vnode::{InodeRef, OFFSET_MAX, SeekTarget};
 use super::MemoryFs;
 use super::page_map::{PageMap, Taken};
 use crate::error::{Errno, Result};
-use crate::mem::frames::FrameRef;
-use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
+use crate::mem::frames::{FixedRun, FrameRef};
+use crate::mem::source::{FilePage, PageError, PageIntent};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 

@@ -142,7 +142,6 @@ impl FramePool {
             state.zero_frame.take_if(|frame| is_taken(*frame));
             state.reserve.retain(|frame| !is_taken(*frame));
         }
-        self.patched_text().forget(self, is_taken);
         if let Some(cache) = self.cache() {
             cache.forget(&is_taken);
         }

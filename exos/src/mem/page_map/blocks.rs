@@ -31,6 +31,17 @@ fn leaves_of(block: u64) -> Range<u64> {
     block * BLOCK_LEAVES..(block + 1) * BLOCK_LEAVES
 }
 
+/// What becomes of blocks that lie in a range as a whole.
+#[derive(Clone, Copy)]
+pub(crate) enum Whole {
+    /// They are not mapped any more.
+    Unmap,
+    /// They stay if all their pages are going to be mapped so, which the caller does.
+    Keep(BindFlags),
+    /// As those that only a part of lies in it: they are split.
+    Split,
+}
+
 impl PageMap {
     /// Whether any block is mapped by a large page.
     #[inline]

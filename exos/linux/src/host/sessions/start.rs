@@ -197,7 +197,7 @@ impl Start {
         let limits = process.limits.lock().clone();
         let base = mapping_base(limits.soft(Resource::Stack), 0);
         let program = Some(prepared.identity());
-        let space = Space::create(&system.kernel, &system.pool, base, space_limits(&limits), program);
+        let space = Space::create(&system.kernel, &system.shared, base, space_limits(&limits), program);
         let space = Arc::new(space.map_err(|_| no_memory(&"no memory for it"))?);
         drop(process.replace_space(space.clone()));
         system.platform.enter_space(&space);

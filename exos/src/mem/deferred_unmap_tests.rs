@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{RANGE_COUNT, Ranges};
+use super::{DeferredRanges, RANGE_COUNT};
 use crate::error::Errno;
 use crate::fake::FakeAccess;
 use crate::mem::test_support::{ENVIRONMENT, PAGE, Setup, numbers};
 use crate::mem::{
-    Access, AddressSpace, FaultOutcome, Leaving, MapRequest, Movement, Placement, Protection, RemapRequest,
+    Access, AddressSpace, DeferredUnmap, FaultOutcome, MapRequest, Movement, Placement, Protection, RemapRequest,
 };
 use crate::sync::Mutex;
 
@@ -34,7 +34,7 @@ fn mapped(setup: &Setup) -> (AddressSpace, u64) {
     (space, start)
 }
 
-fn leave(space: &mut AddressSpace, start: u64, pages: u64) -> Leaving {
+fn leave(space: &mut AddressSpace, start: u64, pages: u64) -> DeferredUnmap {
     space.unmap_apart(start, pages * PAGE).expect("is a range").expect("apart")
 }
 
@@ -154,7 +154,7 @@ fn a_refused_change_keeps_the_frames_and_frees_the_place() {
 
 #[test]
 fn ranges_touch_what_overlaps_them_and_nothing_else() {
-    let (ranges, mut inside) = (Ranges::default(), Vec::new());
+    let (ranges, mut inside) = (DeferredRanges::default(), Vec::new());
     let mut random = numbers(7);
     for _ in 0..5000 {
         let start = random(64);
@@ -191,7 +191,7 @@ fn threads_that_map_touch_and_unmap_find_their_own_pages_and_leave_nothing() {
                         assert!(is_mapped(&setup, address), "nobody else's change hit it");
                     }
                     let leaving = space.lock().unmap_apart(start, PAGES * PAGE).expect("is a range");
-                    leaving.map_or(Ok(()), Leaving::finish).expect("the kernel does it");
+                    leaving.map_or(Ok(()), DeferredUnmap::finish).expect("the kernel does it");
                 }
             });
         }

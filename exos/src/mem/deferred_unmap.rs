@@ -3,14 +3,15 @@
 //! On several processors the longest part of `munmap` is the wait until every one of them has forgotten the pages, and
 //! nobody else has to wait for that: neither a fault in another area nor the next `mmap`. So where a process has
 //! threads on several processors, the areas and what is known of the pages go under the lock, and the page table is
-//! changed after it was given back ([`Leaving::finish`]). `munmap` returns when both are done, as ever
+//! changed after it was given back ([`DeferredUnmap::finish`]). `munmap` returns when both are done, as ever
 //! (`docs/adr/0062-what-threads-unmap-leaves-without-the-lock.md`).
 //!
 //! What makes that right:
 //!
-//! - Until the change is done nothing is mapped in the range: a call that makes or grows an area looks at [`Ranges`]
-//!   under the space's lock, places it elsewhere or waits. So the change cannot hit a new mapping, and no new mapping
-//!   is seen through an old translation. (Nothing else maps pages, as pages are mapped where there is an area only.)
+//! - Until the change is done nothing is mapped in the range: a call that makes or grows an area looks at
+//!   [`DeferredRanges`] under the space's lock, places it elsewhere or waits. So the change cannot hit a new mapping,
+//!   and no new mapping is seen through an old translation. (Nothing else maps pages, as pages are mapped where there
+//!   is an area only.)
 //! - The batch changes nothing outside of its range; one that does is done under the lock.
 //! - The frames keep their references until the kernel has done the batch, so nobody gets one that is still reached.
 //! - A range is entered under the lock and taken out without it, by one bit that goes after the kernel's answer. A
@@ -25,27 +26,26 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use aegis_abi::CapSlot;
-use aegis_abi::layout::PAGE_SHIFT;
 
 use crate::error::Result;
 use crate::mem::binder::UnmapBatch;
 use crate::mem::frames::FramePool;
-use crate::mem::pieces::is_long;
-use crate::mem::space::{AddressSpace, checked_range};
 use crate::sync;
 
-/// Ranges that leave at once; what comes beyond is done under the lock.
+mod in_space;
+
+/// DeferredRanges that leave at once; what comes beyond is done under the lock.
 const RANGE_COUNT: usize = 8;
 
 /// The ranges that are leaving a space.
 #[derive(Default)]
-pub(crate) struct Ranges {
+pub(crate) struct DeferredRanges {
     /// A bit for each place that has one.
     taken: AtomicU64,
     places: [(AtomicU64, AtomicU64); RANGE_COUNT],
 }
 
-impl Ranges {
+impl DeferredRanges {
     /// Enters a range, under the space's lock; its place.
     fn enter(&self, range: &Range<u64>) -> Option<usize> {
         // Acquire: the last owner of the place has done with it.
@@ -87,15 +87,15 @@ impl Ranges {
 
 /// A range whose areas are gone and whose page table entries are about to go.
 #[must_use = "its pages are mapped until it is finished"]
-pub struct Leaving {
-    ranges: Arc<Ranges>,
+pub struct DeferredUnmap {
+    ranges: Arc<DeferredRanges>,
     place: usize,
     space: CapSlot,
     pool: Arc<FramePool>,
     batch: UnmapBatch,
 }
 
-impl Leaving {
+impl DeferredUnmap {
     /// Changes the page table and releases the frames, without the space's lock. `ENOMEM` if the kernel refuses.
     pub fn finish(self) -> Result<()> {
         let outcome = self.batch.run(&self.pool, self.space);
@@ -104,74 +104,6 @@ impl Leaving {
     }
 }
 
-impl AddressSpace {
-    /// Whether there is another thread that would wait for [`Self::unmap`].
-    #[inline]
-    #[must_use]
-    pub fn unmaps_apart(&self) -> bool {
-        self.leaving.is_some()
-    }
-
-    /// As [`Self::unmap`]; where threads run on several processors, with a rest that is done without the lock.
-    #[inline(never)]
-    pub fn unmap_apart(&mut self, start: u64, length: u64) -> Result<Option<Leaving>> {
-        let range = checked_range(start, length)?;
-        // A call that unmaps it once more is told that it is gone when it is.
-        self.await_left(&range);
-        if self.is_batching || !self.binder.is_empty() || is_long(&(range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT))
-        {
-            return self.unmap(start, length).map(|()| None);
-        }
-        self.is_batching = true;
-        let unmapped = self.unmap(start, length);
-        self.is_batching = false;
-        let entered = match (unmapped, self.binder.unmap_batch(&range), &self.leaving) {
-            (Ok(()), Some(batch), Some(ranges)) => ranges.enter(&range).map(|place| (Arc::clone(ranges), place, batch)),
-            _ => None,
-        };
-        let Some((ranges, place, batch)) = entered else {
-            let flushed = self.flush();
-            return unmapped.and(flushed).map(|()| None);
-        };
-        if self.binder.releases() {
-            self.handlers.note_release();
-        }
-        self.binder.clear();
-        let (space, pool) = (self.environment, Arc::clone(&self.pool));
-        Ok(Some(Leaving { ranges, place, space, pool, batch }))
-    }
-
-    /// Waits until nothing of `range` is leaving. Called before an area is made or grows there.
-    #[inline]
-    pub(crate) fn await_left(&self, range: &Range<u64>) {
-        if let Some(ranges) = &self.leaving {
-            ranges.await_left(range);
-        }
-    }
-
-    /// The highest free range of `length` bytes that ends at or below `top` and of which nothing is leaving; one of
-    /// which something is, if there is no other.
-    #[inline]
-    pub(crate) fn find_hole(&mut self, length: u64, top: u64) -> Option<u64> {
-        let found = self.areas.find_hole(length, top)?;
-        if self.leaving.is_some() { Some(self.find_quiet_hole(length, found)) } else { Some(found) }
-    }
-
-    #[cold]
-    fn find_quiet_hole(&mut self, length: u64, found: u64) -> u64 {
-        let Some(ranges) = &self.leaving else { return found };
-        let mut hole = found;
-        for _ in 0..RANGE_COUNT {
-            let Some(below) = ranges.touched(&(hole..hole + length)) else { return hole };
-            match self.areas.find_other_hole(length, below) {
-                Some(next) => hole = next,
-                None => break,
-            }
-        }
-        found
-    }
-}
-
 #[cfg(test)]
-#[path = "leaving_tests.rs"]
+#[path = "deferred_unmap_tests.rs"]
 mod tests;
