@@ -66,7 +66,7 @@ pub struct FlatSegment {
     pub virtual_address: u64,
     /// Page index from the start of the flat image.
     pub page_offset: u32,
-    /// Pages.
+    /// Length in pages of 4 KiB.
     pub page_count: u32,
     /// `FLAT_*`; readable always.
     pub flags: u32,

@@ -52,7 +52,7 @@ pub enum FakeAccess {
 pub struct FakeMapping {
     /// The frame.
     pub frame: FrameNumber,
-    /// Its rights.
+    /// Access rights of the mapping.
     pub flags: BindFlags,
 }
 

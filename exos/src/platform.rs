@@ -90,7 +90,7 @@ pub struct FrameGrant {
 pub struct BindFault {
     /// The entry that was refused.
     pub entry_index: usize,
-    /// Why.
+    /// The kernel's status.
     pub status: Status,
 }
 

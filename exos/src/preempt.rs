@@ -33,7 +33,7 @@ pub const PAGE_COUNT: usize = PIECE_COUNT / (PIECE_BYTES / 4096);
 /// What has become of the thread that works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Interruption {
-    /// Nothing.
+    /// Go on.
     #[default]
     None,
     /// A signal waits to be delivered, or the process is stopped.

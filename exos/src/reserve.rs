@@ -25,7 +25,7 @@ pub const BLOCK_COUNT: usize = 12;
 const BLOCK_COUNT_MIN: usize = 4;
 /// Of how many frames of programs' memory one block is kept back: of 12 MiB and more all are.
 const FRAMES_PER_BLOCK: u64 = 256;
-/// Bytes of each.
+/// Bytes of each small block.
 pub const BLOCK_BYTES: usize = 64 << 10;
 /// One more, for a vector that doubles: nothing larger is taken from the reserve.
 pub const LARGE_BYTES: usize = 256 << 10;
@@ -43,7 +43,7 @@ pub enum Level {
     Low,
     /// Not all.
     Short,
-    /// All of it.
+    /// No block is open.
     Whole,
 }
 
@@ -64,7 +64,7 @@ impl Level {
 /// What the reserve is when it is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReserveSize {
-    /// Blocks.
+    /// Small blocks that are kept back.
     pub block_count: usize,
     /// Whether there is the large one.
     pub has_large: bool,

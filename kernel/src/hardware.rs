@@ -25,7 +25,6 @@ pub(crate) enum Line {
     None,
     /// A line of an I/O interrupt controller, for one function alone: held back at the controller.
     Gsi {
-        /// Its number.
         gsi: u32,
         /// Level-triggered, else edge.
         is_level: bool,
@@ -68,7 +67,7 @@ impl Route {
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::large_enum_variant, reason = "one table of fixed size: there is no heap to put a variant on")]
 pub(crate) enum Backend {
-    /// Nothing.
+    /// No interrupt.
     None,
     /// A PCI function.
     Pci(Function, Reset),

@@ -111,20 +111,20 @@ pub struct HostMount {
     pub tag: [u8; MOUNT_TAG_BYTES],
     /// Where it is mounted: an absolute path.
     pub path: Vec<u8>,
-    /// How.
+    /// Read-only or writable.
     pub flags: HostMountFlags,
 }
 
 /// What the first program is funded with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tickets {
-    /// How many.
+    /// Tickets, from 1 to 2^40 - 1.
     pub amount: u64,
     /// Of which currency, which is made for it; empty for the pod's own.
     pub currency: Vec<u8>,
 }
 
-/// What to run.
+/// The program to run, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Path of the program in the root image.
@@ -145,7 +145,7 @@ pub struct Config {
     pub random_seed: [u8; 32],
     /// User that the program runs as.
     pub uid: u32,
-    /// Its group.
+    /// Group that it runs as.
     pub gid: u32,
     /// What `uname` calls the machine.
     pub hostname: Vec<u8>,

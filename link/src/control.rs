@@ -64,9 +64,9 @@ pub enum FromGuest {
 /// A process of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestProcess {
-    /// Its number.
+    /// Process number.
     pub pid: u64,
-    /// Its parent's.
+    /// Parent's process number.
     pub parent: u64,
     /// `R`, `S`, `T`, `Z`.
     pub state: char,
@@ -74,7 +74,7 @@ pub struct GuestProcess {
     pub used_ns: u64,
     /// Memory that is present.
     pub resident_bytes: u64,
-    /// Its arguments.
+    /// Command line, words separated by blanks.
     pub command: String,
 }
 

@@ -32,7 +32,7 @@ numbered! {
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// Kind of message.
     pub kind: Kind,
     /// What is in it.
     pub contents: Vec<u8>,

@@ -31,7 +31,7 @@ const COUNTS_OFFSET: usize = 24;
 const COUNT_COUNT: usize = (ANSWER_BYTES - COUNTS_OFFSET) / 8;
 
 numbered! {
-    /// What is wanted.
+    /// The act that is ordered.
     pub enum Action: u32 {
         /// Say how the pod is.
         Read = 0,

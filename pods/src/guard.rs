@@ -86,7 +86,6 @@ pub(crate) struct Guard {
 
 /// A pod to be, for its guard.
 pub(crate) struct Client<'a> {
-    /// Its number.
     pub(crate) number: u32,
     /// Its environment and first processor.
     pub(crate) environment: CapSlot,

@@ -58,9 +58,7 @@ pub(crate) fn map(
 /// The bundle, as far as it is looked at.
 #[derive(Clone, Copy)]
 pub(crate) struct Bundle {
-    /// Its first frame.
     pub(crate) frame: u64,
-    /// Its frames.
     pub(crate) frame_count: u64,
 }
 

@@ -49,11 +49,8 @@ const READ_WRITE: Rights = Rights::READ.union(Rights::WRITE);
 pub(crate) struct Image {
     /// Our capability for its frames, without WRITE.
     pub(crate) slot: CapSlot,
-    /// Its first frame.
     pub(crate) frame: u64,
-    /// Its header.
     pub(crate) header: FlatHeader,
-    /// All of it.
     pub(crate) bytes: &'static [u8],
 }
 
@@ -65,7 +62,6 @@ impl Image {
 
 /// What a pod is made from.
 pub(crate) struct Making<'a> {
-    /// What it gets.
     pub(crate) plan: &'a PodPlan,
     /// Amount of its ticket, if that was changed since.
     pub(crate) ticket_amount: u64,

@@ -19,7 +19,6 @@ const SKIPPED: [&str; 3] = ["target", ".git", ".cache"];
 pub(crate) struct Source {
     /// Relative to the checkout, with `/`.
     pub(crate) path: String,
-    /// Its content.
     pub(crate) text: String,
     /// True if all of it is test code.
     pub(crate) is_test: bool,

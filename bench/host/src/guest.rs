@@ -21,12 +21,10 @@ use super::failure::Failure;
 /// Most bytes of output that are read.
 const OUTPUT_BYTES_MAX: u64 = 4 << 20;
 
-/// What to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     /// The executable.
     pub(crate) program: PathBuf,
-    /// Its arguments.
     pub(crate) arguments: Vec<OsString>,
 }
 

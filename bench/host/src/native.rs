@@ -22,7 +22,6 @@ use super::system::{MEMORY_MIB, Shape, bare_machine};
 /// A native row, and what stands beside it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NativeRow {
-    /// The name.
     pub(super) name: &'static str,
     /// The row of the C program.
     pub(super) beside: &'static str,
@@ -106,7 +105,6 @@ pub(super) fn find(name: &str) -> Option<NativeRow> {
 /// The program of the native rows, and where its bundles are written.
 #[derive(Debug)]
 pub(super) struct Program<'a> {
-    /// QEMU.
     pub(super) qemu: &'a Path,
     /// Where files are written.
     pub(super) cache: &'a Path,

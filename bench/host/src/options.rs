@@ -30,7 +30,6 @@ Exit status: 0 if there are figures and all of them can be trusted; 125 if there
 why, and nothing is written) or if some are not to be trusted (a line for each says why; the report is
 whole). A row that cannot run on a system is n/a with its reason and no failure.";
 
-/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Suite {
     /// The primitives of an operating system

@@ -108,7 +108,6 @@ impl Cell {
 /// One row: a cell for each column of its table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
-    /// The name.
     pub(crate) name: String,
     /// In the order of the columns.
     pub(crate) cells: Vec<Cell>,
@@ -121,7 +120,6 @@ pub(crate) struct Row {
 /// One system, or one way to start it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Column {
-    /// In JSON.
     pub(crate) key: String,
     /// For people.
     pub(crate) title: String,
@@ -133,15 +131,12 @@ pub(crate) struct Column {
 /// unit together name one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Table {
-    /// The suite.
     pub(crate) suite: String,
     /// What the figures are: `instructions`, `ns`, `ms`, `MiB`, `bytes`.
     pub(crate) unit: String,
     /// Which two columns are compared, if both are there.
     pub(crate) compared: Option<(usize, usize)>,
-    /// The columns.
     pub(crate) columns: Vec<Column>,
-    /// The rows.
     pub(crate) rows: Vec<Row>,
 }
 
@@ -150,7 +145,6 @@ pub(crate) struct Table {
 pub(crate) struct Report {
     /// What the figures of suite `micro` are.
     pub(crate) mode: Mode,
-    /// When it ended.
     pub(crate) date_unix_s: u64,
     /// What took part, and its version.
     pub(crate) versions: Versions,
@@ -266,7 +260,6 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Of a table.
     pub(crate) fn of(table: &Table) -> Self {
         let mut tally = Self::default();
         for row in &table.rows {

@@ -35,7 +35,6 @@ pub(crate) enum System {
 }
 
 impl System {
-    /// In JSON.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::Aegis => "aegis",
@@ -66,7 +65,6 @@ impl System {
 /// Everything that machines are started from.
 #[derive(Debug)]
 pub(crate) struct Machines {
-    /// QEMU.
     pub(crate) qemu: PathBuf,
     /// This tool.
     pub(crate) tool: PathBuf,
@@ -205,11 +203,8 @@ pub(crate) fn aegis_line(tool: &Path, memory_mib: u32, options: &[&str], program
 pub(crate) struct LinuxLine<'a> {
     /// The QEMU executable.
     pub(crate) qemu: &'a Path,
-    /// The kernel.
     pub(crate) kernel: &'a Path,
-    /// Its first files.
     pub(crate) initramfs: &'a Path,
-    /// Memory.
     pub(crate) memory_mib: u32,
     /// The kernel's command line.
     pub(crate) append: String,

@@ -115,7 +115,6 @@ fn serve(text_frame: u64, page_count: u64, main: peer::PeerMain, gates: &[Peer])
     Ok(workers)
 }
 
-/// Runs it.
 pub(crate) fn run(text: &str) -> Result<(), &'static str> {
     let mut numbers = text.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
     let mut number = || numbers.next().and_then(Result::ok).ok_or("clients SERVERS FIRST SECOND");

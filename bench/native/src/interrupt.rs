@@ -118,7 +118,6 @@ extern "C" fn wait(_: u64) -> ! {
     }
 }
 
-/// Runs it.
 pub(crate) fn run() -> Result<(), &'static str> {
     let devices = (SLOT_DEVICE_FIRST.0..SLOT_DEVICE_FIRST.0 + DEVICE_COUNT_MAX).map(CapSlot);
     let is_it = |device: &CapSlot| call::device_read(*device, DeviceField::Identity, 0) == Ok(E1000);

@@ -39,7 +39,7 @@ impl Cache {
         Ok(Self { directory: directory.to_path_buf() })
     }
 
-    /// Where it is.
+    /// The cache's directory; it may not exist yet.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -180,7 +180,7 @@ impl KeyHasher {
         self
     }
 
-    /// The key.
+    /// The digest of all that was added.
     pub fn key(self) -> u128 {
         self.0
     }

@@ -17,7 +17,7 @@ const NAME_BYTES_MAX: usize = 240;
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// Its first address.
+    /// First address of the function.
     pub address: u64,
     /// Its length; 0 if the table does not say, and then it goes on to the next one.
     pub size_bytes: u64,

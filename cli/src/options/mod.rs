@@ -89,7 +89,6 @@ or FILE is wrong, or a pod ended without saying how.";
 #[derive(Debug, Parser)]
 #[command(name = "aegis", version, disable_help_subcommand = true, after_help = EXAMPLES)]
 pub(crate) struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -29,7 +29,6 @@ pub(super) struct Flames {
 
 /// What stands above the picture.
 pub(super) struct Caption<'a> {
-    /// What was run.
     pub(super) title: &'a str,
     /// Samples of each of [`DOMAINS`].
     pub(super) sums: [u64; DOMAINS.len()],

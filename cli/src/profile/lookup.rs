@@ -115,7 +115,6 @@ impl RootImageFile {
 /// A function, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Frame {
-    /// Whose it is.
     pub(crate) domain: Domain,
     /// Its name, or what is known in brackets.
     pub(crate) name: String,

@@ -42,7 +42,6 @@ pub(crate) struct Ending {
     pub(crate) cause: Option<Cause>,
     /// Why bytes of standard output were lost, other than that nobody reads them any more.
     pub(crate) output_error: Option<io::Error>,
-    /// How QEMU ended.
     pub(crate) qemu: QemuEnd,
     /// What QEMU wrote to its standard error.
     pub(crate) qemu_errors: String,

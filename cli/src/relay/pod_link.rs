@@ -56,7 +56,6 @@ pub(crate) struct PodLink {
     pub(crate) mark: String,
     /// Standard input.
     pub(crate) input: InputPump,
-    /// Its control port.
     pub(crate) control: Stream,
     /// How far its life has come.
     pub(crate) life: Life,

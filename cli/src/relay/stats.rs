@@ -40,7 +40,6 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    /// Nothing measured yet.
     pub(crate) fn new(accelerator: &'static str) -> Self {
         Self { accelerator, ..Self::default() }
     }

@@ -19,7 +19,6 @@ pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 /// A machine that runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
-    /// Its name.
     pub(crate) name: String,
     path: PathBuf,
 }

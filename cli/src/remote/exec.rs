@@ -43,7 +43,6 @@ to blame; 126 if PROGRAM cannot be executed; 127 if there is no such program; 13
 #[derive(Debug, Args)]
 #[command(override_usage = "aegis exec [OPTIONS] POD PROGRAM [ARGS]...", after_help = NOTES)]
 pub(crate) struct ExecOptions {
-    /// Which machine.
     #[command(flatten)]
     choice: MachineChoice,
     /// Give the program this command's standard input

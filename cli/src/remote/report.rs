@@ -10,9 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct MachineReport {
-    /// Its name.
     pub(crate) machine: String,
-    /// Its pods.
     pub(crate) pods: Vec<PodReport>,
     /// What pays for pods.
     pub(crate) currencies: Vec<CurrencyReport>,
@@ -22,7 +20,6 @@ pub(crate) struct MachineReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct PodReport {
-    /// Its name.
     #[serde(rename = "pod")]
     pub(crate) name: String,
     /// `starting`, `running`, `stopped`, `waiting`, `ended`, `silent`.
@@ -70,11 +67,9 @@ pub(crate) struct Usage {
     pub(crate) guaranteed: u64,
     /// Frames that it may own at most.
     pub(crate) limit: u64,
-    /// Kernel calls.
     pub(crate) kernel_calls: u64,
     /// System calls of programs that trapped.
     pub(crate) traps: u64,
-    /// Exceptions.
     pub(crate) exceptions: u64,
     /// Interrupts, bells and slices.
     pub(crate) interrupts: u64,
@@ -112,9 +107,7 @@ impl From<PodState> for Usage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ProcessReport {
-    /// Its number.
     pub(crate) pid: u64,
-    /// Its parent's.
     pub(crate) ppid: u64,
     /// `R`, `S`, `T`, `Z`.
     pub(crate) state: char,
@@ -122,7 +115,6 @@ pub(crate) struct ProcessReport {
     pub(crate) time_ns: u64,
     /// Memory that is present.
     pub(crate) resident_bytes: u64,
-    /// Its arguments.
     pub(crate) command: String,
 }
 
@@ -130,7 +122,6 @@ pub(crate) struct ProcessReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct CurrencyReport {
-    /// Its name.
     pub(crate) name: String,
     /// Amount of its ticket.
     pub(crate) tickets: u64,

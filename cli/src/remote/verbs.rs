@@ -52,7 +52,6 @@ pub(crate) struct PsOptions {
 /// `aegis top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopOptions {
-    /// Which machine.
     #[command(flatten)]
     choice: MachineChoice,
     /// Print once what was used since the pods' start, and end
@@ -66,7 +65,6 @@ pub(crate) struct TopOptions {
 /// `aegis logs`.
 #[derive(Debug, Args)]
 pub(crate) struct LogsOptions {
-    /// Which machine.
     #[command(flatten)]
     choice: MachineChoice,
     /// Go on with what the pod writes, until it ends
@@ -79,7 +77,6 @@ pub(crate) struct LogsOptions {
 /// `aegis stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopOptions {
-    /// Which machine.
     #[command(flatten)]
     choice: MachineChoice,
     /// Time from SIGTERM to SIGKILL
@@ -93,7 +90,6 @@ pub(crate) struct StopOptions {
 /// `aegis tickets`.
 #[derive(Debug, Args)]
 pub(crate) struct TicketsOptions {
-    /// Which machine.
     #[command(flatten)]
     choice: MachineChoice,
     /// The pod or currency whose ticket is to be changed; without it, all are shown
@@ -107,7 +103,6 @@ pub(crate) struct TicketsOptions {
 /// `aegis memory`.
 #[derive(Debug, Args)]
 pub(crate) struct MemoryOptions {
-    /// Which machine.
     #[command(flatten)]
     choice: MachineChoice,
     /// The pod whose memory is to be changed; without it, all are shown

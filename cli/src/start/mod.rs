@@ -42,11 +42,9 @@ pub(crate) struct Starter<'a> {
 pub(crate) struct MachineSpec<'a> {
     /// Processors.
     pub(crate) cpu_count: u8,
-    /// Memory.
     pub(crate) memory_mib: u64,
     /// Length of a slice, if not the kernel's choice.
     pub(crate) slice_ms: Option<u8>,
-    /// The bundle.
     pub(crate) bundle: &'a BootBundle,
     /// The side that drives the devices of several pods.
     pub(crate) driver: Driver,

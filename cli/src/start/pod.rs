@@ -36,7 +36,6 @@ pub(crate) struct Pod<'a> {
     pub(crate) tickets: Option<Tickets>,
 }
 
-/// Its files, ready.
 #[derive(Debug)]
 pub(crate) struct PodFiles {
     /// Its root image, unless the root is served live.

@@ -15,7 +15,6 @@ const _: () = assert!(((POD_COUNT_MAX + CURRENCY_COUNT_MAX) as u64 + 1) * TICKET
 /// A currency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CurrencyEntry {
-    /// Its name.
     pub(crate) name: String,
     /// Amount of the ticket that funds it.
     pub(crate) tickets: u64,
@@ -26,7 +25,6 @@ pub(crate) struct CurrencyEntry {
 /// A currency's name where one is used, and where in the file that is.
 #[derive(Clone, Debug)]
 pub(crate) struct Use {
-    /// The name.
     pub(crate) name: String,
     /// Where it stands, in bytes.
     pub(crate) at: usize,
@@ -39,7 +37,6 @@ pub(crate) struct Written {
     pub(crate) own: Use,
     /// Amount of its ticket.
     pub(crate) tickets: u64,
-    /// The payer.
     pub(crate) payer: Option<Use>,
 }
 

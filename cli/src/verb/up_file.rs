@@ -46,7 +46,6 @@ pub(crate) struct UpFile {
 /// A pod.
 #[derive(Debug)]
 pub(crate) struct PodEntry {
-    /// Its name.
     pub(crate) name: String,
     /// The program and its arguments.
     pub(crate) words: Vec<OsString>,

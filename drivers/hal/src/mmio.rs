@@ -39,7 +39,7 @@ impl Width {
 pub struct AccessError {
     /// Byte offset from the start of the region.
     pub offset: usize,
-    /// Bytes asked for.
+    /// Width of the access in bytes.
     pub width_bytes: usize,
     /// Bytes that the region has.
     pub length_bytes: usize,

@@ -130,15 +130,15 @@ pub struct MsiX {
 /// A function that answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Function {
-    /// Where it is.
+    /// Bus, device and function number.
     pub address: FunctionAddress,
-    /// Vendor.
+    /// Vendor identifier (configuration word 0x00).
     pub vendor: u16,
-    /// Device.
+    /// Device identifier (configuration word 0x02).
     pub device: u16,
     /// Class << 16 | subclass << 8 | interface.
     pub class: u32,
-    /// What it decodes.
+    /// Memory and port ranges that it decodes.
     pub bars: [Bar; BAR_COUNT],
     /// MSI-X, if it has it.
     pub msi_x: Option<MsiX>,
@@ -327,9 +327,9 @@ pub struct Window {
 }
 
 impl Window {
-    /// Memory.
+    /// Memory addresses that are given to functions which firmware left without.
     pub const MEMORY: Self = Self { next: 0xe000_0000, end: 0xfe00_0000 };
-    /// Ports.
+    /// Ports that are given to functions which firmware left without.
     pub const PORTS: Self = Self { next: 0xc000, end: 0x1_0000 };
 
     /// An address for `length`, a power of two, aligned to it and to `least`; `None` when the window is full.
@@ -444,7 +444,7 @@ enum Phase {
 }
 
 impl Reset {
-    /// None under way.
+    /// No reset under way.
     pub const NONE: Self = Self { phase: Phase::Begin, until_ns: 0, header: [0; 16], express_control: 0 };
 
     /// Whether the next step is the first.

@@ -68,7 +68,7 @@ impl Limits {
 /// Where a slot stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
-    /// Nothing in it.
+    /// No request in it.
     Free,
     /// The device has it, as the chain with this head.
     Sent(u16),

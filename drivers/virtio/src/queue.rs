@@ -71,14 +71,12 @@ pub enum Segment {
     Readable {
         /// First byte, as the device sees it.
         address: DeviceAddress,
-        /// Bytes.
         length_bytes: u32,
     },
     /// The device writes it.
     Writable {
         /// First byte, as the device sees it.
         address: DeviceAddress,
-        /// Bytes.
         length_bytes: u32,
     },
 }

@@ -58,7 +58,7 @@ pub struct SpareBlocks<T> {
 }
 
 impl<T: Copy> SpareBlocks<T> {
-    /// None yet.
+    /// No block kept yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { classes: [Kept { count: 0, blocks: [None; KEPT_COUNT_MAX] }; CLASS_COUNT] }

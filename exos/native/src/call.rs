@@ -15,9 +15,9 @@ pub struct Errno(pub i32);
 pub struct Change {
     /// First byte, page-aligned.
     pub address: usize,
-    /// Bytes.
+    /// Length in bytes, whole pages.
     pub length: usize,
-    /// What to do.
+    /// `CHANGE_*`.
     pub kind: u32,
     /// `PROT_*` bits, for `CHANGE_MAP` and `CHANGE_PROTECT`.
     pub protection: u32,

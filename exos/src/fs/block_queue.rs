@@ -36,13 +36,13 @@ impl Block {
         Ok(Self { memory, start: 0, end: 0 })
     }
 
-    /// The bytes.
+    /// Bytes that were not taken yet.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
-    /// How many bytes.
+    /// Number of bytes.
     pub fn length(&self) -> usize {
         self.end - self.start
     }
@@ -76,7 +76,7 @@ pub struct BlockQueue {
 }
 
 impl BlockQueue {
-    /// Bytes inside.
+    /// Number of bytes.
     pub fn length(&self) -> usize {
         self.length
     }

@@ -175,7 +175,7 @@ impl Description {
         self.status().contains(StatusFlags::PATH_ONLY)
     }
 
-    /// Its flags.
+    /// Status flags (`F_GETFL`).
     pub fn status(&self) -> StatusFlags {
         StatusFlags::from_bits_retain(self.status.load(Ordering::Relaxed))
     }

@@ -42,7 +42,7 @@ pub enum LockOwner {
 pub enum LockKind {
     /// Other shared locks.
     Shared,
-    /// Nothing.
+    /// No other lock.
     Exclusive,
 }
 
@@ -75,13 +75,13 @@ impl LockRange {
 /// A lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldLock {
-    /// Whose it is.
+    /// Process or description that holds it.
     pub owner: LockOwner,
     /// The process that took it, for `F_GETLK`.
     pub process: u32,
     /// What it allows others.
     pub kind: LockKind,
-    /// Where.
+    /// Bytes of the file that it covers.
     pub range: LockRange,
 }
 

@@ -50,7 +50,7 @@ pub(super) enum Walkers {
 pub struct Start(usize);
 
 impl Start {
-    /// Of a place.
+    /// The key of a place in the name space.
     #[must_use]
     #[inline]
     pub fn at(place: &Location) -> Self {
@@ -76,7 +76,6 @@ impl Start {
 pub(super) struct Route<'a> {
     /// Where it starts: the root for an absolute path.
     pub(super) start: Start,
-    /// The path.
     pub(super) path: &'a [u8],
     /// What is done at its end.
     pub(super) flags: LookupFlags,
@@ -123,7 +122,6 @@ pub(super) struct KnownWalks {
 }
 
 impl KnownWalks {
-    /// None yet.
     pub(super) fn new() -> Self {
         Self { generation: AtomicU64::new(0), places: (0..PLACE_COUNT).map(|_| Mutex::default()).collect() }
     }

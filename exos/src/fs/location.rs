@@ -56,7 +56,7 @@ pub struct MountDescription {
 pub struct Mount {
     /// Its number, unique in the name space.
     pub id: u32,
-    /// What it is.
+    /// Source, type and options, as `/proc/PID/mounts` shows them.
     pub description: MountDescription,
     root: Arc<Entry>,
     /// Where it is mounted; `None` for the root and for pseudo files.

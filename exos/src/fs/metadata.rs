@@ -80,13 +80,13 @@ impl Timestamp {
 /// What of an inode decides about access to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protection {
-    /// What it is.
+    /// File type (`S_IFMT`).
     pub kind: FileKind,
     /// Permission bits, with set-ID and sticky bits.
     pub permissions: u32,
-    /// Its owner.
+    /// Owning user.
     pub uid: u32,
-    /// Its group.
+    /// Owning group.
     pub gid: u32,
 }
 
@@ -122,7 +122,7 @@ pub struct Metadata {
     pub device: DeviceNumber,
     /// Number of the inode, unique in its file system.
     pub inode_number: u64,
-    /// What it is.
+    /// File type (`S_IFMT`).
     pub kind: FileKind,
     /// Permission bits with set-user-ID, set-group-ID and sticky, at most 0o7777.
     pub permissions: u32,

@@ -13,7 +13,7 @@ const SHORT_BYTES_MAX: usize = 30;
 /// A name.
 #[derive(Clone)]
 pub enum Name {
-    /// In place.
+    /// Kept in place, without a heap block.
     Short(u8, [u8; SHORT_BYTES_MAX]),
     /// In a block that copies share.
     Long(Arc<[u8]>),

@@ -137,7 +137,7 @@ impl Pipe {
         Ok(capacity)
     }
 
-    /// Bytes inside.
+    /// Bytes that can be read now.
     pub fn readable_bytes(&self) -> usize {
         self.state.lock().queue.length()
     }

@@ -188,7 +188,7 @@ pub enum MemoryFile {
 
 /// An open descriptor as `/proc/PID/fd` shows it.
 pub struct DescriptorView {
-    /// Where it leads.
+    /// Where the link leads.
     pub location: Location,
     /// Open for reading.
     pub is_readable: bool,

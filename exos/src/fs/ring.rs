@@ -20,7 +20,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Bytes inside.
+    /// Bytes in the ring.
     pub fn length(&self) -> usize {
         self.length
     }

@@ -143,7 +143,7 @@ pub fn partial(done: usize, error: Errno) -> Result<usize> {
 /// A destination in exos's own memory, with a limit.
 #[derive(Debug)]
 pub struct Buffer {
-    /// What arrived.
+    /// Bytes that have been put.
     pub bytes: Vec<u8>,
     limit_bytes: usize,
 }

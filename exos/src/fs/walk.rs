@@ -27,7 +27,7 @@ pub const LINK_FOLLOW_MAX: usize = 40;
 pub struct Caller<'a> {
     /// Its root directory: `/`, and where `..` ends.
     pub root: &'a Location,
-    /// Its identity.
+    /// User, groups and capabilities that access is checked with.
     pub credentials: &'a Credentials,
     /// Permission bits that new files do not get.
     pub umask: u32,

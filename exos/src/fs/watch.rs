@@ -58,7 +58,7 @@ pub mod event {
     pub const MASK_ADD: u32 = 0x2000_0000;
     pub const IS_DIRECTORY: u32 = 0x4000_0000;
     pub const ONE_SHOT: u32 = 0x8000_0000;
-    /// What happens.
+    /// All events (`IN_ALL_EVENTS`).
     pub const ALL: u32 = 0xfff;
     /// Whatever a program may ask for.
     pub const KNOWN: u32 = ALL

@@ -14,7 +14,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Nothing is used.
+    /// An account of which nothing is used.
     #[must_use]
     pub fn new(limit_bytes: u64) -> Arc<Self> {
         Arc::new(Self { limit_bytes, used_bytes: AtomicU64::new(0) })

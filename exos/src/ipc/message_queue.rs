@@ -31,7 +31,7 @@ pub struct Limits {
     pub message_bytes_max: u32,
     /// Bytes that a new queue holds.
     pub queue_bytes: u32,
-    /// Queues.
+    /// Most queues (`MSGMNI`).
     pub queue_count_max: u32,
 }
 
@@ -46,7 +46,7 @@ impl Default for Limits {
 pub struct Message {
     /// Its type, at least 1.
     pub kind: i64,
-    /// What it says.
+    /// Contents, at most `MSGMAX` bytes.
     pub bytes: Vec<u8>,
     _charge: Charge,
 }
@@ -80,7 +80,7 @@ impl Selection {
 /// How a message is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest {
-    /// Which.
+    /// Which messages it takes.
     pub selection: Selection,
     /// Bytes that there is room for.
     pub room_bytes: usize,
@@ -123,11 +123,11 @@ struct Queue {
 /// What is known of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Its number.
+    /// Identifier.
     pub id: i32,
-    /// Whose it is.
+    /// Owner, creator and mode.
     pub ownership: Ownership,
-    /// Bytes in it.
+    /// Bytes of the messages in it.
     pub bytes: u64,
     /// Messages in it.
     pub message_count: u64,
@@ -154,7 +154,7 @@ pub struct Figures {
     pub queue_count: u32,
     /// Messages in them.
     pub message_count: u32,
-    /// Bytes of those.
+    /// Bytes of all messages.
     pub bytes: u32,
     /// The highest index in use, 0 if there is none.
     pub index_last: u32,
@@ -289,7 +289,7 @@ impl Queue {
 }
 
 impl MessageQueues {
-    /// None yet.
+    /// No queue yet.
     #[must_use]
     pub fn new(account: Arc<Account>) -> Self {
         Self { account, state: Mutex::default() }

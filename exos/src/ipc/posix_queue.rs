@@ -32,7 +32,7 @@ const PRIORITY_COST: u64 = 48;
 /// `/proc/sys/fs/mqueue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Queues.
+    /// Most queues.
     pub queue_count_max: u32,
     /// Messages in a queue.
     pub message_count_max: u32,
@@ -60,7 +60,7 @@ impl Default for Limits {
 /// What a queue holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Messages.
+    /// Most messages in the queue.
     pub message_count: u64,
     /// Bytes in a message.
     pub message_bytes: u64,
@@ -70,7 +70,7 @@ pub struct Capacity {
 pub struct Message {
     /// Those with a higher one go first.
     pub priority: u32,
-    /// What it says.
+    /// Contents.
     pub bytes: Vec<u8>,
     _charge: Charge,
 }
@@ -128,7 +128,7 @@ struct State {
 pub struct PosixQueue {
     /// Whose it is and what it may be opened for.
     pub owner: Maker,
-    /// What it holds.
+    /// Most messages, and bytes of each.
     pub capacity: Capacity,
     state: Mutex<State>,
     ready: Arc<WaitQueue>,
@@ -219,7 +219,7 @@ pub fn check_name(name: &[u8]) -> Result<()> {
 }
 
 impl PosixQueues {
-    /// None yet.
+    /// No queue yet.
     #[must_use]
     pub fn new(account: Arc<Account>) -> Self {
         Self { account, names: Mutex::default(), census: Arc::default() }

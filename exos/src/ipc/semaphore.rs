@@ -37,7 +37,7 @@ pub struct Limits {
     pub semaphore_count_max: u32,
     /// Operations in a call.
     pub operation_count_max: u32,
-    /// Sets.
+    /// Most sets (`SEMMNI`).
     pub set_count_max: u32,
 }
 
@@ -56,7 +56,7 @@ impl Default for Limits {
 /// One of `semop`'s operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Which semaphore.
+    /// Index of the semaphore in its set.
     pub number: u16,
     /// What is added; 0 waits for zero.
     pub change: i16,
@@ -141,9 +141,9 @@ pub struct Wait<'a> {
 /// What is known of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Its number.
+    /// Identifier.
     pub id: i32,
-    /// Whose it is.
+    /// Owner, creator and mode.
     pub ownership: Ownership,
     /// Semaphores.
     pub length: u32,
@@ -336,7 +336,7 @@ impl Set {
 }
 
 impl Semaphores {
-    /// None yet.
+    /// No set yet.
     #[must_use]
     pub fn new(account: Arc<Account>) -> Self {
         Self { account, state: Mutex::default(), has_undoers: AtomicBool::new(false) }

@@ -37,7 +37,7 @@ pub struct Limits {
     pub segment_bytes_max: u64,
     /// Pages in all.
     pub page_count_max: u64,
-    /// Segments.
+    /// Most segments (`SHMMNI`).
     pub segment_count_max: u32,
 }
 
@@ -111,7 +111,7 @@ struct Segment {
 /// What is known of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Its number.
+    /// Identifier.
     pub id: i32,
     /// Whose it is; its mode has [`MODE_REMOVED`] and [`MODE_LOCKED`] besides.
     pub ownership: Ownership,
@@ -239,7 +239,7 @@ impl State {
 }
 
 impl Segments {
-    /// None yet.
+    /// No segment yet.
     #[must_use]
     pub fn new(pool: Arc<FramePool>) -> Self {
         Self { pool, state: Mutex::default(), is_used: AtomicBool::new(false) }

@@ -59,7 +59,7 @@ pub enum ElfError {
     WrongSegmentCount(u16),
     /// The program headers lie outside the file.
     TruncatedTable,
-    /// Nothing to load.
+    /// No `PT_LOAD` segment.
     NothingToLoad,
     /// A segment's bytes lie outside the file.
     TruncatedSegment(usize),

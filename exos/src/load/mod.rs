@@ -53,9 +53,9 @@ const STACK_GAP_PAD: u64 = (1 << 20) + (16 << 30);
 /// A file to run.
 #[derive(Clone)]
 pub struct ProgramFile {
-    /// Its pages.
+    /// Where its pages come from.
     pub source: Arc<dyn PageSource>,
-    /// Its length.
+    /// Length in bytes.
     pub length_bytes: u64,
 }
 
@@ -79,14 +79,14 @@ pub enum LoadError {
     InterpreterMissing {
         /// Its path.
         path: Vec<u8>,
-        /// Why.
+        /// Why it cannot be read.
         error: Errno,
     },
     /// The interpreter is not good.
     Interpreter {
         /// Its path.
         path: Vec<u8>,
-        /// Why.
+        /// Why it cannot be run.
         error: ElfError,
     },
     /// Arguments and environment are too long.

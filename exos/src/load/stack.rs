@@ -59,7 +59,7 @@ pub const HWCAP2_FSGSBASE: u64 = 1 << 1;
 pub struct StartFacts {
     /// Program headers in memory.
     pub table_address: u64,
-    /// How many.
+    /// Number of program headers (`AT_PHNUM`).
     pub table_entries: u64,
     /// Base of the interpreter; 0 without one.
     pub interpreter_base: u64,

@@ -227,7 +227,6 @@ pub(crate) fn assemble(code_offset: u64, data_distance: u64) -> (Vec<u8>, [(u64,
 
 const FUNCTION_COUNT: usize = FUNCTIONS.len();
 
-/// Bytes of code.
 pub(crate) fn code_bytes() -> u64 {
     CODE.iter().map(part_bytes).sum()
 }

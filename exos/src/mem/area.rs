@@ -207,7 +207,6 @@ impl Area {
         }
     }
 
-    /// Its page numbers.
     pub(crate) fn pages(&self) -> Range<u64> {
         self.start >> PAGE_SHIFT..self.end >> PAGE_SHIFT
     }
@@ -271,11 +270,11 @@ pub struct AreaTotals {
     pub total: u64,
     /// Private writable, without stacks.
     pub data: u64,
-    /// Stacks.
+    /// Pages of stacks.
     pub stack: u64,
     /// Executable and not writable.
     pub code: u64,
-    /// Locked.
+    /// Pages that `mlock` keeps.
     pub locked: u64,
 }
 

@@ -70,7 +70,7 @@ pub enum Placement {
     Low,
 }
 
-/// What is mapped.
+/// The backing of a mapping.
 #[derive(Clone)]
 pub enum MapBacking {
     /// Zeros.
@@ -91,7 +91,7 @@ pub enum MapBacking {
 /// The arguments of `mmap`.
 #[derive(Clone)]
 pub struct MapRequest {
-    /// Where.
+    /// Address that is asked for.
     pub placement: Placement,
     /// Bytes; rounded up to pages.
     pub length: u64,
@@ -103,7 +103,7 @@ pub struct MapRequest {
     pub flags: AreaFlags,
     /// `MAP_POPULATE`: resolve all pages now, as far as possible.
     pub populate: bool,
-    /// What.
+    /// Memory or file behind it.
     pub backing: MapBacking,
     /// Name for `/proc/self/maps`.
     pub label: AreaLabel,
@@ -163,7 +163,7 @@ pub struct FaultCounts {
     pub resolved: u64,
     /// Pages mapped by them.
     pub pages: u64,
-    /// Of these, copies.
+    /// Pages that were copied, of those.
     pub copied: u64,
 }
 

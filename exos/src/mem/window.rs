@@ -67,7 +67,6 @@ impl FaultWindow {
         self.walked >= LONG_WALK_PAGES && (is_up || is_down)
     }
 
-    /// What was resolved.
     pub(crate) fn resolved(&mut self, range: &Range<u64>) {
         self.next_up = range.end;
         self.next_down = range.start;
@@ -88,7 +87,6 @@ pub(crate) struct Walks {
 }
 
 impl Walks {
-    /// None yet.
     pub(crate) const fn new() -> Self {
         Self { windows: [NOWHERE; WALK_COUNT], next: 0 }
     }

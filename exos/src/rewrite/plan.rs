@@ -23,7 +23,7 @@ const BEFORE_BYTES_MAX: u64 = 24;
 /// How far behind the `syscall` instructions may be moved.
 const AFTER_BYTES_MAX: u64 = 12;
 
-/// What is replaced.
+/// Instructions that give way to the jump, and those of them that move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Where the jump goes.

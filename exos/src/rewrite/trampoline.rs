@@ -25,7 +25,7 @@ pub const TRAMPOLINE_BYTES_MAX: u64 = 64;
 /// A plan with a place for its trampoline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// What is replaced.
+    /// Instructions that are replaced.
     pub plan: Plan,
     /// First byte of the trampoline.
     pub trampoline: u64,

@@ -55,7 +55,7 @@ impl Capability {
 pub struct CapabilitySet(pub u64);
 
 impl CapabilitySet {
-    /// None.
+    /// No capability.
     pub const EMPTY: Self = Self(0);
     /// All that there are.
     pub const ALL: Self = Self((1 << (CAPABILITY_LAST + 1)) - 1);
@@ -105,7 +105,7 @@ const LOCKS: u32 = BITS << 1;
 /// The sets of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// What counts now.
+    /// Capabilities that checks look at.
     pub effective: CapabilitySet,
     /// What may be made effective.
     pub permitted: CapabilitySet,

@@ -33,7 +33,7 @@ pub enum Resource {
 /// Soft and hard value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What is enforced.
+    /// Value that is enforced.
     pub soft: u64,
     /// How far the soft value may be raised.
     pub hard: u64,

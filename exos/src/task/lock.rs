@@ -46,14 +46,14 @@ pub trait LockWord {
 pub struct Holder {
     /// Its number, not 0.
     pub tid: u32,
-    /// What is scheduled.
+    /// Task that is scheduled.
     pub task: Arc<Task>,
 }
 
 /// What a waiter has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Nothing yet.
+    /// The lock is held by another.
     Waits,
     /// It holds the lock.
     Holds,

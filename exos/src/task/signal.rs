@@ -62,7 +62,7 @@ impl Signal {
         }
     }
 
-    /// Its number.
+    /// Linux's number, 1 to 64.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
@@ -117,7 +117,7 @@ impl Signal {
 /// What a signal does when the program has not said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultAction {
-    /// Nothing.
+    /// The signal is discarded.
     Ignore,
     /// The process ends.
     Terminate,
@@ -191,7 +191,7 @@ pub struct SignalInfo {
 /// The union in `siginfo_t`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignalPayload {
-    /// Nothing.
+    /// No payload.
     #[default]
     None,
     /// Sender, and a value for queued signals.
@@ -273,7 +273,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// What waits.
+    /// Signals that are pending.
     #[must_use]
     pub const fn set(&self) -> SignalSet {
         self.set
@@ -412,11 +412,8 @@ impl Dispositions {
 pub enum Delivery {
     /// Run the program's handler; the thread's mask is set already, `mask_before` is to be restored on return.
     Handler {
-        /// Which.
         signal: Signal,
-        /// With what.
         info: SignalInfo,
-        /// How.
         disposition: Disposition,
         /// The mask to restore.
         mask_before: SignalSet,
@@ -428,9 +425,7 @@ pub enum Delivery {
     },
     /// End the process.
     Terminate {
-        /// By which.
         signal: Signal,
-        /// With what.
         info: SignalInfo,
         /// Whether Linux would write a core file.
         has_core: bool,

@@ -37,7 +37,7 @@ pub enum TimeBase {
 /// How a timer tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// By which signal.
+    /// Signal of its expiry.
     pub signal: Signal,
     /// To which thread, if not to the process.
     pub thread: Option<u32>,
@@ -109,9 +109,9 @@ impl Timer {
 /// A timer that has expired and is to be told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
-    /// Its number.
+    /// Number, from 0.
     pub id: i32,
-    /// How it tells.
+    /// Kind of notice (`sigev_notify`).
     pub notice: Notice,
 }
 

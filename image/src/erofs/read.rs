@@ -39,7 +39,7 @@ pub enum Feature {
     InodeFormat(u16),
 }
 
-/// What is damaged.
+/// A way in which an image is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The superblock's checksum does not match.
@@ -142,7 +142,7 @@ pub struct InodeNumber(pub u64);
 pub struct Inode {
     /// Its number, good as `st_ino`.
     pub number: InodeNumber,
-    /// What it is.
+    /// File type.
     pub kind: FileKind,
     /// Permission bits, at most 0o7777.
     pub permissions: u16,
@@ -176,7 +176,7 @@ impl Inode {
 pub struct Extent {
     /// From the start of the image.
     pub offset_bytes: u64,
-    /// Length.
+    /// Length in bytes.
     pub length_bytes: u64,
 }
 

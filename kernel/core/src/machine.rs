@@ -44,12 +44,12 @@ pub struct StopReport {
     pub vector: u64,
     /// Exceptions: the fault address.
     pub address: u64,
-    /// Where it was.
+    /// Instruction pointer at the stop.
     pub rip: u64,
 }
 
 impl StopReport {
-    /// Nothing has stopped.
+    /// Still running.
     pub const RUNNING: Self = Self { reason: StopReason::Running, vector: 0, address: 0, rip: 0 };
 }
 

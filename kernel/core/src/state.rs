@@ -95,7 +95,6 @@ begins! {
         pub(crate) reclaim_min_ns: u64 = 0,
         /// Whose upper entries every root table shares.
         pub(crate) template_root: FrameNumber = FrameNumber(0),
-        /// The system page.
         pub(crate) system_page: FrameNumber = FrameNumber(0),
         /// Its end ends the machine.
         pub(crate) first_environment: Option<EnvironmentId> = None,

@@ -20,7 +20,7 @@ pub const ISA_LINE_COUNT: usize = 16;
 pub struct Table {
     /// Physical address.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length_bytes: u64,
 }
 

@@ -31,7 +31,7 @@ pub enum StartInfoError {
 pub struct Module {
     /// Physical address.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length_bytes: u64,
 }
 

@@ -63,9 +63,7 @@ impl Shared {
 /// A child that was made.
 #[derive(Clone, Copy)]
 pub(crate) struct Child {
-    /// Its environment.
     pub(crate) environment: CapSlot,
-    /// Its processor.
     pub(crate) processor: CapSlot,
     /// The frames of its control page and save area.
     pub(crate) frames: CapSlot,

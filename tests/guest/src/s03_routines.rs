@@ -37,7 +37,6 @@ unsafe extern "C" {
     pub(crate) fn misaligned_load();
     /// Loads registers from patterns, faults, stores what they are afterwards.
     pub(crate) fn registers_check(patterns: *const [u64; 15], found: *mut [u64; 15]);
-    /// Where it faults.
     pub(crate) fn registers_check_fault();
     /// A breakpoint.
     pub(crate) fn breakpoint_once();
@@ -49,7 +48,6 @@ unsafe extern "C" {
     pub(crate) fn cli_probe();
     /// A program that makes system calls.
     pub(crate) fn program_code();
-    /// Its end.
     pub(crate) fn program_code_end();
     /// Calls a function on another stack.
     pub(crate) fn other_stack_call(stack: u64, function: u64, argument: u64) -> u64;

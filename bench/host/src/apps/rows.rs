@@ -9,7 +9,6 @@ use std::sync::OnceLock;
 /// A row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AppRow {
-    /// Its name.
     pub(super) name: &'static str,
     /// The root it runs in.
     pub(super) root: &'static str,
@@ -24,7 +23,6 @@ pub(super) struct AppRow {
 /// Files of a root besides the launcher.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AppRoot {
-    /// Its name.
     pub(super) name: &'static str,
     /// Programs of the host, with the libraries they need.
     pub(super) programs: &'static [&'static str],

@@ -13,7 +13,6 @@ const PROGRAM_COUNT_MAX: usize = 10_000;
 pub(super) struct Program {
     /// Its file, from the root of the host and of the machines.
     pub(super) path: PathBuf,
-    /// What follows it.
     pub(super) arguments: Vec<Vec<u8>>,
     /// As its user wrote it.
     pub(super) shown: String,

@@ -10,7 +10,6 @@ pub(super) struct Outcome {
     pub(super) output: Vec<u8>,
     /// What it wrote to standard error.
     pub(super) errors: Vec<u8>,
-    /// How it ended.
     pub(super) end: End,
 }
 

@@ -11,7 +11,6 @@ use super::text::{date_and_time, escaped, grouped, title};
 pub(crate) struct Earlier {
     /// The file's name.
     pub(crate) name: String,
-    /// What it holds.
     pub(crate) report: Report,
 }
 

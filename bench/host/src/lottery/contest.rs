@@ -61,7 +61,6 @@ pub(super) struct Contest {
     pub(super) slice_ms: u8,
     /// Windows, and how long each is.
     pub(super) window_count: u32,
-    /// In guest time.
     pub(super) window_ms: u32,
     /// What the draws follow from.
     pub(super) seed: u64,

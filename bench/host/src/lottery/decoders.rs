@@ -33,7 +33,6 @@ const ROWS: [(&str, usize, [usize; 2], f64, f64); 4] = [
 /// Results further from what is due are doubted: ten thousand turns were drawn in each half.
 const OFF_MAX: f64 = 0.15;
 
-/// Runs it.
 pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failure> {
     let mut found = Found::default();
     if !ROWS.iter().any(|(name, ..)| filter.finds(name)) {

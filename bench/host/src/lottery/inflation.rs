@@ -35,7 +35,6 @@ fn due() -> [f64; 2] {
     trials(low).map(|later| later / low)
 }
 
-/// Runs it.
 pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failure> {
     let mut found = Found::default();
     let rows = ["fig06_second_to_first", "fig06_third_to_first"];

@@ -44,7 +44,6 @@ fn contest(half_window_count: u32, seed: u64) -> Contest {
     }
 }
 
-/// Runs it.
 pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failure> {
     let mut found = Found::default();
     if !ROWS.iter().any(|(name, ..)| filter.finds(name)) {

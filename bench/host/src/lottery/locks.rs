@@ -41,7 +41,6 @@ fn ratios(loops: &Loops) -> [f64; 2] {
     [a.count / b.count, b.mean_ms / a.mean_ms]
 }
 
-/// Runs it.
 pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failure> {
     let mut found = Found::default();
     if !ROWS.iter().any(|(name, _)| filter.finds(name)) {

@@ -27,7 +27,6 @@ pub(super) struct Play<'a> {
     pub(super) words: Vec<String>,
     /// Names of the programs that say numbers.
     pub(super) names: &'a [&'a str],
-    /// How many each.
     pub(super) count: usize,
     /// What the draws follow from.
     pub(super) seed: u64,

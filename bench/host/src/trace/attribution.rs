@@ -14,11 +14,9 @@ const SHARE_MIN: f64 = 0.001;
 /// The functions of one system.
 #[derive(Debug, Default)]
 pub(super) struct Functions {
-    /// Its kernel's.
     pub(super) kernel: Symbols,
     /// What is in Aegis's window, and whose it is: exos with its drivers, or a program that does without.
     pub(super) window: Option<(Domain, Symbols)>,
-    /// The program's.
     pub(super) program: Symbols,
 }
 

@@ -46,7 +46,7 @@ pub const KVM_DEVICE: &str = "/dev/kvm";
 /// A decision.
 #[derive(Debug)]
 pub struct Choice {
-    /// What to use.
+    /// The accelerator that the machine is started with.
     pub accelerator: Accelerator,
     /// Why, in a few words.
     pub reason: String,
@@ -77,7 +77,7 @@ pub fn choose(wanted: AccelChoice, counts_instructions: bool, trial: &Trial<'_>)
 /// What a trial needs.
 #[derive(Debug)]
 pub struct Trial<'a> {
-    /// QEMU.
+    /// QEMU's binary.
     pub qemu: &'a Path,
     /// Kernel and exos.
     pub artifacts: &'a Artifacts,

@@ -22,16 +22,16 @@ use crate::errors::{Doing, Error};
 pub struct RootImage {
     /// The image; where its offset stands does not matter.
     pub file: File,
-    /// Its length.
+    /// Length in bytes, padding included.
     pub size_bytes: u64,
 }
 
 /// A bundle and its length.
 #[derive(Debug)]
 pub struct BootBundle {
-    /// The file.
+    /// The bundle, open; it has no name and goes with this descriptor.
     pub file: OwnedFd,
-    /// Its length.
+    /// Length in bytes, padding included.
     pub size_bytes: u64,
 }
 

@@ -73,7 +73,7 @@ pub struct PortFds {
 /// A pod's own devices.
 #[derive(Clone, Copy, Debug)]
 pub struct PodDevices<'a> {
-    /// Its ports.
+    /// Descriptors of the console's ports.
     pub ports: PortFds,
     /// Its line of sessions, a port more.
     pub sessions: Option<RawFd>,

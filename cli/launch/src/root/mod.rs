@@ -81,7 +81,7 @@ pub fn is_directory(path: &Path) -> Result<bool, Error> {
 /// A root image, and what the user should know about it.
 #[derive(Debug)]
 pub struct Prepared {
-    /// The image.
+    /// The image, in the cache or of this run alone.
     pub image: RootImage,
     /// What was left out.
     pub warnings: Vec<String>,

@@ -43,7 +43,6 @@ pub enum HostData {
         file: Arc<File>,
         /// Where the member starts.
         offset_bytes: u64,
-        /// Its length.
         length_bytes: u64,
     },
 }
@@ -118,7 +117,6 @@ pub enum Warning {
     Member {
         /// Its path in the archive.
         path: String,
-        /// Why.
         reason: &'static str,
     },
 }
@@ -144,14 +142,12 @@ pub enum PackError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
         error: io::Error,
     },
     /// A path does not fit into the root.
     Tree {
         /// The path in the root.
         path: PathBuf,
-        /// Why not.
         error: TreeError,
     },
     /// Compressed in a way that is not supported.
@@ -167,14 +163,12 @@ pub enum PackError {
     Archive {
         /// The archive.
         path: PathBuf,
-        /// What is wrong.
         reason: String,
     },
     /// A damaged or unsupported image.
     Image {
         /// The image.
         path: PathBuf,
-        /// What is wrong.
         error: erofs::read::ReadError,
     },
 }

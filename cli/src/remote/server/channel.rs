@@ -50,7 +50,6 @@ struct Caller {
 /// One pod's line.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    /// Its socket.
     pub(crate) stream: Stream,
     /// What the pod's program was started with.
     pub(crate) config: Config,

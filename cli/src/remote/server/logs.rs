@@ -15,7 +15,6 @@ const LINE_BYTES: usize = 32;
 pub(crate) struct Line {
     /// It was written to standard error.
     pub(crate) is_error: bool,
-    /// What was written.
     pub(crate) text: Vec<u8>,
     number: u64,
 }

@@ -13,7 +13,6 @@ const WAITING_COUNT_MAX: usize = 256;
 /// The line; `P` is why an order was given.
 #[derive(Debug)]
 pub(crate) struct Orders<P> {
-    /// Its socket.
     pub(crate) stream: Stream,
     held: Vec<u8>,
     last_id: u32,

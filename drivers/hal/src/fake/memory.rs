@@ -25,7 +25,6 @@ pub enum Violation {
     DeviceOutOfBounds {
         /// First byte.
         address: u64,
-        /// Bytes.
         length_bytes: usize,
     },
     /// The device accessed memory that was released or that it does not reach any more.

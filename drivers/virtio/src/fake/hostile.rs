@@ -22,7 +22,7 @@ pub enum Mischief {
     UsedIndexAdd {
         /// Queue.
         queue: u16,
-        /// How much.
+        /// Entries that are added.
         count: u16,
     },
     /// Returns a buffer: one never given, one given twice, one of any length.
@@ -40,7 +40,7 @@ pub enum Mischief {
         buffer: usize,
         /// Byte offset.
         offset: usize,
-        /// What to write.
+        /// Bytes that are written.
         bytes: Vec<u8>,
     },
     /// Sends any bytes as a control message.

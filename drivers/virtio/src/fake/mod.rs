@@ -113,7 +113,7 @@ struct Piece {
 pub struct HostPort {
     /// The port's number.
     pub number: u32,
-    /// Its name.
+    /// Name of the port, as the host gives it.
     pub name: Option<Vec<u8>>,
     /// A console port, about which the device sends one message more.
     pub is_console: bool,

@@ -88,7 +88,7 @@ pub mod outcome {
 pub struct Geometry {
     /// Pages for buffers.
     pub window_page_count: usize,
-    /// Queues.
+    /// Queues that the function has at most.
     pub queue_count: usize,
 }
 

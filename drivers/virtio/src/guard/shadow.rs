@@ -44,7 +44,6 @@ impl From<AccessError> for Fault {
 pub(super) struct Window {
     /// Its place for the device.
     pub(super) base: u64,
-    /// Bytes.
     pub(super) length_bytes: u64,
 }
 

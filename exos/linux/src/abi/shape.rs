@@ -96,9 +96,9 @@ pub enum Answer {
 /// How one call is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Its arguments.
+    /// Formats of its arguments, at most six.
     pub arguments: &'static [Format],
-    /// Its result.
+    /// Format of what it returns.
     pub answer: Answer,
 }
 

@@ -91,11 +91,11 @@ pub const HEADERS_BYTES: u64 = 64;
 pub struct Header {
     /// Address of the name, or 0.
     pub name: u64,
-    /// Its length.
+    /// Length of the name in bytes.
     pub name_bytes: u32,
     /// Address of the `iovec` array.
     pub extents: u64,
-    /// Its entries.
+    /// Entries of that array.
     pub extent_count: u64,
     /// Address of the control messages, or 0.
     pub control: u64,
@@ -132,7 +132,7 @@ pub struct Control<'a> {
     pub level: u32,
     /// `cmsg_type`.
     pub kind: u32,
-    /// What it says.
+    /// Payload of the control message.
     pub data: &'a [u8],
 }
 

@@ -279,7 +279,7 @@ pub fn read_string(memory: &dyn UserMemory, address: u64, limit: usize, too_long
 pub struct Extent {
     /// First byte.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 

@@ -19,7 +19,7 @@ const COUNT_MASK: u32 = (1 << COUNT_BITS) - 1;
 pub enum Heat {
     /// The site is new here.
     New,
-    /// Nothing.
+    /// Leave the site alone.
     Cold,
     /// Try to rewrite it; it will not be asked for again while it stays in the table.
     Hot,

@@ -19,13 +19,13 @@ pub struct QueueFile {
 }
 
 impl QueueFile {
-    /// Of that queue.
+    /// A file over `queue`.
     #[must_use]
     pub fn new(queue: Arc<PosixQueue>) -> Arc<Self> {
         Arc::new(Self { queue })
     }
 
-    /// The queue.
+    /// The queue behind the file.
     #[must_use]
     pub fn queue(&self) -> &Arc<PosixQueue> {
         &self.queue

@@ -41,7 +41,7 @@ pub enum Kind {
 pub struct Owner {
     /// What the number is.
     pub kind: Kind,
-    /// The number.
+    /// Thread, process or group number, as `kind` says.
     pub number: u32,
     /// Real and effective user of the process that named it, and whether that one may signal all others.
     named_by: ([u32; 2], bool),

@@ -50,7 +50,6 @@ unsafe impl Send for Fiber {}
 unsafe impl Sync for Fiber {}
 
 impl Fiber {
-    /// Whose it is.
     pub(crate) fn owner(&self) -> &(Arc<Process>, Arc<Thread>) {
         // SAFETY: only read while it runs; cleared after its end by the processor that it was on.
         let owner = unsafe { &*self.owner.get() };

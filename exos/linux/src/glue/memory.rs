@@ -34,7 +34,7 @@ const REFUSAL_NS: u64 = 50_000_000;
 /// Frames that are asked for at an end of memory, and at one that follows soon: each time twice as many.
 const NEEDED_FRAME_COUNT: u64 = 4 * UNIT_FRAME_COUNT;
 const NEEDED_FRAME_COUNT_MAX: u64 = 32 * UNIT_FRAME_COUNT;
-/// What is soon.
+/// Time after an answer of the manager within which the next is expected soon.
 const SOON_NS: u64 = 100_000_000;
 
 /// Whether the pod has a page that the manager looks at.

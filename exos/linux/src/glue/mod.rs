@@ -48,7 +48,6 @@ pub(crate) const HEAP_BYTES_MAX: u64 = 32 << 30;
 pub(crate) const ORDER_PAGE: u64 = LIBOS_BASE + (112 << 30);
 /// Where the pages of processors 1 and up are.
 pub(crate) const PROCESSOR_BASE: u64 = LIBOS_BASE + (4 << 20);
-/// Where stacks are.
 pub(crate) const STACK_BASE: u64 = LIBOS_BASE + (192 << 30);
 /// Library word with the number of the processor.
 pub(crate) const WORD_PROCESSOR: usize = aegis_rt::upcall::WORD_FREE_FIRST;

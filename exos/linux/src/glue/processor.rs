@@ -209,7 +209,6 @@ impl Processor {
         });
     }
 
-    /// Its number.
     fn index(&self) -> usize {
         let offset = core::ptr::from_ref(self) as usize - PROCESSORS.as_ptr() as usize;
         offset / size_of::<Self>() % COUNT_MAX

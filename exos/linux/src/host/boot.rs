@@ -58,7 +58,7 @@ const fn file_system(minor: u32) -> DeviceNumber {
 
 /// What the machine gives to a pod.
 pub struct Ground {
-    /// The kernel.
+    /// The kernel's calls.
     pub kernel: Arc<dyn Kernel>,
     /// The machine under the personality.
     pub platform: Arc<dyn Platform>,
@@ -111,9 +111,9 @@ impl core::fmt::Display for BootError {
 pub struct Pod {
     /// The pod.
     pub system: Arc<System>,
-    /// Its first process.
+    /// The first process.
     pub process: Arc<Process>,
-    /// Its first thread.
+    /// The first process's first thread.
     pub thread: Arc<Thread>,
 }
 

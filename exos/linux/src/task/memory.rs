@@ -54,7 +54,7 @@ pub enum FaultResult {
 /// What became of a page fault of the program's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultReport {
-    /// What.
+    /// Outcome of the fault.
     pub result: FaultResult,
     /// The program's own handler that is entered if the fault is not resolved.
     pub handler: Option<Handler>,

@@ -43,7 +43,6 @@ pub enum Ending {
     Exited(u8),
     /// By a signal; the text is the line for the user.
     Killed {
-        /// Which.
         signal: Signal,
         /// Whether Linux would have written a core file.
         has_core: bool,
@@ -97,7 +96,7 @@ impl Image {
 pub struct Process {
     /// How often its system-call sites trap.
     pub traps: crate::entry::hot_sites::TrapCounts,
-    /// Its number.
+    /// Process number.
     pub pid: u32,
     /// Its parent's number; 0 for the first.
     pub parent: AtomicU32,
@@ -107,9 +106,9 @@ pub struct Process {
     pub maker: AtomicU32,
     /// Its threads that have not ended.
     pub threads: Mutex<Vec<Arc<Thread>>>,
-    /// Its group.
+    /// Process group.
     pub group: Mutex<u32>,
-    /// Its session.
+    /// Session.
     pub session: Mutex<u32>,
     /// Its control group's number (`exos::fs::group_fs`).
     pub control_group: AtomicU64,
@@ -121,12 +120,12 @@ pub struct Process {
     pub files: crate::file::files::ProcessFiles,
     /// Its signals. Taken after a thread's.
     pub signals: Mutex<ProcessSignals>,
-    /// Its limits.
+    /// Resource limits (`RLIMIT_*`).
     pub limits: Mutex<Limits>,
     /// Its identity to others: its first thread's, or that of the only one that is left. Taken after a thread's;
     /// written by [`Thread::change_identities`] alone.
     pub identities: Mutex<Identities>,
-    /// What it runs.
+    /// The program that it runs.
     pub image: Mutex<Arc<Image>>,
     /// `ITIMER_REAL`, `ITIMER_VIRTUAL`, `ITIMER_PROF`; the last two in processor time.
     pub interval_timers: Mutex<[crate::abi::time::IntervalTimer; 3]>,
@@ -227,7 +226,7 @@ pub struct Thread {
     pub futex: Arc<FutexWaiter<Task>>,
     /// While it is stopped: the call that it has not come back from to its program, if there is one.
     pub stopped_in: Mutex<Option<Option<u64>>>,
-    /// Its alternate stack.
+    /// Alternate signal stack.
     pub stack: Mutex<AlternateStack>,
     /// Its name, at most 15 bytes.
     pub name: Mutex<Vec<u8>>,
@@ -286,17 +285,17 @@ impl Resumption {
 
 /// How a process comes about: what differs from one to the next.
 pub struct Birth {
-    /// Its number.
+    /// Process number.
     pub pid: u32,
-    /// Its parent's number.
+    /// Parent's process number.
     pub parent: u32,
-    /// Group and session.
+    /// Process group.
     pub group: u32,
-    /// Session.
+    /// Session that it is born into.
     pub session: u32,
-    /// Its memory.
+    /// Address space that it begins with.
     pub memory: Arc<crate::task::memory::Space>,
-    /// Its files.
+    /// Descriptors and directories that it begins with.
     pub files: crate::file::files::ProcessFiles,
     /// Its users, groups and capabilities.
     pub identities: Identities,
@@ -351,7 +350,7 @@ impl Process {
         }
     }
 
-    /// Its memory.
+    /// The present address space; `execve` replaces it.
     #[must_use]
     pub fn space(&self) -> Arc<crate::task::memory::Space> {
         self.memory.lock().clone()
@@ -394,7 +393,7 @@ impl Process {
         self.peak_bytes.fetch_max(peak_bytes, Ordering::Relaxed);
     }
 
-    /// Its parent's number.
+    /// Parent's process number; 0 for none.
     #[must_use]
     pub fn parent(&self) -> u32 {
         self.parent.load(Ordering::Acquire)
@@ -640,7 +639,7 @@ impl Thread {
         }
     }
 
-    /// Its number.
+    /// Thread number.
     #[must_use]
     #[inline]
     pub fn tid(&self) -> u32 {
@@ -704,7 +703,7 @@ impl Thread {
         Ok(answer)
     }
 
-    /// Its nice value.
+    /// Nice value, -20 to 19.
     #[must_use]
     pub fn nice(&self) -> i32 {
         self.nice.load(Ordering::Relaxed)

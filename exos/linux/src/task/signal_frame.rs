@@ -60,7 +60,7 @@ pub struct AlternateStack {
     pub base: u64,
     /// `SS_*`.
     pub flags: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
@@ -97,11 +97,11 @@ impl AlternateStack {
 /// What a handler is entered with, besides the program's registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// Which signal.
+    /// The signal that is delivered.
     pub signal: Signal,
-    /// With what.
+    /// What the handler gets as `siginfo_t`.
     pub info: &'a SignalInfo,
-    /// How.
+    /// Handler, flags and mask.
     pub disposition: Disposition,
     /// The mask to put back on return.
     pub mask_before: SignalSet,

@@ -69,7 +69,7 @@ pub trait Platform: Send + Sync {
     fn processor_number(&self) -> u32;
     /// The FS base of the running program.
     fn fs_base(&self) -> u64;
-    /// Sets it.
+    /// Sets the running thread's FS base.
     fn set_fs_base(&self, base: u64);
     /// XCR0 and the bytes of vector state that go with it.
     fn vector_format(&self) -> (u64, usize);
@@ -89,7 +89,7 @@ pub trait Platform: Send + Sync {
 /// Memory in use by exos itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnMemory {
-    /// Its structures.
+    /// Bytes of exos's heap in use.
     pub heap_bytes: u64,
     /// Stacks of threads.
     pub stack_bytes: u64,
@@ -183,7 +183,7 @@ pub struct System {
     pub hostname: Mutex<Vec<u8>>,
     /// NIS domain name.
     pub domain_name: Mutex<Vec<u8>>,
-    /// Processors.
+    /// Virtual processors of the pod.
     pub processor_count: u32,
     /// System calls that were missing, one bit each, so that each is named once.
     pub named_missing: Mutex<[u64; 8]>,

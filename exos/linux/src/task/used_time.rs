@@ -19,7 +19,7 @@ pub const SAMPLE_NS: u64 = 10_000_000;
 /// Processor time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsedTime {
-    /// All of it.
+    /// User and system time, in nanoseconds.
     pub whole_ns: u64,
     /// What exos used on the program's behalf.
     pub system_ns: u64,

@@ -33,9 +33,9 @@ pub enum TimeChange {
 /// New times (`utimensat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimesChange {
-    /// Of last access.
+    /// Change of the time of last access.
     pub accessed: TimeChange,
-    /// Of last modification.
+    /// Change of the time of last modification.
     pub modified: TimeChange,
 }
 

@@ -69,9 +69,9 @@ bitflags! {
 pub struct OpenHow {
     /// For reading, writing or both.
     pub access: Access,
-    /// What to do.
+    /// `O_CREAT`, `O_EXCL` and the others that concern the opening.
     pub flags: OpenFlags,
-    /// What to keep.
+    /// Status flags that the description keeps.
     pub status: StatusFlags,
     /// Permission bits of a new file, before the umask.
     pub permissions: u32,

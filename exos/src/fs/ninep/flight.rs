@@ -85,7 +85,7 @@ pub struct Flights<C> {
 }
 
 impl<C: Carrier> Flights<C> {
-    /// None yet.
+    /// No request under way yet.
     pub const fn new(carrier: C) -> Self {
         Self {
             carrier,

@@ -70,13 +70,12 @@ enum Spoiled {
     Not,
     /// Cut off after so many bytes, with or without the size to go with it.
     Cut(usize, bool),
-    /// Bytes changed.
     Changed(Vec<(usize, u8)>),
     /// A word of four bytes changed: counts, sizes, offsets.
     Word(usize, u32),
     /// Something else altogether.
     Other(Vec<u8>),
-    /// None.
+    /// No answer.
     Silence,
 }
 

@@ -77,7 +77,7 @@ pub enum Consistency {
 pub struct Options {
     /// `st_dev`.
     pub device: DeviceNumber,
-    /// What is believed.
+    /// How long attributes and pages are believed.
     pub consistency: Consistency,
     /// The user that the server is told to act for. It acts with its own rights in any case.
     pub uid: u32,

@@ -35,7 +35,7 @@ struct Cell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     No,
-    /// With it.
+    /// Edited line by line (`ICANON`).
     Line,
     /// With it, and it is not given to the program (`VEOF`).
     Mark,
@@ -49,7 +49,7 @@ enum Erase {
     Line,
 }
 
-/// A line discipline.
+/// The line discipline of one terminal.
 pub struct LineDiscipline {
     modes: TerminalModes,
     input: VecDeque<Cell>,

@@ -37,9 +37,9 @@ impl JobControl for NoJobs {
 /// The user of a terminal: group, session, rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalCaller {
-    /// Its process group.
+    /// Process group.
     pub group: u32,
-    /// Its session.
+    /// Session.
     pub session: u32,
     /// Whether it leads the session.
     pub is_leader: bool,

@@ -111,7 +111,7 @@ impl Tty {
         self.is_locked.load(Ordering::Relaxed)
     }
 
-    /// Sets that.
+    /// Locks or unlocks the slave side (`TIOCSPTLCK`).
     pub fn set_locked(&self, value: bool) {
         self.is_locked.store(value, Ordering::Relaxed);
     }
@@ -121,7 +121,7 @@ impl Tty {
         self.is_exclusive.load(Ordering::Relaxed)
     }
 
-    /// Sets that.
+    /// Sets or ends exclusive use (`TIOCEXCL`, `TIOCNXCL`).
     pub fn set_exclusive(&self, value: bool) {
         self.is_exclusive.store(value, Ordering::Relaxed);
     }
@@ -155,7 +155,7 @@ impl Tty {
         self.packet.lock().is_some()
     }
 
-    /// Sets that.
+    /// Sets or ends packet mode (`TIOCPKT`).
     pub fn set_packets(&self, value: bool) {
         let mut packet = self.packet.lock();
         if value != packet.is_some() {

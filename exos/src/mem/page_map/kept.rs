@@ -23,7 +23,6 @@ pub(crate) struct KeptLeaf {
 
 /// A leaf that somebody looks at to say what of it stays.
 pub(crate) struct LeafLook<'a> {
-    /// Its first page.
     pub(crate) first: u64,
     /// The pages that are mapped read-only, a bit each.
     pub(crate) read_only: u64,
@@ -79,7 +78,6 @@ fn bits_within(first: u64, pages: &Range<u64>) -> u64 {
 }
 
 impl KeptLeaf {
-    /// Its first page.
     pub(crate) fn first(&self) -> u64 {
         self.number << LEAF_SHIFT
     }

@@ -69,7 +69,7 @@ impl Rights {
         Ok(Self { descriptions, domain: domain.clone() })
     }
 
-    /// What travels.
+    /// Descriptions that travel.
     pub fn descriptions(&self) -> &[Arc<Description>] {
         &self.descriptions
     }

@@ -31,7 +31,7 @@ pub(super) struct Listener {
 
 /// What a socket is doing.
 pub(super) enum Phase {
-    /// Nothing yet.
+    /// Neither connected nor listening.
     Fresh,
     /// It is being connected.
     Connecting,
@@ -119,7 +119,7 @@ impl Socket {
         &self.domain
     }
 
-    /// Its name.
+    /// Name that it is bound to.
     pub fn address(&self) -> Option<Arc<Address>> {
         self.endpoint.address()
     }
@@ -159,7 +159,7 @@ impl Socket {
         self.endpoint.wants_identity()
     }
 
-    /// Sets it.
+    /// Sets `SO_PASSCRED`.
     pub fn set_wants_identity(&self, value: bool) {
         self.endpoint.wants_identity.store(value, Ordering::Relaxed);
     }
@@ -220,7 +220,7 @@ impl Socket {
         self.priority.load(Ordering::Relaxed)
     }
 
-    /// Sets it.
+    /// Sets `SO_PRIORITY`.
     pub fn set_priority(&self, priority: u32) {
         self.priority.store(priority, Ordering::Relaxed);
     }
@@ -230,7 +230,7 @@ impl Socket {
         self.linger.load(Ordering::Relaxed)
     }
 
-    /// Sets it.
+    /// Sets `SO_LINGER`.
     pub fn set_linger(&self, linger: u64) {
         self.linger.store(linger, Ordering::Relaxed);
     }

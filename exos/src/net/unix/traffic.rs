@@ -62,7 +62,7 @@ impl Wants {
     }
 }
 
-/// What was received.
+/// Outcome of a receiving call.
 #[derive(Default)]
 pub struct Received {
     /// Bytes put into the destination.

@@ -47,7 +47,7 @@ pub enum Holder {
 /// Why nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Of the lottery.
+    /// Refused by the lottery's tables.
     Lottery(Error),
     /// Not this user's business.
     NotAllowed,
@@ -80,13 +80,13 @@ impl fmt::Display for Refusal {
 /// A ticket, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TicketLine {
-    /// Its number.
+    /// Number, never used again.
     pub number: u32,
-    /// Of its currency.
+    /// Amount in its currency, below 2^40.
     pub amount: u64,
-    /// Its currency.
+    /// Currency that it is issued in.
     pub issuer: Holder,
-    /// What it funds.
+    /// What it funds; `None`: nothing.
     pub target: Option<Holder>,
     /// The user that made it.
     pub owner: u32,

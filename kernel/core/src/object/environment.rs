@@ -92,7 +92,6 @@ begins! {
         pub(crate) reclaim: Reclaim = Reclaim::EMPTY,
         /// What its processors and the environments that it makes are funded in; the base stands for none.
         pub(crate) currency: CurrencyId = CurrencyId::BASE,
-        /// What funds that.
         pub(crate) ticket: Option<TicketId> = None,
         /// Whose currency the ticket is of; the first environment's is of the base.
         pub(crate) payer: Option<EnvironmentId> = None,

@@ -65,7 +65,7 @@ pub struct BlockEntry {
 }
 
 impl BlockEntry {
-    /// Nothing there.
+    /// A block without frames.
     pub const EMPTY: Self =
         Self { large_map_count: 0, mapped_frame_count: 0, pinned_frame_count: 0, free_frame_count: 0 };
 }

@@ -27,7 +27,6 @@ enum Step {
     Load(usize),
     SubtractWord(usize),
     CompareWord(usize),
-    /// To the core.
     IfNotAbove,
 }
 

@@ -21,7 +21,7 @@ const WAIT_COUNT_MAX: u32 = 100_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum LogLevel {
-    /// Nothing but panics.
+    /// Panics only.
     Off = 0,
     /// What a user must know to act.
     Error = 1,

@@ -18,7 +18,7 @@ use super::{instructions, interrupt, local_apic, paging, power, processor};
 /// Pages above which dropping everything is cheaper.
 const SINGLE_PAGE_COUNT_MAX: u64 = 32;
 
-/// What to forget.
+/// Translations to forget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
     /// The translations of consecutive small pages.

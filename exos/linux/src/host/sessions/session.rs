@@ -49,7 +49,6 @@ pub(super) struct Session {
 
 /// Ends of a session's streams.
 pub(super) struct Ends {
-    /// Where input goes.
     pub(super) input: Option<Arc<dyn OpenFile>>,
     /// Where output comes from.
     pub(super) outputs: [Option<Arc<dyn OpenFile>>; 2],
