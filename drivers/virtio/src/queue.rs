@@ -71,12 +71,14 @@ pub enum Segment {
     Readable {
         /// First byte, as the device sees it.
         address: DeviceAddress,
+        /// Length of the piece.
         length_bytes: u32,
     },
     /// The device writes it.
     Writable {
         /// First byte, as the device sees it.
         address: DeviceAddress,
+        /// Length, of which the device may write a part.
         length_bytes: u32,
     },
 }

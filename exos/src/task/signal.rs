@@ -412,8 +412,11 @@ impl Dispositions {
 pub enum Delivery {
     /// Run the program's handler; the thread's mask is set already, `mask_before` is to be restored on return.
     Handler {
+        /// The signal that is delivered.
         signal: Signal,
+        /// What the handler gets as `siginfo_t`.
         info: SignalInfo,
+        /// Handler and flags.
         disposition: Disposition,
         /// The mask to restore.
         mask_before: SignalSet,
@@ -425,7 +428,9 @@ pub enum Delivery {
     },
     /// End the process.
     Terminate {
+        /// The signal that ends it.
         signal: Signal,
+        /// What is known of its cause.
         info: SignalInfo,
         /// Whether Linux would write a core file.
         has_core: bool,

@@ -43,6 +43,7 @@ pub enum HostData {
         file: Arc<File>,
         /// Where the member starts.
         offset_bytes: u64,
+        /// Length of the member.
         length_bytes: u64,
     },
 }
@@ -117,6 +118,7 @@ pub enum Warning {
     Member {
         /// Its path in the archive.
         path: String,
+        /// What is wrong with it.
         reason: &'static str,
     },
 }
@@ -142,12 +144,14 @@ pub enum PackError {
     Io {
         /// The file or directory.
         path: PathBuf,
+        /// The answer of the host.
         error: io::Error,
     },
     /// A path does not fit into the root.
     Tree {
         /// The path in the root.
         path: PathBuf,
+        /// The rule that it breaks.
         error: TreeError,
     },
     /// Compressed in a way that is not supported.
@@ -163,12 +167,14 @@ pub enum PackError {
     Archive {
         /// The archive.
         path: PathBuf,
+        /// The damage, for the user.
         reason: String,
     },
     /// A damaged or unsupported image.
     Image {
         /// The image.
         path: PathBuf,
+        /// The damage, or the feature.
         error: erofs::read::ReadError,
     },
 }

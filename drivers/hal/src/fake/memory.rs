@@ -25,6 +25,7 @@ pub enum Violation {
     DeviceOutOfBounds {
         /// First byte.
         address: u64,
+        /// Length of the access.
         length_bytes: usize,
     },
     /// The device accessed memory that was released or that it does not reach any more.

@@ -43,6 +43,7 @@ pub enum Ending {
     Exited(u8),
     /// By a signal; the text is the line for the user.
     Killed {
+        /// The signal that ended it.
         signal: Signal,
         /// Whether Linux would have written a core file.
         has_core: bool,
