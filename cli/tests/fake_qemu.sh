@@ -14,9 +14,16 @@ for word in "$@"; do
         ;;
     esac
 done
-# shellcheck disable=SC2154 # the ports are declared above
-say() { printf '%s\n' "$1" >&"$port_control"; }
-hear() { IFS= read -r -u "$port_control" line; }
+# A frame of the control port (link/src/frame.rs): mark, kind, channel, length, each in four bytes, and a line.
+# shellcheck disable=SC2154,SC2059 # the ports are declared above; the length is a part of the format
+say() {
+    printf -v length '\\x%02x\\x%02x\\0\\0' $((${#1} % 256)) $((${#1} / 256))
+    printf "\xffAEG\1\0\0\0\0\0\0\0$length%s" "$1" >&"$port_control"
+}
+hear() {
+    length=$(head -c 16 <&"$port_control" | od -An -tu4 -j12)
+    [ -n "$length" ] && line=$(head -c "$length" <&"$port_control")
+}
 echo "kernel: fake machine" >&"$port_log"
 
 case $FAKE_QEMU in
@@ -75,7 +82,7 @@ signal)
     # The end of the input and a terminal's size may come before.
     while hear && [[ $line != signal* ]]; do :; done
     printf '%s\n' "$line" >&"$port_stdout"
-    [ "$FAKE_STATUS" = stubborn ] && while :; do read -r -t 60 -u "$port_control" line; done
+    [ "$FAKE_STATUS" = stubborn ] && while :; do head -c 1 <&"$port_control" >/dev/null || sleep 1; done
     say 'exit 5'
     exit 33
     ;;
@@ -105,7 +112,7 @@ version)
     ;;
 garbage)
     say 'hello 1'
-    head -c 100000 /dev/urandom | tr -d '\n' >&"$port_control"
+    head -c 100000 /dev/urandom | tr -d '\377' >&"$port_control"
     say ''
     say 'exit 300'
     say 'stats ='

@@ -1,4 +1,4 @@
-//! The text lines of the control port (`docs/control-port.md`): types, parser, printer, line assembly.
+//! The text lines of the control port (`docs/control-port.md`), each the contents of a frame: types, parser, printer.
 //!
 //! What comes from the guest is not trusted: lines have a limit, numbers a range, and text loses its control characters
 //! before it can reach a terminal.
@@ -9,9 +9,11 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
+use crate::frame::{Foreign, Frame, Kind};
+
 /// The protocol version that `hello` must name.
 pub const VERSION: u32 = 1;
-/// Longest line, its newline included.
+/// Longest line.
 pub const LINE_BYTES_MAX: usize = 4096;
 
 /// How much a `log` line matters.
@@ -140,7 +142,7 @@ pub enum ToGuest {
         /// Comes back in the answer.
         token: u64,
     },
-    /// The line of sessions is open from the preamble with this number on (`aegis_link::sessions`).
+    /// The line of sessions is open from the opening with this number on (`aegis_link::sessions`).
     Sessions {
         /// The number.
         token: u64,
@@ -157,19 +159,25 @@ pub enum ToGuest {
 impl fmt::Display for ToGuest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Eof { bytes } => writeln!(out, "eof {bytes}"),
-            Self::Signal(number) => writeln!(out, "signal {number}"),
-            Self::WindowSize { rows, columns } => writeln!(out, "winsize {rows} {columns}"),
-            Self::Stats => writeln!(out, "stats"),
-            Self::Processes { token } => writeln!(out, "processes {token}"),
-            Self::Sessions { token } => writeln!(out, "sessions {token}"),
-            Self::Closed { port, errno } => writeln!(out, "closed {port} {errno}"),
+            Self::Eof { bytes } => write!(out, "eof {bytes}"),
+            Self::Signal(number) => write!(out, "signal {number}"),
+            Self::WindowSize { rows, columns } => write!(out, "winsize {rows} {columns}"),
+            Self::Stats => write!(out, "stats"),
+            Self::Processes { token } => write!(out, "processes {token}"),
+            Self::Sessions { token } => write!(out, "sessions {token}"),
+            Self::Closed { port, errno } => write!(out, "closed {port} {errno}"),
         }
     }
 }
 
 impl ToGuest {
-    /// Reads one line, without its newline; `None` for one that this version does not know, which is passed over.
+    /// The line as a frame.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        Frame::new(Kind::Control, self.to_string().as_bytes()).encode()
+    }
+
+    /// Reads one line; `None` for one that this version does not know, which is passed over.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         fn number<T: FromStr>(word: Option<&str>) -> Option<T> {
@@ -200,10 +208,12 @@ pub enum Malformed {
     Level,
     /// A `stats` word without `=`, or without a key.
     Counter,
+    /// It is no frame of the control port.
+    Frame(Foreign),
 }
 
 impl FromGuest {
-    /// Reads one line, without its newline.
+    /// Reads one line.
     pub fn parse(line: &[u8]) -> Result<Self, Malformed> {
         let text = printable(line);
         let (verb, rest) = split_word(&text);
@@ -297,37 +307,11 @@ pub fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
-/// Cuts a byte stream into lines of at most [`LINE_BYTES_MAX`] bytes; what is longer is dropped up to the
-/// next newline.
-#[derive(Debug, Default)]
-pub struct LineBuffer {
-    partial: Vec<u8>,
-}
-
-impl LineBuffer {
-    /// Takes bytes in, hands every completed line (without its newline) to `sink`.
-    pub fn push(&mut self, mut bytes: &[u8], mut sink: impl FnMut(&[u8])) {
-        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
-            self.extend(&bytes[..end]);
-            sink(&self.partial);
-            self.partial.clear();
-            bytes = &bytes[end + 1..];
-        }
-        self.extend(bytes);
-    }
-
-    fn extend(&mut self, bytes: &[u8]) {
-        let room = (LINE_BYTES_MAX - 1).saturating_sub(self.partial.len());
-        self.partial.extend_from_slice(&bytes[..bytes.len().min(room)]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{FromGuest, LINE_BYTES_MAX, Level, LineBuffer, Malformed, Report, ToGuest};
+    use super::{FromGuest, Level, Malformed, Report, ToGuest};
     use alloc::string::{String, ToString};
     use alloc::vec;
-    use alloc::vec::Vec;
 
     fn parse(line: &str) -> Result<FromGuest, Malformed> {
         FromGuest::parse(line.as_bytes())
@@ -416,41 +400,19 @@ mod tests {
     #[test]
     fn lines_to_the_guest_are_as_documented_and_read_back() {
         for (message, line) in [
-            (ToGuest::Eof { bytes: 4 }, "eof 4\n"),
-            (ToGuest::Signal(15), "signal 15\n"),
-            (ToGuest::WindowSize { rows: 25, columns: 80 }, "winsize 25 80\n"),
-            (ToGuest::Sessions { token: u64::MAX }, "sessions 18446744073709551615\n"),
-            (ToGuest::Processes { token: 5 }, "processes 5\n"),
-            (ToGuest::Closed { port: 2, errno: 32 }, "closed 2 32\n"),
-            (ToGuest::Stats, "stats\n"),
+            (ToGuest::Eof { bytes: 4 }, "eof 4"),
+            (ToGuest::Signal(15), "signal 15"),
+            (ToGuest::WindowSize { rows: 25, columns: 80 }, "winsize 25 80"),
+            (ToGuest::Sessions { token: u64::MAX }, "sessions 18446744073709551615"),
+            (ToGuest::Processes { token: 5 }, "processes 5"),
+            (ToGuest::Closed { port: 2, errno: 32 }, "closed 2 32"),
+            (ToGuest::Stats, "stats"),
         ] {
             assert_eq!(message.to_string(), line);
-            assert_eq!(ToGuest::parse(line.trim_end()), Some(message));
+            assert_eq!(ToGuest::parse(line), Some(message));
         }
         for line in ["", "eof", "eof x", "signal 0", "signal 65", "winsize 1", "winsize 1 70000", "closed 2", "else"] {
             assert_eq!(ToGuest::parse(line), None, "{line:?}");
         }
-    }
-
-    #[test]
-    fn lines_are_the_same_however_the_stream_is_cut() {
-        let stream = b"hello 1\n\nexit 0\nrest";
-        for cut in 0..=stream.len() {
-            let mut lines = Vec::new();
-            let mut buffer = LineBuffer::default();
-            for part in [&stream[..cut], &stream[cut..]] {
-                buffer.push(part, |line| lines.push(line.to_vec()));
-            }
-            assert_eq!(lines, [b"hello 1".to_vec(), Vec::new(), b"exit 0".to_vec()], "cut {cut}");
-        }
-    }
-
-    #[test]
-    fn a_long_line_is_cut_and_the_next_one_is_whole() {
-        let mut lines = Vec::new();
-        let mut buffer = LineBuffer::default();
-        buffer.push(&vec![b'x'; 3 * LINE_BYTES_MAX], |line| lines.push(line.len()));
-        buffer.push(b"\nexit 3\n", |line| lines.push(line.len()));
-        assert_eq!(lines, [LINE_BYTES_MAX - 1, 6]);
     }
 }

@@ -5,12 +5,12 @@
 //! |---|---|---|
 //! | [`config`] | tool, library OS: what to run | the bundle |
 //! | [`pods`] | tool, manager: which pods there are and what belongs to each | the bundle |
-//! | [`control`] | tool and library OS: greeting, ends, signals, messages | the control port, lines of text |
+//! | [`frame`] | all: how what follows is cut into messages | every line |
+//! | [`control`] | tool and library OS: greeting, ends, signals, messages | the control port, as text |
 //! | [`sessions`] | tool and library OS: processes that are started in a running pod | the sessions' port |
 //! | [`orders`] | tool and manager: how pods are, and changes | the second serial port |
 //! | [`phase`] | all: where in its life a pod is | answers of the manager, reports |
 //! | [`memory`] | library OS and manager: memory that is wanted and granted | a page that both map |
-//! | [`frame`] | the tool of a machine and commands that ask it | a socket of the host |
 //!
 //! Pure: no module touches a device or a file descriptor, so that each runs on both ends and in tests. `no_std` with
 //! `alloc`; manager and tool read plans and orders without memory.

@@ -1,34 +1,60 @@
 //! What the host tool tells and asks the manager of a machine with several pods while it runs.
 //!
-//! Orders and answers go over a serial line of their own, each of one size, so that neither side needs memory for the
-//! other: an [`Order`] is [`ORDER_BYTES`], an [`Answer`] [`ANSWER_BYTES`], and there is one answer for each order, in
-//! order, and one more whenever a pod has ended. A receiver that finds something else where a message should begin goes
-//! on byte by byte until one does ([`Order::find`], [`Answer::find`]), so that lost or foreign bytes cost the messages
-//! that they hit and no more. Little-endian.
+//! Orders and answers are frames on a serial line of their own, each of one size, so that neither side needs memory for
+//! the other: an [`Order`] is [`ORDER_BYTES`], an [`Answer`] [`ANSWER_BYTES`], and there is one answer for each order,
+//! in order, and one more whenever a pod has ended. The frame's channel is the order's number. A receiver that finds
+//! something else goes on at the next frame.
 
 use aegis_image::bytes::{put, u32_at, u64_at};
 
+use crate::frame::{FRAME_HEADER_BYTES, Frame, Kind};
 use crate::numbered::numbered;
 use crate::phase::PodPhase;
 
 /// Bytes of an order.
-pub const ORDER_BYTES: usize = 32;
+pub const ORDER_BYTES: usize = FRAME_HEADER_BYTES + ORDER_CONTENTS_BYTES;
 /// Bytes of an answer.
-pub const ANSWER_BYTES: usize = 120;
+pub const ANSWER_BYTES: usize = FRAME_HEADER_BYTES + ANSWER_CONTENTS_BYTES;
 
 /// Number of an answer to nothing; no order has it.
 pub const EVENT_ID: u32 = 0;
 
-/// Number of the first currency, as that of a pod in orders and answers. For a currency only `Read` and `Tickets` mean
-/// something, and of its state only the tickets.
-pub const CURRENCY_FIRST: u32 = 1 << 16;
+/// In numbers of holders: the first that is a currency's.
+const CURRENCY_FIRST: u32 = 1 << 16;
 
-const ORDER_MAGIC: u32 = u32::from_le_bytes(*b"\xa5ORD");
-const ANSWER_MAGIC: u32 = u32::from_le_bytes(*b"\xa5ANS");
-const STATUS_OFFSET: usize = 8;
-const POD_OFFSET: usize = 16;
-const COUNTS_OFFSET: usize = 24;
-const COUNT_COUNT: usize = (ANSWER_BYTES - COUNTS_OFFSET) / 8;
+pub(crate) const ORDER_CONTENTS_BYTES: usize = 16;
+pub(crate) const ANSWER_CONTENTS_BYTES: usize = COUNTS_OFFSET + 8 * COUNT_COUNT;
+const COUNTS_OFFSET: usize = 12;
+const COUNT_COUNT: usize = 12;
+
+/// What has a ticket that the host can change, counted in the plan's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TicketHolder {
+    /// A pod.
+    Pod(u32),
+    /// A currency. Only `Read` and `Tickets` mean something for it, and of its state only the tickets.
+    Currency(u32),
+}
+
+impl TicketHolder {
+    /// Its number in orders and answers.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Pod(number) => number,
+            Self::Currency(number) => CURRENCY_FIRST.saturating_add(number),
+        }
+    }
+
+    /// The one with this number.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Self {
+        match number.checked_sub(CURRENCY_FIRST) {
+            Some(number) => Self::Currency(number),
+            None => Self::Pod(number),
+        }
+    }
+}
 
 numbered! {
     /// The act that is ordered.
@@ -55,8 +81,8 @@ pub struct Order {
     pub id: u32,
     /// What is wanted; `None`: something that this version does not know.
     pub action: Option<Action>,
-    /// The pod, counted in the plan's order, or from [`CURRENCY_FIRST`] on the currency.
-    pub pod: u32,
+    /// What it is about.
+    pub holder: TicketHolder,
     /// `Tickets`: the amount. `Memory`: [`amount_of_memory`].
     pub amount: u64,
 }
@@ -80,7 +106,7 @@ numbered! {
         Done = 0,
         /// No such action.
         UnknownAction = 1,
-        /// No such pod.
+        /// No such pod or currency.
         NoSuchPod = 2,
         /// The amount cannot be.
         BadAmount = 3,
@@ -151,153 +177,103 @@ pod_state! {
 pub struct Answer {
     /// The order's; [`EVENT_ID`]: the manager says by itself that the pod has ended.
     pub id: u32,
-    /// The pod.
-    pub pod: u32,
+    /// What it is about.
+    pub holder: TicketHolder,
     /// What came of it; `None`: something that this version does not know.
     pub outcome: Option<Outcome>,
-    /// How the pod is now, if there is such a pod.
+    /// How that is now, if there is such a one.
     pub state: PodState,
 }
 
-/// What is at the beginning of some bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found<T> {
-    /// A message.
-    Message(T),
-    /// The beginning of one, perhaps: more bytes are wanted.
-    More,
-    /// Nothing begins before this many bytes.
-    Skip(usize),
-}
-
-fn find<T>(bytes: &[u8], magic: u32, length: usize, read: impl Fn(&[u8]) -> Option<T>) -> Found<T> {
-    let magic = magic.to_le_bytes();
-    let begins = |start: usize| bytes[start..].iter().zip(&magic).all(|(left, right)| left == right);
-    match (0..bytes.len()).find(|start| begins(*start)) {
-        None if bytes.is_empty() => Found::More,
-        None => Found::Skip(bytes.len()),
-        Some(0) => match bytes.get(..length) {
-            None => Found::More,
-            Some(message) => read(message).map_or(Found::Skip(1), Found::Message),
-        },
-        Some(start) => Found::Skip(start),
-    }
-}
-
 impl Order {
-    /// Its bytes.
+    /// Its frame.
     #[must_use]
     pub fn encode(&self) -> [u8; ORDER_BYTES] {
         let mut bytes = [0; ORDER_BYTES];
-        put(&mut bytes, 0, ORDER_MAGIC.to_le_bytes());
-        put(&mut bytes, 4, self.id.to_le_bytes());
-        put(&mut bytes, 8, self.action.map_or(u32::MAX, |action| action as u32).to_le_bytes());
-        put(&mut bytes, 12, self.pod.to_le_bytes());
-        put(&mut bytes, 16, self.amount.to_le_bytes());
+        put(&mut bytes, 0, Kind::Order.header(self.id, ORDER_CONTENTS_BYTES));
+        let contents = &mut bytes[FRAME_HEADER_BYTES..];
+        put(contents, 0, self.action.map_or(u32::MAX, |action| action as u32).to_le_bytes());
+        put(contents, 4, self.holder.number().to_le_bytes());
+        put(contents, 8, self.amount.to_le_bytes());
         bytes
     }
 
-    /// Looks for an order at the beginning of what was received.
+    /// Reads a frame; `None` for one that is no order.
     #[must_use]
-    pub fn find(bytes: &[u8]) -> Found<Self> {
-        find(bytes, ORDER_MAGIC, ORDER_BYTES, |bytes| {
-            let action = Action::from_number(u32_at(bytes, 8)?);
-            Some(Self { id: u32_at(bytes, 4)?, action, pod: u32_at(bytes, 12)?, amount: u64_at(bytes, 16)? })
-        })
+    pub fn read(frame: &Frame<'_>) -> Option<Self> {
+        let contents = contents(frame, Kind::Order, ORDER_CONTENTS_BYTES)?;
+        let action = Action::from_number(u32_at(contents, 0)?);
+        let holder = TicketHolder::from_number(u32_at(contents, 4)?);
+        Some(Self { id: frame.channel, action, holder, amount: u64_at(contents, 8)? })
     }
 }
 
 impl Answer {
-    /// Its bytes.
+    /// Its frame.
     #[must_use]
     pub fn encode(&self) -> [u8; ANSWER_BYTES] {
         let mut bytes = [0; ANSWER_BYTES];
-        put(&mut bytes, 0, ANSWER_MAGIC.to_le_bytes());
-        put(&mut bytes, 4, self.id.to_le_bytes());
-        let outcome = self.outcome.map_or(u32::MAX, |outcome| outcome as u32);
-        put(&mut bytes, STATUS_OFFSET, outcome.to_le_bytes());
-        put(&mut bytes, STATUS_OFFSET + 4, (self.state.phase as u32).to_le_bytes());
-        put(&mut bytes, POD_OFFSET, self.pod.to_le_bytes());
+        put(&mut bytes, 0, Kind::Answer.header(self.id, ANSWER_CONTENTS_BYTES));
+        let contents = &mut bytes[FRAME_HEADER_BYTES..];
+        put(contents, 0, self.outcome.map_or(u32::MAX, |outcome| outcome as u32).to_le_bytes());
+        put(contents, 4, (self.state.phase as u32).to_le_bytes());
+        put(contents, 8, self.holder.number().to_le_bytes());
         for (word, index) in self.state.to_words().into_iter().zip(0..) {
-            put(&mut bytes, COUNTS_OFFSET + 8 * index, word.to_le_bytes());
+            put(contents, COUNTS_OFFSET + 8 * index, word.to_le_bytes());
         }
         bytes
     }
 
-    /// Looks for an answer at the beginning of what was received.
+    /// Reads a frame; `None` for one that is no answer.
     #[must_use]
-    pub fn find(bytes: &[u8]) -> Found<Self> {
-        find(bytes, ANSWER_MAGIC, ANSWER_BYTES, |bytes| {
-            let mut words = [0; COUNT_COUNT];
-            for (word, index) in words.iter_mut().zip(0..) {
-                *word = u64_at(bytes, COUNTS_OFFSET + 8 * index)?;
-            }
-            let state = PodState::from_words(
-                PodPhase::from_number(u32_at(bytes, STATUS_OFFSET + 4)?).unwrap_or_default(),
-                words,
-            );
-            let outcome = Outcome::from_number(u32_at(bytes, STATUS_OFFSET)?);
-            Some(Self { id: u32_at(bytes, 4)?, pod: u32_at(bytes, POD_OFFSET)?, outcome, state })
-        })
+    pub fn read(frame: &Frame<'_>) -> Option<Self> {
+        let contents = contents(frame, Kind::Answer, ANSWER_CONTENTS_BYTES)?;
+        let mut words = [0; COUNT_COUNT];
+        for (word, index) in words.iter_mut().zip(0..) {
+            *word = u64_at(contents, COUNTS_OFFSET + 8 * index)?;
+        }
+        let outcome = Outcome::from_number(u32_at(contents, 0)?);
+        let phase = PodPhase::from_number(u32_at(contents, 4)?).unwrap_or_default();
+        let holder = TicketHolder::from_number(u32_at(contents, 8)?);
+        Some(Self { id: frame.channel, holder, outcome, state: PodState::from_words(phase, words) })
     }
+}
+
+fn contents<'a>(frame: &Frame<'a>, kind: Kind, length: usize) -> Option<&'a [u8]> {
+    (frame.kind == kind && frame.contents.len() == length).then_some(frame.contents)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Action, Answer, Found, ORDER_BYTES, Order, Outcome, PodPhase, PodState};
-    use alloc::vec::Vec;
-    use proptest::prelude::{any, proptest};
+    use super::{Action, Answer, Order, Outcome, PodPhase, PodState, TicketHolder};
+    use crate::frame::{Found, Frame, Kind};
 
-    fn order(id: u32) -> Order {
-        Order { id, action: Some(Action::Tickets), pod: 3, amount: 1 << 40 }
-    }
-
-    /// What a receiver makes of a stream that comes in pieces of this length.
-    fn received(stream: &[u8], step: usize) -> Vec<Order> {
-        let (mut orders, mut held) = (Vec::new(), Vec::new());
-        for piece in stream.chunks(step) {
-            held.extend_from_slice(piece);
-            loop {
-                match Order::find(&held) {
-                    Found::More => break,
-                    Found::Skip(count) => drop(held.drain(..count)),
-                    Found::Message(order) => {
-                        orders.push(order);
-                        drop(held.drain(..ORDER_BYTES));
-                    }
-                }
-            }
+    fn frame(bytes: &[u8]) -> Frame<'_> {
+        match Frame::find(bytes) {
+            Found::Frame(frame, length) if length == bytes.len() => frame,
+            other => panic!("{other:?}"),
         }
-        orders
     }
 
     #[test]
     fn what_is_written_is_read() {
-        assert_eq!(Order::find(&order(7).encode()), Found::Message(order(7)));
+        let order = Order { id: 7, action: Some(Action::Tickets), holder: TicketHolder::Pod(3), amount: 1 << 40 };
+        for order in [order, Order { action: None, holder: TicketHolder::Currency(0), ..order }] {
+            assert_eq!(Order::read(&frame(&order.encode())), Some(order));
+            assert_eq!(Answer::read(&frame(&order.encode())), None);
+        }
         let state =
-            PodState { phase: PodPhase::Running, now_ns: 1, slices: u64::MAX, tickets: 5, ..PodState::default() };
-        let answer = Answer { id: 9, pod: 2, outcome: Some(Outcome::BadAmount), state };
-        assert_eq!(Answer::find(&answer.encode()), Found::Message(answer));
-        let unknown = Order { action: None, ..order(1) };
-        assert_eq!(Order::find(&unknown.encode()), Found::Message(unknown));
+            PodState { phase: PodPhase::Running, now_ns: 1, frames_limit: u64::MAX, tickets: 5, ..PodState::default() };
+        let answer = Answer { id: 9, holder: TicketHolder::Currency(2), outcome: Some(Outcome::BadAmount), state };
+        assert_eq!(Answer::read(&frame(&answer.encode())), Some(answer));
+        assert_eq!(Order::read(&Frame::new(Kind::Order, &[0; 15])), None);
     }
 
     #[test]
-    fn foreign_bytes_are_passed_over() {
-        let good: Vec<u8> = [order(1).encode(), order(2).encode()].concat();
-        for foreign in [&b"noise"[..], b"\xa5OR", b"\xa5\xa5ORx", &[0; 100]] {
-            let stream = [foreign, &good].concat();
-            for step in [1, 7, ORDER_BYTES, 1000] {
-                assert_eq!(received(&stream, step), [order(1), order(2)], "{foreign:?} {step}");
-            }
+    fn holders_are_told_apart_by_number() {
+        for holder in [TicketHolder::Pod(0), TicketHolder::Pod(65_535), TicketHolder::Currency(0)] {
+            assert_eq!(TicketHolder::from_number(holder.number()), holder);
         }
-    }
-
-    proptest! {
-        #[test]
-        fn no_input_stops_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..300), step in 1usize..40) {
-            received(&bytes, step);
-            let _ = Answer::find(&bytes);
-        }
+        assert_eq!(TicketHolder::Currency(1).number(), 65_537);
     }
 }

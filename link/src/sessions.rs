@@ -2,11 +2,10 @@
 //!
 //! Each such process is a *session*. All sessions of a pod share one line, a byte stream that loses nothing but may
 //! begin in the middle of something: a pod that is started again finds what its forerunner left. So the tool that opens
-//! the line names a number that cannot be guessed ([`preamble`]), and each side passes over what comes before it. Then
-//! come frames: the session's number (u32), the length of what follows (u16), a mark (u16), and a message ([`ToPod`],
-//! [`FromPod`]). Little-endian.
+//! the line names a number that cannot be guessed ([`opening`]), and each side passes over what comes before it. Then
+//! come frames whose channel is the session's number and whose contents are a message ([`ToPod`], [`FromPod`]).
 //!
-//! Neither side trusts the other. A frame that is none is the end of the line ([`Malformed`]), of which the pod tells
+//! Neither side trusts the other. What is no such frame is the end of the line ([`Malformed`]), of which the pod tells
 //! ([`FromPod::LineEnd`]); the tool opens it again with another number. Bytes of streams are bounded by a [`Window`]: a
 //! sender has at most [`WINDOW_BYTES`] on the way that the receiver has not said to have passed on, so that a slow
 //! reader holds up nobody else and fills nobody's memory; more than that is malformed too.
@@ -18,8 +17,9 @@
 
 use alloc::vec::Vec;
 
-use aegis_image::bytes::{u16_at, u32_at};
+use aegis_image::bytes::{put as put_at, u16_at, u32_at};
 
+use crate::frame::{FRAME_HEADER_BYTES, Frame, FrameBuffer, Kind};
 use crate::numbered::numbered;
 
 /// Most sessions of a pod.
@@ -33,13 +33,11 @@ pub const DATA_BYTES_MAX: usize = 4000;
 /// Longest text for the user; longer ones are cut.
 pub const TEXT_BYTES_MAX: usize = 1024;
 /// Longest message.
-pub const MESSAGE_BYTES_MAX: usize = 4088;
-/// Bytes of a preamble.
-pub const PREAMBLE_BYTES: usize = 16;
+pub const MESSAGE_BYTES_MAX: usize = 4080;
+/// Bytes of an opening.
+pub const OPENING_BYTES: usize = FRAME_HEADER_BYTES + OPENING_CONTENTS_BYTES;
 
-const HEADER_BYTES: usize = 8;
-const MARK: u16 = 0xa55e;
-const MAGIC: [u8; 8] = *b"\xa5SESSION";
+pub(crate) const OPENING_CONTENTS_BYTES: usize = 8;
 
 /// What the other side sent makes no sense, or is more than it may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +142,9 @@ impl<'a> ToPod<'a> {
 
     /// Adds the message as a frame.
     pub fn append_frame(&self, session: u32, out: &mut Vec<u8>) {
-        frame(session, out, |out| self.append(out));
+        let mut contents = Vec::new();
+        self.append(&mut contents);
+        Frame { kind: Kind::Session, channel: session, contents: &contents }.append(out);
     }
 }
 
@@ -186,7 +186,9 @@ impl<'a> FromPod<'a> {
 
     /// Adds the message as a frame.
     pub fn append_frame(&self, session: u32, out: &mut Vec<u8>) {
-        frame(session, out, |out| self.append(out));
+        let mut contents = Vec::new();
+        self.append(&mut contents);
+        Frame { kind: Kind::Session, channel: session, contents: &contents }.append(out);
     }
 }
 
@@ -201,23 +203,12 @@ fn put(out: &mut Vec<u8>, kind: u8, parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-fn frame(session: u32, out: &mut Vec<u8>, message: impl FnOnce(&mut Vec<u8>)) {
-    let start = out.len();
-    out.extend_from_slice(&session.to_le_bytes());
-    out.extend_from_slice(&[0; 2]);
-    out.extend_from_slice(&MARK.to_le_bytes());
-    message(out);
-    // Messages are shorter than MESSAGE_BYTES_MAX.
-    let length = (out.len() - start - HEADER_BYTES) as u16;
-    out[start + 4..start + 6].copy_from_slice(&length.to_le_bytes());
-}
-
-/// What stands before the first frame on a line that was opened with `token`.
+/// What stands before the first message on a line that was opened with `token`.
 #[must_use]
-pub fn preamble(token: u64) -> [u8; PREAMBLE_BYTES] {
-    let mut bytes = [0; PREAMBLE_BYTES];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..].copy_from_slice(&token.to_le_bytes());
+pub fn opening(token: u64) -> [u8; OPENING_BYTES] {
+    let mut bytes = [0; OPENING_BYTES];
+    put_at(&mut bytes, 0, Kind::Opening.header(0, OPENING_CONTENTS_BYTES));
+    put_at(&mut bytes, FRAME_HEADER_BYTES, token.to_le_bytes());
     bytes
 }
 
@@ -270,53 +261,37 @@ impl Window {
 #[derive(Debug)]
 pub struct Receiver {
     /// What is passed over everything for.
-    awaited: Option<[u8; PREAMBLE_BYTES]>,
-    held: Vec<u8>,
-    start: usize,
+    awaited: Option<[u8; OPENING_BYTES]>,
+    frames: FrameBuffer,
 }
 
 impl Receiver {
     /// For a line that was opened with `token`.
     #[must_use]
     pub fn new(token: u64) -> Self {
-        Self { awaited: Some(preamble(token)), held: Vec::new(), start: 0 }
+        Self { awaited: Some(opening(token)), frames: FrameBuffer::new() }
     }
 
-    /// Takes bytes in. At most one message is kept of those whose messages were all taken.
+    /// Takes bytes in.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.held.drain(..self.start);
-        self.start = 0;
-        self.held.extend_from_slice(bytes);
-        if let Some(awaited) = self.awaited {
-            let found = self.held.windows(PREAMBLE_BYTES).position(|window| window == awaited);
-            match found {
-                Some(place) => {
-                    self.held.drain(..place + PREAMBLE_BYTES);
-                    self.awaited = None;
-                }
-                None => drop(self.held.drain(..self.held.len().saturating_sub(PREAMBLE_BYTES - 1))),
-            }
-        }
+        self.frames.push(bytes);
+        self.awaited.take_if(|awaited| self.frames.skip_past(awaited));
     }
 
     /// The next message that is whole, and its session.
     ///
     /// # Errors
-    /// What comes is no frame.
+    /// What comes is no message.
     #[allow(clippy::should_implement_trait, reason = "it lends what it holds")]
     pub fn next(&mut self) -> Result<Option<(u32, &[u8])>, Malformed> {
-        let rest = &self.held[self.start..];
-        if self.awaited.is_some() || rest.len() < HEADER_BYTES {
+        if self.awaited.is_some() {
             return Ok(None);
         }
-        let (session, length) = (u32_at(rest, 0).ok_or(Malformed)?, u16_at(rest, 4).ok_or(Malformed)?);
-        let length = usize::from(length);
-        if u16_at(rest, 6) != Some(MARK) || length == 0 || length > MESSAGE_BYTES_MAX {
-            return Err(Malformed);
+        match self.frames.next_frame() {
+            Ok(Some(Frame { kind: Kind::Session, channel, contents })) => Ok(Some((channel, contents))),
+            Ok(None) => Ok(None),
+            Ok(Some(_)) | Err(_) => Err(Malformed),
         }
-        let Some(message) = rest.get(HEADER_BYTES..HEADER_BYTES + length) else { return Ok(None) };
-        self.start += HEADER_BYTES + length;
-        Ok(Some((session, message)))
     }
 }
 

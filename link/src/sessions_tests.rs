@@ -4,8 +4,10 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
+use crate::frame::{FRAME_HEADER_BYTES, Frame, Kind};
+
 use super::{
-    DATA_BYTES_MAX, FromPod, MESSAGE_BYTES_MAX, Malformed, Receiver, Stream, ToPod, WINDOW_BYTES, Window, preamble,
+    DATA_BYTES_MAX, FromPod, MESSAGE_BYTES_MAX, Malformed, Receiver, Stream, ToPod, WINDOW_BYTES, Window, opening,
 };
 
 fn data() -> impl Strategy<Value = Vec<u8>> {
@@ -66,7 +68,7 @@ fn received(receiver: &mut Receiver, stream: &[u8], step: usize) -> Result<Vec<(
             found.push((session, message.to_vec()));
         }
         // Whatever comes: less than a frame is left.
-        assert!(receiver.held.len() - receiver.start < 8 + MESSAGE_BYTES_MAX);
+        assert!(receiver.frames.len() < FRAME_HEADER_BYTES + MESSAGE_BYTES_MAX);
     }
     Ok(found)
 }
@@ -81,11 +83,11 @@ proptest! {
     ) {
         let mut stream = rubbish;
         // An old line, and the beginning of a new one that was never finished.
-        stream.extend(preamble(token.wrapping_add(1)));
-        stream.extend(&preamble(token)[..9]);
-        stream.extend(preamble(token));
+        stream.extend(opening(token.wrapping_add(1)));
+        stream.extend(&opening(token)[..9]);
+        stream.extend(opening(token));
         for (session, message) in &messages {
-            super::frame(*session, &mut stream, |out| out.extend_from_slice(message));
+            Frame { kind: Kind::Session, channel: *session, contents: message }.append(&mut stream);
         }
         prop_assert_eq!(received(&mut Receiver::new(token), &stream, step), Ok(messages));
     }
@@ -93,7 +95,7 @@ proptest! {
     #[test]
     fn no_bytes_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300), step in 1..300_usize) {
         let mut receiver = Receiver::new(5);
-        receiver.push(&preamble(5));
+        receiver.push(&opening(5));
         if let Ok(messages) = received(&mut receiver, &bytes, step) {
             for (_, message) in messages {
                 let _ = (ToPod::parse(&message), FromPod::parse(&message));
@@ -138,11 +140,12 @@ proptest! {
 
 #[test]
 fn lengths_and_marks_are_checked_before_anything_is_kept() {
-    for header in [[0, 0, 0, 0, 0, 0, 0x5e, 0xa5], [0, 0, 0, 0, 1, 0, 0x5e, 0xa4], [0, 0, 0, 0, 0xff, 0xff, 0x5e, 0xa5]]
+    for header in
+        [[0; 16], Kind::Session.header(0, MESSAGE_BYTES_MAX + 1), Kind::Output.header(0, 0), Kind::Opening.header(0, 0)]
     {
         let mut receiver = Receiver::new(1);
-        receiver.push(&preamble(1));
-        receiver.push(&header);
+        receiver.push(&opening(1));
+        receiver.push(&header[..]);
         assert_eq!(receiver.next(), Err(Malformed), "{header:?}");
     }
 }

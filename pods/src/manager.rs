@@ -15,7 +15,7 @@ use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE, SLOT_SELF};
 use aegis_abi::{CapSlot, Rights, Status};
 use aegis_image::bundle::{self, BundleDamage};
 use aegis_image::flat::{self, FlatDamage};
-use aegis_link::orders::{Action, Answer, CURRENCY_FIRST, EVENT_ID, Order, Outcome, PodState, memory_of_amount};
+use aegis_link::orders::{Action, Answer, EVENT_ID, Order, Outcome, PodState, TicketHolder, memory_of_amount};
 use aegis_link::phase::PodPhase;
 use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD, POD_COUNT_MAX, Plan, PlanDamage, PodPlan};
 use aegis_rt::call::{self, Refusal};
@@ -394,14 +394,16 @@ fn answer(
         let pod = pods.iter_mut().flatten().find(|pod| pod.has_news)?;
         pod.has_news = false;
         let (id, outcome) = (EVENT_ID, Some(Outcome::HasEnded));
-        return Some(Answer { id, pod: pod.number, outcome, state: pod.state() });
+        return Some(Answer { id, holder: TicketHolder::Pod(pod.number), outcome, state: pod.state() });
     };
-    let all = frames_for(pods, order.pod);
-    let (outcome, state) = match order.pod.checked_sub(CURRENCY_FIRST) {
-        Some(number) => obey(machine, currencies.get_mut(number), order, all),
-        None => obey(machine, pods.get_mut(order.pod as usize).and_then(Option::as_mut), order, all),
+    let (outcome, state) = match order.holder {
+        TicketHolder::Currency(number) => obey(machine, currencies.get_mut(number), order, 0),
+        TicketHolder::Pod(number) => {
+            let all = frames_for(pods, number);
+            obey(machine, pods.get_mut(number as usize).and_then(Option::as_mut), order, all)
+        }
     };
-    Some(Answer { id: order.id, pod: order.pod, outcome: Some(outcome), state })
+    Some(Answer { id: order.id, holder: order.holder, outcome: Some(outcome), state })
 }
 
 fn obey<F: Funded>(machine: &Machine<'_>, funded: Option<&mut F>, order: &Order, all: u64) -> (Outcome, PodState) {

@@ -8,7 +8,8 @@ use aegis_abi::boot::BootInfo;
 use aegis_abi::device::{DeviceField, DeviceKind};
 use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_NONE};
 use aegis_hal::{AccessError, Port, Width, check_range};
-use aegis_link::orders::{ANSWER_BYTES, Answer, Found, ORDER_BYTES, Order};
+use aegis_link::frame::{Found, Frame};
+use aegis_link::orders::{ANSWER_BYTES, Answer, ORDER_BYTES, Order};
 use aegis_rt::call::{self, Refusal};
 use aegis_serial::{PORT_COUNT, Serial};
 
@@ -96,14 +97,17 @@ impl Line {
             }
             let count = self.serial.read(&mut self.input[self.input_length..])?;
             self.input_length += count;
-            match Order::find(&self.input[..self.input_length]) {
+            match Frame::find(&self.input[..self.input_length]) {
                 // All that had come was taken, and more is wanted.
-                Found::More if count == 0 => return Ok(()),
+                Found::More if count == 0 && self.input_length < ORDER_BYTES => return Ok(()),
+                // No order is longer.
+                Found::More if self.input_length == ORDER_BYTES => self.forget(1),
                 Found::More => {}
-                Found::Skip(count) => self.forget(count),
-                Found::Message(order) => {
-                    self.forget(ORDER_BYTES);
-                    if let Some(answer) = act(Some(&order)) {
+                Found::Foreign(_, count) => self.forget(count),
+                Found::Frame(frame, length) => {
+                    let order = Order::read(&frame);
+                    self.forget(length);
+                    if let Some(answer) = order.and_then(|order| act(Some(&order))) {
                         self.say(&answer);
                     }
                 }

@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use aegis_launch::errors::{Doing, Error};
-use aegis_link::control::{FromGuest, LineBuffer, Malformed, Report, ToGuest, printable};
+use aegis_link::control::{FromGuest, Malformed, Report, ToGuest, printable};
+use aegis_link::frame::{Frame, FrameBuffer, Kind};
 use aegis_link::phase::PodPhase;
 
 use crate::relay::pump::InputPump;
@@ -65,7 +66,7 @@ pub(crate) struct PodLink {
     pub(crate) is_flushed: bool,
     /// Times that it was started again.
     pub(crate) restart_count: u32,
-    lines: LineBuffer,
+    frames: FrameBuffer,
 }
 
 impl PodLink {
@@ -79,7 +80,7 @@ impl PodLink {
             has_greeted: false,
             is_flushed: false,
             restart_count: 0,
-            lines: LineBuffer::default(),
+            frames: FrameBuffer::new(),
         }
     }
 
@@ -103,7 +104,7 @@ impl PodLink {
     pub(crate) fn begin_again(&mut self) {
         (self.life, self.has_greeted, self.is_flushed) = (Life::Live, false, false);
         self.restart_count += 1;
-        self.lines = LineBuffer::default();
+        self.frames = FrameBuffer::new();
         self.control.clear();
     }
 
@@ -119,15 +120,22 @@ impl PodLink {
         let mut buffer = [0; 16 * 1024];
         let length = self.control.read(&mut buffer).doing("reading the control port")?.unwrap_or(0);
         let mut messages = Vec::new();
-        self.lines.push(&buffer[..length], |line| {
-            messages.push(FromGuest::parse(line).map_err(|fault| (fault, printable(line))));
-        });
-        Ok(messages)
+        self.frames.push(&buffer[..length]);
+        loop {
+            messages.push(match self.frames.next_frame() {
+                Ok(None) => return Ok(messages),
+                Ok(Some(Frame { kind: Kind::Control, contents, .. })) => {
+                    FromGuest::parse(contents).map_err(|fault| (fault, printable(contents)))
+                }
+                Ok(Some(frame)) => Err((Malformed::UnknownVerb, format!("{:?}", frame.kind))),
+                Err(why) => Err((Malformed::Frame(why), why.to_string())),
+            });
+        }
     }
 
     /// Sends a line, now or when there is room.
     pub(crate) fn send(&mut self, message: ToGuest) {
-        self.control.send(message.to_string().as_bytes());
+        self.control.send(&message.encode());
     }
 
     /// Nothing goes to the pod any more.

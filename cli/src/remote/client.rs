@@ -10,7 +10,8 @@ use aegis_launch::errors::{Doing, Error};
 use aegis_link::frame::{Frame, FrameBuffer, Kind};
 
 use super::address;
-use super::report::MachineReport;
+use super::report::{MachineReport, json};
+use super::request::{End, Request};
 use crate::relay::pump::read_some;
 
 /// The longest time without a word from the machine's tool, where an answer is due.
@@ -61,29 +62,29 @@ impl Conversation {
     /// Begins.
     pub(crate) fn open(machine: &Machine) -> Result<Self, Error> {
         let stream = UnixStream::connect(&machine.path).doing("calling the machine's tool")?;
-        Ok(Self { stream, frames: FrameBuffer::default(), machine: machine.name.clone() })
+        Ok(Self { stream, frames: FrameBuffer::new(), machine: machine.name.clone() })
     }
 
     /// Asks and hands output on as it comes, up to the end of the answer: its status and line. `limit` is how long the
     /// machine's tool may be silent.
-    pub(crate) fn ask<W: AsRef<[u8]>>(
+    pub(crate) fn ask(
         &mut self,
-        words: &[W],
+        request: &Request,
         limit: Option<Duration>,
         mut take: impl FnMut(Kind, &[u8]) -> io::Result<()>,
-    ) -> Result<(u8, String), Error> {
+    ) -> Result<End, Error> {
         let what = "asking the machine's tool";
         self.stream.set_read_timeout(limit).doing(what)?;
-        match self.stream.write_all(&Frame::request(words).encode()) {
+        match self.stream.write_all(&Frame::new(Kind::Request, json(request).as_bytes()).encode()) {
             // It has hung up; why is what is there to read.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             written => written.doing(what)?,
         }
         loop {
-            while let Some(frame) = self.next_frame()? {
+            while let Some(frame) = self.frames.next_frame().map_err(|_| other_version(&self.machine))? {
                 match frame.kind {
-                    Kind::End => return Ok(frame.status()),
-                    kind => take(kind, &frame.contents).doing("writing what the machine said")?,
+                    Kind::End => return End::read(frame.contents).ok_or_else(|| other_version(&self.machine)),
+                    kind => take(kind, frame.contents).doing("writing what the machine said")?,
                 }
             }
             let mut buffer = [0; 16 * 1024];
@@ -103,25 +104,23 @@ impl Conversation {
         self.stream
     }
 
-    fn next_frame(&mut self) -> Result<Option<Frame>, Error> {
-        let foreign = |_| Error::Usage(format!("{}: its tool is another version", self.machine));
-        self.frames.next_frame().map_err(foreign)
-    }
-
-    /// Asks for a report: `pods`, or `processes` too.
-    pub(crate) fn report(&mut self, request: &str) -> Result<MachineReport, Error> {
-        let text = self.output(&[request])?;
-        serde_json::from_slice(&text)
-            .map_err(|_| Error::Usage(format!("{}: its tool is another version", self.machine)))
+    /// Asks for a report: of pods, or of their processes too.
+    pub(crate) fn report(&mut self, request: &Request) -> Result<MachineReport, Error> {
+        let text = self.output(request)?;
+        serde_json::from_slice(&text).map_err(|_| other_version(&self.machine))
     }
 
     /// As [`Conversation::ask`] for an answer without streams, which a status other than 0 makes an error.
-    pub(crate) fn output<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Vec<u8>, Error> {
+    pub(crate) fn output(&mut self, request: &Request) -> Result<Vec<u8>, Error> {
         let mut output = Vec::new();
-        let (status, line) = self.ask(words, Some(SILENCE_LIMIT), |_, bytes| {
+        let end = self.ask(request, Some(SILENCE_LIMIT), |_, bytes| {
             output.extend_from_slice(bytes);
             Ok(())
         })?;
-        if status == 0 { Ok(output) } else { Err(Error::Usage(line)) }
+        if end.status == 0 { Ok(output) } else { Err(Error::Usage(end.text)) }
     }
+}
+
+fn other_version(machine: &str) -> Error {
+    Error::Usage(format!("{machine}: its tool is another version"))
 }

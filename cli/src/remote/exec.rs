@@ -4,7 +4,7 @@
 //! standard input is read only when the program may be sent some, and output is said to be taken when it has been
 //! written.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,14 +12,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use aegis_launch::errors::{Doing, Error, STATUS_SIGNAL_BASE, STATUS_TOOL};
-use aegis_link::frame::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
+use aegis_link::frame::{Frame, FrameBuffer, Kind, SOCKET_BYTES_MAX};
 use aegis_link::sessions::{DATA_BYTES_MAX, FromPod, Stream, ToPod, Window};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::server::sessions::session_word;
-use super::verbs::MachineChoice;
+use super::report::json;
+use super::request::{Bytes, End, Exec, Request};
+use super::verbs::{MachineChoice, finish};
 use crate::options::values::parse_variable;
 use crate::relay::pump::{Sink, read_some};
 use crate::relay::signals::{Event, Signals};
@@ -85,9 +86,9 @@ fn parse_user(text: &str) -> Result<(u32, u32), String> {
 pub(crate) fn exec(options: &ExecOptions) -> Result<u8, Error> {
     let stream = options.choice.open()?.into_stream();
     let told_size = if options.terminal { window_size().unwrap_or((0, 0)) } else { (0, 0) };
-    let request = Frame::request(&words(options, told_size));
-    if request.contents.len() > CONTENTS_BYTES_MAX {
-        return Err(Error::Usage(format!("arguments and variables are longer than {} KiB", CONTENTS_BYTES_MAX >> 10)));
+    let request = json(&Request::Exec(request(options, told_size)));
+    if request.len() > SOCKET_BYTES_MAX {
+        return Err(Error::Usage(format!("arguments and variables are longer than {} KiB", SOCKET_BYTES_MAX >> 10)));
     }
     let what = "preparing the streams";
     let signals = Signals::block().doing("preparing for signals")?;
@@ -95,10 +96,10 @@ pub(crate) fn exec(options: &ExecOptions) -> Result<u8, Error> {
     let input = options.input.then(|| io::stdin().as_fd().try_clone_to_owned()).transpose().doing(what)?;
     let sinks = [Sink::new(io::stdout()).doing(what)?, Sink::new(io::stderr()).doing(what)?];
     let mut asking = Socket::new(stream);
-    asking.send(&request.encode());
+    asking.send(&Frame::new(Kind::Request, request.as_bytes()).encode());
     let mut caller = Caller {
         stream: asking,
-        frames: FrameBuffer::default(),
+        frames: FrameBuffer::new(),
         signals,
         input: input.map(File::from),
         input_window: Window::default(),
@@ -114,38 +115,25 @@ pub(crate) fn exec(options: &ExecOptions) -> Result<u8, Error> {
     let outcome = caller.run();
     // Before anything is said.
     drop(raw);
-    let (status, line) = outcome?;
-    if !line.is_empty() {
-        eprintln!("aegis: {line}");
-    }
-    Ok(status)
+    finish(outcome?)
 }
 
-/// The request, as the server reads it.
-fn words(options: &ExecOptions, (rows, columns): (u16, u16)) -> Vec<Vec<u8>> {
-    let mut words = vec![b"exec".to_vec(), options.pod.as_bytes().to_vec()];
-    let mut add = |prefix: &str, value: &[u8]| words.push([prefix.as_bytes(), value].concat());
-    if options.input {
-        add(session_word::INPUT, b"");
+/// What is asked for.
+fn request(options: &ExecOptions, size: (u16, u16)) -> Exec {
+    let bytes = |text: &OsStr| Bytes(text.as_bytes().to_vec());
+    let is_term = |variable: &OsString| variable.as_bytes().starts_with(b"TERM=");
+    let has_term = !options.terminal || options.environment.iter().any(is_term);
+    let term = std::env::var_os("TERM").filter(|_| !has_term);
+    let term = term.map(|term| Bytes([b"TERM=", term.as_bytes()].concat()));
+    Exec {
+        pod: options.pod.to_string_lossy().into_owned(),
+        input: options.input,
+        terminal: options.terminal.then_some(size),
+        user: options.user,
+        directory: options.working_directory.as_ref().map(|path| bytes(path.as_os_str())),
+        variables: term.into_iter().chain(options.environment.iter().map(|text| bytes(text))).collect(),
+        words: options.words.iter().map(|word| bytes(word)).collect(),
     }
-    if options.terminal {
-        add(session_word::TERMINAL, format!("{rows} {columns}").as_bytes());
-        let is_term = |variable: &OsString| variable.as_bytes().starts_with(b"TERM=");
-        let term = std::env::var_os("TERM").filter(|_| !options.environment.iter().any(is_term));
-        if let Some(term) = term {
-            add(session_word::VARIABLE, &[b"TERM=", term.as_bytes()].concat());
-        }
-    }
-    if let Some((user, group)) = options.user {
-        add(session_word::USER, format!("{user} {group}").as_bytes());
-    }
-    if let Some(path) = &options.working_directory {
-        add(session_word::DIRECTORY, path.as_os_str().as_bytes());
-    }
-    options.environment.iter().for_each(|variable| add(session_word::VARIABLE, variable.as_bytes()));
-    add(session_word::PROGRAM, b"");
-    options.words.iter().for_each(|word| add("", word.as_bytes()));
-    words
 }
 
 fn window_size() -> Option<(u16, u16)> {
@@ -206,15 +194,15 @@ struct Caller {
     is_accepted: bool,
     was_told_to_end: bool,
     /// Status and line, once they are known.
-    ending: Option<(u8, String)>,
+    ending: Option<End>,
 }
 
 impl Caller {
-    fn run(&mut self) -> Result<(u8, String), Error> {
+    fn run(&mut self) -> Result<End, Error> {
         loop {
             for slot in self.wait()? {
                 if let Some(status) = self.handle(slot)? {
-                    return Ok((status, String::new()));
+                    return Ok(End { status, text: String::new() });
                 }
             }
             if self.outputs.iter().all(|output| output.bytes.is_empty())
@@ -302,7 +290,7 @@ impl Caller {
         if self.ending.is_none() {
             let mut contents = Vec::new();
             message.append(&mut contents);
-            self.stream.send(&Frame { kind: Kind::Session, contents }.encode());
+            self.stream.send(&Frame::new(Kind::Session, &contents).encode());
         }
     }
 
@@ -310,15 +298,17 @@ impl Caller {
         let mut buffer = [0; 16 * 1024];
         let read = self.stream.read(&mut buffer).doing("asking the machine's tool")?;
         let Some(length) = read else { return Ok(()) };
-        self.frames.push(&buffer[..length]);
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.push(&buffer[..length]);
         let foreign = || Error::Usage("the machine's tool is another version".into());
-        while let Some(frame) = self.frames.next_frame().map_err(|_| foreign())? {
+        while let Some(frame) = frames.next_frame().map_err(|_| foreign())? {
             match frame.kind {
-                Kind::End => self.ending = Some(frame.status()),
-                Kind::Session => self.hear(FromPod::parse(&frame.contents).map_err(|_| foreign())?),
+                Kind::End => self.ending = Some(End::read(frame.contents).ok_or_else(foreign)?),
+                Kind::Session => self.hear(FromPod::parse(frame.contents).map_err(|_| foreign())?),
                 _ => return Err(foreign()),
             }
         }
+        self.frames = frames;
         if length == 0 && self.ending.is_none() {
             return Err(Error::Usage("the machine ended".into()));
         }
@@ -374,14 +364,14 @@ impl Caller {
         let is_lost = error.kind() != ErrorKind::BrokenPipe && error.kind() != ErrorKind::ConnectionReset;
         if is_lost && stream == Stream::Output {
             // Not what was asked for, whatever the program will say.
-            self.ending = Some((STATUS_TOOL, format!("standard output: {error}")));
+            self.ending = Some(End { status: STATUS_TOOL, text: format!("standard output: {error}") });
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ExecOptions, parse_user, words};
+    use super::{Bytes, Exec, ExecOptions, parse_user, request};
     use crate::options::{Command, Parsed, parse};
 
     fn exec(line: &str) -> ExecOptions {
@@ -396,10 +386,18 @@ mod tests {
     fn everything_behind_the_program_is_the_programs() {
         let options = exec("exec -i -e A=1 -w /x -u 1:2 -e B= web ls -la -i --help -- x");
         assert!(options.input && !options.terminal);
-        let wanted = "exec web input;user 1 2;directory /x;variable A=1;variable B=;--;ls;-la;-i;--help;--;x";
-        let wanted: Vec<&[u8]> = wanted.split([' ', ';']).map(str::as_bytes).collect();
-        let said = words(&options, (0, 0)).join(&b' ');
-        assert_eq!(said.split(|byte| *byte == b' ').collect::<Vec<_>>(), wanted);
+        let list = |words: &[&str]| words.iter().map(|word| Bytes(word.as_bytes().to_vec())).collect();
+        let wanted = Exec {
+            pod: "web".into(),
+            input: true,
+            user: Some((1, 2)),
+            directory: Some(Bytes(b"/x".to_vec())),
+            variables: list(&["A=1", "B="]),
+            words: list(&["ls", "-la", "-i", "--help", "--", "x"]),
+            ..Exec::default()
+        };
+        assert_eq!(request(&options, (0, 0)), wanted);
+        assert_eq!(request(&exec("exec -t -e TERM=x web sh"), (3, 4)).terminal, Some((3, 4)));
         // As kubectl's users write it.
         assert_eq!(exec("exec web -- ls -l").words, ["ls", "-l"]);
         assert_eq!(exec("exec -it web sh").words, ["sh"]);

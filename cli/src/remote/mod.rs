@@ -3,8 +3,8 @@
 //! The tool process that runs a machine with pods listens on a socket (`address` says where); the commands are other
 //! tool processes that ask there (`client`) in the frames of `aegis_link::frame`. On the side of the machine `server`
 //! answers: what only the kernel knows it asks the manager in the machine for, and what only a pod's library OS knows,
-//! the pod. `report` is what it tells of machine, pods and processes. `verbs` and `exec` are the commands, `table` is
-//! what they print, `shares` what tickets are worth.
+//! the pod. `request` is what is asked, `report` what is told of machine, pods and processes. `verbs` and `exec` are
+//! the commands, `table` is what they print, `shares` what tickets are worth.
 //!
 //! Invariants: nobody waits for another here, neither the relay for a client nor one client for another; everything
 //! that is kept for a client, a pod or the manager has a limit; what comes over a socket or from the machine is data
@@ -14,6 +14,7 @@ pub(crate) mod address;
 pub(crate) mod client;
 pub(crate) mod exec;
 pub(crate) mod report;
+pub(crate) mod request;
 pub(crate) mod server;
 pub(crate) mod shares;
 pub(crate) mod table;

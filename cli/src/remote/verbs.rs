@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use aegis_launch::errors::{Doing, Error};
@@ -11,8 +10,9 @@ use clap::Args;
 
 use super::client::{Conversation, running, the_machine};
 use super::report::json;
+use super::request::{End, Request, no_amount};
 use super::table::{memory_table, pods_table, tickets_table, top_table};
-use crate::options::values::parse_seconds;
+use crate::options::values::{parse_memory_range, parse_seconds};
 
 /// From one picture of `top` to the next.
 const INTERVAL_DEFAULT: &str = "2";
@@ -123,10 +123,10 @@ pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
         Some(name) => vec![the_machine(Some(name))?],
         None => running()?,
     };
-    let request = if options.processes || options.json { "processes" } else { "pods" };
+    let request = if options.processes || options.json { Request::Processes } else { Request::Pods };
     let mut reports = Vec::new();
     for machine in &machines {
-        match Conversation::open(machine).and_then(|mut conversation| conversation.report(request)) {
+        match Conversation::open(machine).and_then(|mut conversation| conversation.report(&request)) {
             Ok(report) => reports.push(report),
             // It may have ended meanwhile, which is no failure where nobody asked for it by name.
             Err(error) if options.choice.machine.is_some() => return Err(error),
@@ -145,7 +145,7 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Error> {
     let clears = io::stdout().is_terminal() && !options.once;
     let mut before = None;
     loop {
-        let now = conversation.report("processes")?;
+        let now = conversation.report(&Request::Processes)?;
         let table = top_table(before.as_ref(), &now);
         // The cursor to the corner, and nothing below.
         print(&format!("{}{table}", if clears { "\x1b[H\x1b[J" } else { "" }))?;
@@ -159,17 +159,15 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Error> {
 
 /// `aegis logs`.
 pub(crate) fn logs(options: &LogsOptions) -> Result<u8, Error> {
-    let mut words: Vec<&[u8]> = vec![b"logs", if options.follow { b"follow" } else { b"" }];
-    words.extend(options.pod.iter().map(|pod| pod.as_bytes()));
-    finish(options.choice.open()?.ask(&words, None, pass_on)?)
+    let request = Request::Logs { follows: options.follow, pod: options.pod.as_ref().map(name) };
+    finish(options.choice.open()?.ask(&request, None, pass_on)?)
 }
 
 /// `aegis stop`.
 pub(crate) fn stop(options: &StopOptions) -> Result<u8, Error> {
-    let grace = options.grace.as_millis().to_string();
-    let mut words: Vec<&[u8]> = vec![b"stop", grace.as_bytes()];
-    words.extend(options.pods.iter().map(|pod| pod.as_bytes()));
-    finish(options.choice.open()?.ask(&words, None, pass_on)?)
+    let grace_ms = options.grace.as_millis().try_into().unwrap_or(u64::MAX);
+    let request = Request::Stop { grace_ms, pods: options.pods.iter().map(name).collect() };
+    finish(options.choice.open()?.ask(&request, None, pass_on)?)
 }
 
 /// `aegis tickets`.
@@ -177,11 +175,12 @@ pub(crate) fn tickets(options: &TicketsOptions) -> Result<u8, Error> {
     let mut conversation = options.choice.open()?;
     match (&options.pod, &options.amount) {
         (Some(pod), Some(amount)) => {
-            let words: [&[u8]; 3] = [b"tickets", pod.as_bytes(), amount.as_bytes()];
-            conversation.output(&words)?;
+            let amount = name(amount);
+            let amount = amount.parse().map_err(|_| Error::Usage(no_amount(&amount)))?;
+            conversation.output(&Request::Tickets { holder: name(pod), amount })?;
             Ok(0)
         }
-        _ => print(&tickets_table(&conversation.report("pods")?)),
+        _ => print(&tickets_table(&conversation.report(&Request::Pods)?)),
     }
 }
 
@@ -190,11 +189,11 @@ pub(crate) fn memory(options: &MemoryOptions) -> Result<u8, Error> {
     let mut conversation = options.choice.open()?;
     match (&options.pod, &options.size) {
         (Some(pod), Some(size)) => {
-            let words: [&[u8]; 3] = [b"memory", pod.as_bytes(), size.as_bytes()];
-            conversation.output(&words)?;
+            let (guaranteed, limit) = parse_memory_range(&name(size)).map_err(Error::Usage)?;
+            conversation.output(&Request::Memory { pod: name(pod), guaranteed, limit })?;
             Ok(0)
         }
-        _ => print(&memory_table(&conversation.report("pods")?)),
+        _ => print(&memory_table(&conversation.report(&Request::Pods)?)),
     }
 }
 
@@ -210,11 +209,17 @@ fn pass_on(kind: Kind, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-fn finish((status, line): (u8, String)) -> Result<u8, Error> {
-    if !line.is_empty() {
-        eprintln!("aegis: {line}");
+/// A word as a name; one that is no text is the name of nothing.
+fn name(word: &OsString) -> String {
+    word.to_string_lossy().into_owned()
+}
+
+/// Says what is to be said at the end; the exit status.
+pub(super) fn finish(end: End) -> Result<u8, Error> {
+    if !end.text.is_empty() {
+        eprintln!("aegis: {}", end.text);
     }
-    Ok(status)
+    Ok(end.status)
 }
 
 fn print(text: &str) -> Result<u8, Error> {

@@ -13,7 +13,8 @@ use std::process::ChildStderr;
 use std::time::{Duration, Instant};
 
 use aegis_link::config::Config;
-use aegis_link::control::{FromGuest, LineBuffer};
+use aegis_link::control::FromGuest;
+use aegis_link::frame::FrameBuffer;
 use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -205,7 +206,7 @@ impl Trial<'_> {
 fn first_line(control: &UnixStream, errors: Option<&ChildStderr>) -> Option<Vec<u8>> {
     let deadline = Instant::now() + TRIAL_LIMIT;
     let mut line: Option<Vec<u8>> = None;
-    let mut lines = LineBuffer::default();
+    let mut frames = FrameBuffer::new();
     let mut complaints = Vec::new();
     let mut buffer = [0; 4096];
     while line.is_none() {
@@ -218,9 +219,8 @@ fn first_line(control: &UnixStream, errors: Option<&ChildStderr>) -> Option<Vec<
         let (spoke, complained) = (has_news(0), has_news(1));
         if spoke {
             let length = rustix::io::read(control, &mut buffer).ok().filter(|length| *length > 0)?;
-            lines.push(&buffer[..length], |text| {
-                line.get_or_insert_with(|| text.to_vec());
-            });
+            frames.push(&buffer[..length]);
+            line = frames.next_frame().ok()?.map(|frame| frame.contents.to_vec());
         }
         if let (true, Some(errors)) = (complained, errors) {
             let length = rustix::io::read(errors, &mut buffer).ok().filter(|length| *length > 0)?;

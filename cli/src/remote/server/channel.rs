@@ -15,7 +15,7 @@ use aegis_launch::errors::{STATUS_SIGNAL_BASE, STATUS_TOOL};
 use aegis_link::config::Config;
 use aegis_link::control::printable;
 use aegis_link::sessions::{
-    DATA_BYTES_MAX, DESCRIPTION_BYTES_MAX, FromPod, Malformed, Receiver, SESSION_COUNT_MAX, ToPod, Window, preamble,
+    DATA_BYTES_MAX, DESCRIPTION_BYTES_MAX, FromPod, Malformed, Receiver, SESSION_COUNT_MAX, ToPod, Window, opening,
 };
 
 use crate::relay::stream::Stream;
@@ -106,7 +106,7 @@ impl Channel {
         self.receiver = Some(Receiver::new(token));
         self.last_session = 0;
         self.stream.clear();
-        self.stream.send(&preamble(token));
+        self.stream.send(&opening(token));
         Ok(token)
     }
 

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use aegis_link::config::Config;
-use aegis_link::sessions::{FromPod, Receiver, Stream, ToPod, WINDOW_BYTES, preamble};
+use aegis_link::sessions::{FromPod, Receiver, Stream, ToPod, WINDOW_BYTES, opening};
 
 use super::{Channel, SessionEvent};
 
@@ -30,7 +30,7 @@ impl Pod {
         let (session, token) = self.channel.begin(client, &config).expect("there is room");
         if let Some(token) = token {
             self.receiver = Receiver::new(token);
-            self.stream.write_all(&preamble(token)).expect("room");
+            self.stream.write_all(&opening(token)).expect("room");
         }
         session
     }

@@ -1,6 +1,6 @@
 //! Reading what pods wrote, for clients that follow it or not.
 
-use aegis_link::frame::{Frame, Kind};
+use aegis_link::frame::Kind;
 use aegis_link::phase::PodPhase;
 
 use super::logs::{Next, Position};
@@ -11,12 +11,8 @@ use crate::relay::pod_link::PodLink;
 const OUT_BYTES_ENOUGH: usize = 128 * 1024;
 
 impl ControlServer {
-    pub(super) fn show_logs(&mut self, number: u64, follows: bool, names: &[&str]) -> Result<(), String> {
-        let pod = match names {
-            [] => None,
-            [name] => Some(self.pod(name)?),
-            _ => return Err("one pod or all".into()),
-        };
+    pub(super) fn show_logs(&mut self, number: u64, follows: bool, pod: Option<&str>) -> Result<(), String> {
+        let pod = pod.map(|name| self.pod(name)).transpose()?;
         if let Some(client) = self.clients.get_mut(&number) {
             client.job = Job::Logs { pod, follows, position: Position::default() };
         }
@@ -29,15 +25,15 @@ impl ControlServer {
         let mut job = std::mem::replace(&mut client.job, Job::Nothing);
         let Job::Logs { pod, follows, position } = &mut job else { return };
         while client.stream.pending_bytes() < OUT_BYTES_ENOUGH && !client.is_over {
-            let frame = match self.logs.read(*pod, position) {
+            let (kind, contents) = match self.logs.read(*pod, position) {
                 Next::Line(writer, line) => {
                     let kind = if line.is_error { Kind::Errors } else { Kind::Output };
                     let mark = if pod.is_none() { self.pods[writer].mark.as_bytes() } else { b"" };
-                    Frame { kind, contents: [mark, &line.text].concat() }
+                    (kind, [mark, &line.text].concat())
                 }
                 Next::Lost(writer) => {
                     let text = format!("aegis: {}: lines are missing here\n", self.pods[writer].name);
-                    Frame { kind: Kind::Errors, contents: text.into_bytes() }
+                    (Kind::Errors, text.into_bytes())
                 }
                 Next::Nothing => {
                     let ends = match *pod {
@@ -51,7 +47,7 @@ impl ControlServer {
                     break;
                 }
             };
-            client.send(&frame);
+            client.send(kind, &contents);
         }
         client.job = job;
     }

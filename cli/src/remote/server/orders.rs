@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 
-use aegis_link::orders::{ANSWER_BYTES, Action, Answer, EVENT_ID, Found, Order};
+use aegis_link::frame::FrameBuffer;
+use aegis_link::orders::{Action, Answer, EVENT_ID, Order, TicketHolder};
 
 use crate::relay::stream::Stream;
 
@@ -14,7 +15,7 @@ const WAITING_COUNT_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Orders<P> {
     pub(crate) stream: Stream,
-    held: Vec<u8>,
+    frames: FrameBuffer,
     last_id: u32,
     waiting: BTreeMap<u32, P>,
 }
@@ -22,16 +23,16 @@ pub(crate) struct Orders<P> {
 impl<P> Orders<P> {
     /// The line over a socket, which must be non-blocking.
     pub(crate) fn new(stream: UnixStream) -> Self {
-        Self { stream: Stream::new(stream), held: Vec::new(), last_id: 0, waiting: BTreeMap::new() }
+        Self { stream: Stream::new(stream), frames: FrameBuffer::new(), last_id: 0, waiting: BTreeMap::new() }
     }
 
     /// Gives an order; false if nobody is there to take it.
-    pub(crate) fn give(&mut self, action: Action, pod: usize, amount: u64, why: P) -> bool {
+    pub(crate) fn give(&mut self, action: Action, holder: TicketHolder, amount: u64, why: P) -> bool {
         if !self.stream.is_open() || self.waiting.len() >= WAITING_COUNT_MAX {
             return false;
         }
         self.last_id = self.last_id.checked_add(1).unwrap_or(EVENT_ID + 1);
-        let order = Order { id: self.last_id, action: Some(action), pod: pod as u32, amount };
+        let order = Order { id: self.last_id, action: Some(action), holder, amount };
         self.waiting.insert(self.last_id, why);
         self.stream.send(&order.encode());
         true
@@ -42,18 +43,18 @@ impl<P> Orders<P> {
         let mut answers = Vec::new();
         let mut buffer = [0; 4096];
         let length = self.stream.read(&mut buffer).ok().flatten().unwrap_or(0);
-        self.held.extend_from_slice(&buffer[..length]);
+        self.frames.push(&buffer[..length]);
         loop {
-            match Answer::find(&self.held) {
-                Found::More => return answers,
-                Found::Skip(count) => drop(self.held.drain(..count)),
-                Found::Message(answer) => {
-                    self.held.drain(..ANSWER_BYTES);
-                    let why = self.waiting.remove(&answer.id);
-                    if why.is_some() || answer.id == EVENT_ID {
-                        answers.push((why, answer));
-                    }
-                }
+            let answer = match self.frames.next_frame() {
+                Ok(None) => return answers,
+                Ok(Some(frame)) => Answer::read(&frame),
+                // Bytes of the line were lost.
+                Err(_) => None,
+            };
+            let Some(answer) = answer else { continue };
+            let why = self.waiting.remove(&answer.id);
+            if why.is_some() || answer.id == EVENT_ID {
+                answers.push((why, answer));
             }
         }
     }

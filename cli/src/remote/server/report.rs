@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use aegis_link::control::{FromGuest, ToGuest};
-use aegis_link::frame::{CONTENTS_BYTES_MAX, Frame, Kind};
-use aegis_link::orders::{Action, CURRENCY_FIRST};
+use aegis_link::frame::{Kind, SOCKET_BYTES_MAX};
+use aegis_link::orders::{Action, PodState, TicketHolder};
 use aegis_link::phase::PodPhase;
 
 use super::state::{ControlServer, Environment, Job, OrderReason, ReportJob};
@@ -23,13 +23,13 @@ const PROCESSES_BYTES_MAX: usize = 8 << 20;
 
 impl ControlServer {
     /// Asks the manager about all pods, and those that run about their processes.
-    pub(super) fn ask_all(&mut self, number: u64, links: Option<&mut [PodLink]>) {
+    pub(super) fn ask_all(&mut self, number: u64, links: Option<&mut [PodLink]>) -> Result<(), String> {
         let mut deadline = Instant::now() + ANSWER_LIMIT;
-        let currencies = (0..self.payers.count()).map(|number| CURRENCY_FIRST as usize + number);
-        let asked = (0..self.pods.len()).chain(currencies);
+        let currencies = (0..self.payers.count() as u32).map(TicketHolder::Currency);
+        let asked = (0..self.pods.len() as u32).map(TicketHolder::Pod).chain(currencies);
         let orders_left =
             asked.filter(|it| self.orders.give(Action::Read, *it, 0, OrderReason::Report(number))).count();
-        let (states, currency_tickets) = (vec![None; self.pods.len()], vec![None; self.payers.count()]);
+        let (states, currencies) = (vec![None; self.pods.len()], vec![None; self.payers.count()]);
         let mut silent = Vec::new();
         self.last_token += 1;
         let token = self.last_token;
@@ -43,7 +43,7 @@ impl ControlServer {
         if let Some(client) = self.clients.get_mut(&number) {
             client.job = Job::Report(ReportJob {
                 states,
-                currency_tickets,
+                currencies,
                 processes: vec![Vec::new(); self.pods.len()],
                 command_bytes: 0,
                 orders_left,
@@ -52,6 +52,7 @@ impl ControlServer {
                 deadline,
             });
         }
+        Ok(())
     }
 
     /// A pod says something about its processes.
@@ -85,10 +86,10 @@ impl ControlServer {
 
     pub(super) fn finish_report(&mut self, number: u64, links: &[PodLink]) {
         let Some(client) = self.clients.get_mut(&number) else { return };
-        let Job::Report(ReportJob { states, currency_tickets, processes, .. }) = &mut client.job else { return };
-        let currency = |(number, tickets): (usize, &Option<u64>)| CurrencyReport {
+        let Job::Report(ReportJob { states, currencies, processes, .. }) = &mut client.job else { return };
+        let currency = |(number, state): (usize, &Option<PodState>)| CurrencyReport {
             name: self.payers.name(number).to_owned(),
-            tickets: tickets.unwrap_or(0),
+            tickets: state.map_or(0, |state| state.tickets),
             currency: self.payers.of_currency(number).to_owned(),
         };
         let mut pods = Vec::new();
@@ -111,9 +112,9 @@ impl ControlServer {
             });
         }
         let machine = self.address.as_ref().map_or_else(String::new, |address| address.name.clone());
-        let currencies = currency_tickets.iter().enumerate().map(currency).collect();
-        for contents in json(&MachineReport { machine, pods, currencies }).as_bytes().chunks(CONTENTS_BYTES_MAX) {
-            client.send(&Frame { kind: Kind::Output, contents: contents.to_vec() });
+        let currencies = currencies.iter().enumerate().map(currency).collect();
+        for contents in json(&MachineReport { machine, pods, currencies }).as_bytes().chunks(SOCKET_BYTES_MAX) {
+            client.send(Kind::Output, contents);
         }
         client.end(0, "");
     }

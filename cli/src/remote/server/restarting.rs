@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use aegis_link::control::Report;
-use aegis_link::orders::{Action, Outcome};
+use aegis_link::orders::{Action, Outcome, TicketHolder};
 
 use super::restart::{Restart, STEADY};
 use super::state::{ControlServer, Environment, OrderReason, Stage, Stopping};
@@ -36,7 +36,7 @@ impl ControlServer {
     pub(super) fn let_go(&mut self, pod: usize) {
         self.pods[pod].is_final = true;
         if self.pods[pod].restart.is_ever() {
-            self.orders.give(Action::Release, pod, 0, OrderReason::Destroy);
+            self.orders.give(Action::Release, TicketHolder::Pod(pod as u32), 0, OrderReason::Destroy);
         }
     }
 
@@ -48,7 +48,7 @@ impl ControlServer {
         if !is_due || known.environment != Environment::Gone || !link.is_flushed {
             return;
         }
-        if self.orders.give(Action::Restart, pod, 0, OrderReason::Restart(pod)) {
+        if self.orders.give(Action::Restart, TicketHolder::Pod(pod as u32), 0, OrderReason::Restart(pod)) {
             (known.environment, known.started) = (Environment::AskedFor, now);
             link.begin_again();
         }

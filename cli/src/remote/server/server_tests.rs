@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use aegis_link::control::{Report, ToGuest};
-use aegis_link::frame::{Frame, FrameBuffer, Kind};
-use aegis_link::orders::{Action, Answer, EVENT_ID, Found, ORDER_BYTES, Order, Outcome, PodState};
+use aegis_link::frame::{Found, Frame, FrameBuffer, Kind};
+use aegis_link::orders::{Action, Answer, EVENT_ID, ORDER_BYTES, Order, Outcome, PodState, TicketHolder};
 use aegis_link::phase::PodPhase;
 
 use super::payers::Payers;
@@ -16,7 +16,8 @@ use super::{ServerSlot, stopping};
 use crate::relay::pod_link::{Life, PodLink};
 use crate::relay::pump::InputPump;
 use crate::relay::stream::Stream;
-use crate::remote::report::MachineReport;
+use crate::remote::report::{MachineReport, json};
+use crate::remote::request::{End, Request};
 
 const CLIENT: u64 = 1;
 
@@ -50,7 +51,7 @@ impl World {
             pods.push(pod);
         }
         let (ours, client) = pair();
-        let (stream, input) = (Stream::new(ours), FrameBuffer::default());
+        let (stream, input) = (Stream::new(ours), FrameBuffer::new());
         server.clients.insert(CLIENT, Client { stream, input, job: Job::Nothing, is_over: false });
         Self { server, links, manager, pods, client }
     }
@@ -63,50 +64,62 @@ impl World {
     fn orders(&mut self) -> Vec<Order> {
         let mut bytes = vec![0; 4096];
         let count = self.manager.read(&mut bytes).unwrap_or(0);
-        let order = |bytes: &[u8]| match Order::find(bytes) {
-            Found::Message(order) => order,
+        let order = |bytes: &[u8]| match Frame::find(bytes) {
+            Found::Frame(frame, _) => Order::read(&frame).expect("an order"),
             other => panic!("{other:?}"),
         };
         bytes[..count].chunks(ORDER_BYTES).map(order).collect()
     }
 
     fn actions(&mut self) -> Vec<(Action, u32)> {
-        self.orders().iter().map(|order| (order.action.expect("known"), order.pod)).collect()
+        self.orders().iter().map(|order| (order.action.expect("known"), order.holder.number())).collect()
     }
 
     /// The manager says how a pod is, in answer to an order or by itself.
     fn answer(&mut self, id: u32, pod: u32, outcome: Outcome, phase: PodPhase) {
         let state = PodState { phase, tickets: 7, ..PodState::default() };
-        let answer = Answer { id, pod, outcome: Some(outcome), state };
+        let answer = Answer { id, holder: TicketHolder::Pod(pod), outcome: Some(outcome), state };
         self.manager.write_all(&answer.encode()).expect("room");
         self.server.handle(ServerSlot::OrdersIn, &mut self.links);
     }
 
-    /// What a pod was told since the last look.
-    fn told(&mut self, pod: usize) -> String {
+    /// What a pod was sent since the last look.
+    fn sent(&mut self, pod: usize) -> Vec<u8> {
         let mut bytes = vec![0; 4096];
         let count = self.pods[pod].read(&mut bytes).unwrap_or(0);
-        String::from_utf8_lossy(&bytes[..count]).into_owned()
+        bytes[..count].to_vec()
     }
 
-    fn ask(&mut self, words: &[&str]) {
-        self.client.write_all(&Frame::request(words).encode()).expect("room");
+    fn ask(&mut self, request: &Request) {
+        self.ask_in_words(&json(request));
+    }
+
+    fn ask_in_words(&mut self, text: &str) {
+        self.client.write_all(&Frame::new(Kind::Request, text.as_bytes()).encode()).expect("room");
         self.server.handle(ServerSlot::Read(CLIENT), &mut self.links);
     }
 
     /// The frames that the client has got since the last look.
-    fn answers(&mut self) -> Vec<Frame> {
+    fn answers(&mut self) -> Vec<(Kind, Vec<u8>)> {
         let mut bytes = vec![0; 1 << 16];
         let count = self.client.read(&mut bytes).unwrap_or(0);
-        let mut frames = FrameBuffer::default();
+        let mut frames = FrameBuffer::new();
         frames.push(&bytes[..count]);
-        std::iter::from_fn(|| frames.next_frame().expect("sound")).collect()
+        let owned = |frame: Frame<'_>| (frame.kind, frame.contents.to_vec());
+        std::iter::from_fn(|| frames.next_frame().expect("sound").map(owned)).collect()
+    }
+
+    /// The end of an answer that is nothing else.
+    fn end(&mut self) -> (u8, String) {
+        let [(Kind::End, contents)] = &self.answers()[..] else { panic!("an end") };
+        let end = End::read(contents).expect("an end");
+        (end.status, end.text)
     }
 
     fn report(&mut self) -> MachineReport {
-        let [output, end] = &self.answers()[..] else { panic!("an output and an end") };
-        assert_eq!((output.kind, end.status().0), (Kind::Output, 0));
-        serde_json::from_slice(&output.contents).expect("a report")
+        let [(Kind::Output, output), (Kind::End, end)] = &self.answers()[..] else { panic!("an output and an end") };
+        assert_eq!(End::read(end).map(|end| end.status), Some(0));
+        serde_json::from_slice(output).expect("a report")
     }
 }
 
@@ -169,22 +182,21 @@ fn a_pod_without_a_word_is_lost_when_all_it_wrote_is_read() {
 #[test]
 fn stopping_goes_from_sigterm_to_giving_up() {
     let mut world = World::new();
-    world.ask(&["stop", "1000", "b"]);
-    assert_eq!(world.told(1), "", "it cannot hear yet");
+    world.ask(&Request::Stop { grace_ms: 1000, pods: vec!["b".into()] });
+    assert!(world.sent(1).is_empty(), "it cannot hear yet");
     world.greet();
     let start = Instant::now();
     world.server.go_on_stopping(1, &mut world.links, start);
-    assert_eq!(world.told(1), ToGuest::Signal(15).to_string());
+    assert_eq!(world.sent(1), ToGuest::Signal(15).encode());
     let later = start + Duration::from_secs(60);
     world.server.go_on_stopping(1, &mut world.links, later);
-    assert_eq!(world.told(1), ToGuest::Signal(9).to_string());
+    assert_eq!(world.sent(1), ToGuest::Signal(9).encode());
     world.server.go_on_stopping(1, &mut world.links, later + stopping::KILL_LIMIT);
     assert_eq!(world.actions(), [(Action::Destroy, 1)]);
     world.server.go_on_stopping(1, &mut world.links, later + stopping::KILL_LIMIT + stopping::DESTROY_LIMIT);
     assert!(world.server.has_failed_to_stop());
     world.server.tick(&mut world.links);
-    let frames = world.answers();
-    assert_eq!(frames[0].status(), (125, "b: cannot be stopped".to_owned()));
+    assert_eq!(world.end(), (125, "b: cannot be stopped".to_owned()));
 }
 
 #[test]
@@ -192,18 +204,18 @@ fn a_pod_that_waits_and_is_stopped_has_ended() {
     let mut world = World::new();
     world.greet();
     world.server.on_end(0, Some(Report::Exit(3)), &mut world.links[0]).expect("it starts again");
-    world.ask(&["stop", "1000", "a"]);
+    world.ask(&Request::Stop { grace_ms: 1000, pods: vec!["a".into()] });
     assert_eq!(world.links[0].life, Life::Ended(Report::Exit(3)));
     assert_eq!(world.actions(), [(Action::Release, 0)]);
     world.server.tick(&mut world.links);
-    assert_eq!(world.answers()[0].status().0, 0);
+    assert_eq!(world.end().0, 0);
 }
 
 #[test]
 fn reports_name_the_phase_and_what_the_manager_says() {
     let mut world = World::new();
     world.links[0].has_greeted = true;
-    world.ask(&["pods"]);
+    world.ask(&Request::Pods);
     let ids: Vec<u32> = world.orders().iter().map(|order| order.id).collect();
     world.answer(ids[0], 0, Outcome::Done, PodPhase::Running);
     world.answer(ids[1], 1, Outcome::Done, PodPhase::Running);
@@ -213,7 +225,7 @@ fn reports_name_the_phase_and_what_the_manager_says() {
     assert_eq!((states, report.pods[0].usage().tickets), (vec!["running", "starting"], 7));
 
     world.server.on_end(0, Some(Report::Exit(3)), &mut world.links[0]);
-    world.ask(&["pods"]);
+    world.ask(&Request::Pods);
     let id = world.orders()[1].id;
     // The first does not answer, the second is gone without a word.
     world.answer(id, 1, Outcome::Done, PodPhase::Ended);
@@ -227,11 +239,11 @@ fn reports_name_the_phase_and_what_the_manager_says() {
 #[test]
 fn a_client_that_speaks_another_language_is_refused_and_goes() {
     let mut world = World::new();
-    world.ask(&["else"]);
-    assert_eq!(world.answers()[0].status(), (125, "this version of the tool does not know that".to_owned()));
-    world.client.write_all(&[255; 16]).expect("room");
+    world.ask_in_words("\"else\"");
+    assert_eq!(world.end(), (125, "this version of the tool does not know that".to_owned()));
+    world.client.write_all(&[254; 16]).expect("room");
     world.server.handle(ServerSlot::Read(CLIENT), &mut world.links);
-    assert_eq!(world.answers()[0].status(), (125, "this is no request".to_owned()));
+    assert_eq!(world.end(), (125, "this is no request: bytes that are no frame".to_owned()));
     world.server.tick(&mut world.links);
     assert!(world.server.clients.is_empty());
 }

@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-use aegis_link::frame::{Frame, FrameBuffer, Kind};
-use aegis_link::orders::{Answer, CURRENCY_FIRST, Outcome};
+use aegis_link::frame::{FrameBuffer, Kind};
+use aegis_link::orders::{Answer, Outcome, TicketHolder};
 use rustix::event::PollFlags;
 
 use super::channel::Channel;
@@ -12,6 +12,7 @@ use super::state::{Client, ControlServer, Environment, Job, OrderReason, ReportJ
 use super::tickets::too_much;
 use crate::relay::pod_link::{Life, PodLink};
 use crate::relay::stream::Stream;
+use crate::remote::request::Request;
 
 /// Clients at the same time.
 const CLIENT_COUNT_MAX: usize = 32;
@@ -117,7 +118,7 @@ impl ControlServer {
             return;
         }
         self.last_client += 1;
-        let (stream, input) = (Stream::new(stream), FrameBuffer::default());
+        let (stream, input) = (Stream::new(stream), FrameBuffer::new());
         let mut client = Client { stream, input, job: Job::Nothing, is_over: false };
         if self.clients.values().filter(|client| !client.is_over).count() >= CLIENT_COUNT_MAX {
             client.refuse(&format!("more than {CLIENT_COUNT_MAX} commands at a time"));
@@ -138,41 +139,42 @@ impl ControlServer {
                 client.stream.clear();
             }
         }
+        let mut input = std::mem::take(&mut client.input);
         while let Some(client) = self.clients.get_mut(&number).filter(|client| !client.is_over) {
-            match (client.input.next_frame(), &client.job) {
-                (Ok(None), _) => break,
-                (Ok(Some(frame)), Job::Nothing) if frame.kind == Kind::Request => self.request(number, &frame, links),
+            let why = match (input.next_frame(), &client.job) {
+                (Ok(None), _) => {
+                    client.input = input;
+                    break;
+                }
+                (Ok(Some(frame)), Job::Nothing) if frame.kind == Kind::Request => {
+                    self.request(number, frame.contents, links);
+                    continue;
+                }
                 (Ok(Some(frame)), Job::Nothing | Job::Session { .. }) if frame.kind == Kind::Session => {
-                    self.pass_on(number, &frame);
+                    self.pass_on(number, frame.contents);
+                    continue;
                 }
-                (Ok(Some(_)) | Err(_), _) => {
-                    client.refuse("this is no request");
-                    client.is_over = true;
-                }
-            }
+                (Ok(Some(frame)), _) => format!("{:?} is not expected", frame.kind),
+                (Err(why), _) => why.to_string(),
+            };
+            client.refuse(&format!("this is no request: {why}"));
+            client.is_over = true;
         }
     }
 
-    pub(super) fn request(&mut self, number: u64, frame: &Frame, links: &mut [PodLink]) {
-        let words: Vec<&str> = frame.words().map(|word| str::from_utf8(word).unwrap_or("\u{fffd}")).collect();
-        let refusal = match words[..] {
-            ["pods"] => {
-                self.ask_all(number, None);
-                None
-            }
-            ["processes"] => {
-                self.ask_all(number, Some(links));
-                None
-            }
-            ["tickets", pod, amount] => self.change_tickets(number, pod, amount).err(),
-            ["memory", pod, range] => self.change_memory(number, pod, range).err(),
-            ["exec", ..] => self.begin_session(number, frame, links).err(),
-            ["stop", grace_ms, ref pods @ ..] => self.stop(number, grace_ms, pods, links).err(),
-            ["logs", follows, ref pods @ ..] => self.show_logs(number, follows == "follow", pods).err(),
-            _ => Some("this version of the tool does not know that".to_owned()),
+    pub(super) fn request(&mut self, number: u64, contents: &[u8], links: &mut [PodLink]) {
+        let outcome = match serde_json::from_slice(contents) {
+            Ok(Request::Pods) => self.ask_all(number, None),
+            Ok(Request::Processes) => self.ask_all(number, Some(links)),
+            Ok(Request::Tickets { holder, amount }) => self.change_tickets(number, &holder, amount),
+            Ok(Request::Memory { pod, guaranteed, limit }) => self.change_memory(number, &pod, guaranteed, limit),
+            Ok(Request::Exec(exec)) => self.begin_session(number, exec, links),
+            Ok(Request::Stop { grace_ms, pods }) => self.stop(number, grace_ms, &pods, links),
+            Ok(Request::Logs { follows, pod }) => self.show_logs(number, follows, pod.as_deref()),
+            Err(_) => Err("this version of the tool does not know that".to_owned()),
         };
-        if let (Some(text), Some(client)) = (refusal, self.clients.get_mut(&number)) {
-            client.refuse(&text);
+        if let Err(text) = outcome {
+            self.refuse(number, &text);
         }
     }
 
@@ -181,9 +183,8 @@ impl ControlServer {
     }
 
     pub(super) fn on_answer(&mut self, why: Option<OrderReason>, answer: Answer, links: &mut [PodLink]) {
-        let pod = answer.pod as usize;
-        let currency = pod.checked_sub(CURRENCY_FIRST as usize);
-        if let Some(known) = self.pods.get_mut(pod)
+        if let TicketHolder::Pod(pod) = answer.holder
+            && let Some(known) = self.pods.get_mut(pod as usize)
             && answer.outcome != Some(Outcome::NoSuchPod)
             // What was said before it was started again is of the one before.
             && (known.environment != Environment::AskedFor || matches!(why, Some(OrderReason::Restart(_))))
@@ -196,14 +197,16 @@ impl ControlServer {
                 let Some(client) = self.clients.get_mut(&number) else { return };
                 let Job::Report(report) = &mut client.job else { return };
                 report.orders_left = report.orders_left.saturating_sub(1);
-                if let Some(state) = report.states.get_mut(pod) {
-                    *state = Some(answer.state);
-                } else if let Some(tickets) = currency.and_then(|number| report.currency_tickets.get_mut(number)) {
-                    *tickets = Some(answer.state.tickets);
+                let said = match answer.holder {
+                    TicketHolder::Pod(pod) => report.states.get_mut(pod as usize),
+                    TicketHolder::Currency(number) => report.currencies.get_mut(number as usize),
+                };
+                if let Some(said) = said {
+                    *said = Some(answer.state);
                 }
             }
             Some(OrderReason::Tickets(number)) => {
-                let name = self.ticket_holder_name(pod);
+                let name = self.ticket_holder_name(answer.holder);
                 let Some(client) = self.clients.get_mut(&number) else { return };
                 match answer.outcome {
                     Some(Outcome::Done) => client.end(0, ""),

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use aegis_launch::errors::STATUS_TOOL;
-use aegis_link::frame::{Frame, FrameBuffer};
+use aegis_link::frame::{Frame, FrameBuffer, Kind};
 use aegis_link::orders::PodState;
 
 use super::channel::Channel;
@@ -18,7 +18,8 @@ use super::payers::Payers;
 use super::restart::Restart;
 use crate::relay::stream::Stream;
 use crate::remote::address::Address;
-use crate::remote::report::ProcessReport;
+use crate::remote::report::{ProcessReport, json};
+use crate::remote::request::End;
 
 /// Why the manager was asked.
 #[derive(Clone, Copy, Debug)]
@@ -90,9 +91,10 @@ pub(super) enum Job {
 /// An answer that is being put together.
 #[derive(Debug)]
 pub(super) struct ReportJob {
+    /// What the manager says of the pods.
     pub(super) states: Vec<Option<PodState>>,
-    /// What the currencies' tickets are.
-    pub(super) currency_tickets: Vec<Option<u64>>,
+    /// The same of currencies.
+    pub(super) currencies: Vec<Option<PodState>>,
     /// Each pod's processes, and the bytes of their commands.
     pub(super) processes: Vec<Vec<ProcessReport>>,
     pub(super) command_bytes: usize,
@@ -115,15 +117,15 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn send(&mut self, frame: &Frame) {
-        self.stream.send(&frame.encode());
+    pub(super) fn send(&mut self, kind: Kind, contents: &[u8]) {
+        self.stream.send(&Frame::new(kind, contents).encode());
         self.is_over |= self.stream.is_deaf();
     }
 
     /// The last frame of an answer.
     pub(super) fn end(&mut self, status: u8, text: &str) {
         self.job = Job::Nothing;
-        self.send(&Frame::end(status, text));
+        self.send(Kind::End, json(&End { status, text: text.to_owned() }).as_bytes());
     }
 
     pub(super) fn refuse(&mut self, text: &str) {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use aegis_link::control::ToGuest;
-use aegis_link::orders::Action;
+use aegis_link::orders::{Action, TicketHolder};
 use aegis_link::phase::PodPhase;
 
 use super::state::{ControlServer, Job, OrderReason, Stage, Stopping};
@@ -21,11 +21,11 @@ impl ControlServer {
     pub(super) fn stop(
         &mut self,
         number: u64,
-        grace_ms: &str,
-        names: &[&str],
+        grace_ms: u64,
+        names: &[String],
         links: &mut [PodLink],
     ) -> Result<(), String> {
-        let grace = grace_ms.parse().map_or(GRACE_MAX, Duration::from_millis).min(GRACE_MAX);
+        let grace = Duration::from_millis(grace_ms).min(GRACE_MAX);
         let named = names.iter().map(|name| self.pod(name)).collect::<Result<Vec<usize>, String>>()?;
         let pods = if named.is_empty() { (0..self.pods.len()).collect() } else { named };
         let now = Instant::now();
@@ -68,7 +68,7 @@ impl ControlServer {
                     (Stage::Killed, now + KILL_LIMIT)
                 }
                 Stage::Killed => {
-                    self.orders.give(Action::Destroy, pod, 0, OrderReason::Destroy);
+                    self.orders.give(Action::Destroy, TicketHolder::Pod(pod as u32), 0, OrderReason::Destroy);
                     (Stage::Destroyed, now + DESTROY_LIMIT)
                 }
                 Stage::Destroyed | Stage::Failed => (Stage::Failed, now + GRACE_MAX),

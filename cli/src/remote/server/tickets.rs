@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use aegis_abi::call::TICKET_AMOUNT_MAX;
-use aegis_link::orders::{Action, CURRENCY_FIRST, amount_of_memory};
+use aegis_link::orders::{Action, TicketHolder, amount_of_memory};
 
 use super::report::ANSWER_LIMIT;
 use super::state::{ControlServer, Job, OrderReason};
-use crate::options::values::parse_memory_range;
+use crate::remote::request::no_amount;
 use crate::start::memory::pod_quota_mib;
 
 /// Frames in a mebibyte.
@@ -19,49 +19,48 @@ pub(super) fn too_much(name: &str) -> String {
 }
 
 impl ControlServer {
-    /// The manager's number of a pod or currency.
-    pub(super) fn ticket_holder(&self, name: &str) -> Result<usize, String> {
+    /// A pod or currency by its name.
+    pub(super) fn ticket_holder(&self, name: &str) -> Result<TicketHolder, String> {
         if let Some(number) = self.payers.find(name) {
-            return Ok(CURRENCY_FIRST as usize + number);
+            return Ok(TicketHolder::Currency(number as u32));
         }
-        self.pod(name).map_err(|why| match self.payers.names().collect::<Vec<_>>()[..] {
-            [] => why,
-            ref names => format!("{why}; currencies are {}", names.join(", ")),
+        self.pod(name).map(|pod| TicketHolder::Pod(pod as u32)).map_err(|why| {
+            match self.payers.names().collect::<Vec<_>>()[..] {
+                [] => why,
+                ref names => format!("{why}; currencies are {}", names.join(", ")),
+            }
         })
     }
 
-    /// A pod's or currency's name by that number.
-    pub(super) fn ticket_holder_name(&self, number: usize) -> String {
-        match number.checked_sub(CURRENCY_FIRST as usize) {
-            Some(number) => self.payers.name(number).to_owned(),
-            None => self.pods.get(number).map_or_else(String::new, |pod| pod.name.clone()),
+    /// A pod's or currency's name.
+    pub(super) fn ticket_holder_name(&self, holder: TicketHolder) -> String {
+        match holder {
+            TicketHolder::Currency(number) => self.payers.name(number as usize).to_owned(),
+            TicketHolder::Pod(pod) => self.pods.get(pod as usize).map_or_else(String::new, |pod| pod.name.clone()),
         }
     }
 
-    pub(super) fn change_tickets(&mut self, number: u64, pod: &str, amount: &str) -> Result<(), String> {
-        let pod = self.ticket_holder(pod)?;
-        let wanted = || format!("{amount}: a number of tickets from 1 to {TICKET_AMOUNT_MAX} is wanted");
-        let amount: u64 = amount.parse().map_err(|_| wanted())?;
+    pub(super) fn change_tickets(&mut self, number: u64, holder: &str, amount: u64) -> Result<(), String> {
+        let holder = self.ticket_holder(holder)?;
         if !(1..=TICKET_AMOUNT_MAX).contains(&amount) {
-            return Err(wanted());
+            return Err(no_amount(&amount.to_string()));
         }
-        if !self.orders.give(Action::Tickets, pod, amount, OrderReason::Tickets(number)) {
-            return Err("the machine's manager does not listen".into());
-        }
-        if let Some(client) = self.clients.get_mut(&number) {
-            client.job = Job::Tickets { deadline: Instant::now() + ANSWER_LIMIT };
-        }
-        Ok(())
+        self.order_change(number, Action::Tickets, holder, amount)
     }
 
-    /// Has the manager guarantee memory to a pod, and set the most that it can have.
-    pub(super) fn change_memory(&mut self, number: u64, pod: &str, range: &str) -> Result<(), String> {
-        let pod = self.pod(pod)?;
-        let (guaranteed, limit) = parse_memory_range(range)?;
-        let frames =
-            |bytes| u32::try_from(pod_quota_mib(bytes) * FRAMES_PER_MIB).map_err(|_| format!("{range}: too much"));
+    /// Has the manager guarantee memory to a pod, and set the most that it can have, in bytes for programs.
+    pub(super) fn change_memory(&mut self, number: u64, pod: &str, guaranteed: u64, limit: u64) -> Result<(), String> {
+        let holder = TicketHolder::Pod(self.pod(pod)? as u32);
+        let frames = |bytes| {
+            let count = pod_quota_mib(bytes).checked_mul(FRAMES_PER_MIB).and_then(|count| u32::try_from(count).ok());
+            count.ok_or_else(|| format!("{}M: too much", bytes >> 20))
+        };
         let amount = amount_of_memory(frames(guaranteed)?, frames(limit)?);
-        if !self.orders.give(Action::Memory, pod, amount, OrderReason::Tickets(number)) {
+        self.order_change(number, Action::Memory, holder, amount)
+    }
+
+    fn order_change(&mut self, number: u64, what: Action, holder: TicketHolder, amount: u64) -> Result<(), String> {
+        if !self.orders.give(what, holder, amount, OrderReason::Tickets(number)) {
             return Err("the machine's manager does not listen".into());
         }
         if let Some(client) = self.clients.get_mut(&number) {

@@ -7,9 +7,9 @@
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use aegis_link::control::{LINE_BYTES_MAX, ToGuest};
+use aegis_link::frame::{FRAME_HEADER_BYTES, Frame, FrameBuffer, Kind};
 use exos::error::{Errno, Result};
 use exos::reserve;
 use exos::sync::Mutex;
@@ -57,8 +57,8 @@ pub trait Console: Send {
 struct State {
     input_read: u64,
     input_end: Option<u64>,
-    line: Vec<u8>,
-    skips_line: bool,
+    /// Control lines that have not come whole.
+    frames: FrameBuffer,
     signals: VecDeque<u8>,
     window: Option<(u16, u16)>,
     wants_stats: bool,
@@ -82,8 +82,7 @@ impl<C: Console> HostPorts<C> {
         let state = State {
             input_read: 0,
             input_end: None,
-            line: Vec::new(),
-            skips_line: false,
+            frames: FrameBuffer::new(),
             signals: VecDeque::new(),
             window: None,
             wants_stats: false,
@@ -97,7 +96,7 @@ impl<C: Console> HostPorts<C> {
 
     /// Takes memory for one line, so that there is always some for the last.
     pub fn prepare(&self) {
-        self.inner.lock().1.backlog.reserve(LINE_BYTES_MAX + 1);
+        self.inner.lock().1.backlog.reserve(FRAME_HEADER_BYTES + LINE_BYTES_MAX);
     }
 
     /// Standard input is known to be empty: its end has been reached.
@@ -178,19 +177,11 @@ impl<C: Console> HostPorts<C> {
     pub fn send_line(&self, text: &str) {
         let mut inner = self.inner.lock();
         let (console, state) = &mut *inner;
-        let has_memory = reserve::reserve_queue(&mut state.backlog, text.len().min(LINE_BYTES_MAX) + 1).is_ok();
+        let text = &text[..text.floor_char_boundary(LINE_BYTES_MAX)];
+        let has_memory = reserve::reserve_queue(&mut state.backlog, FRAME_HEADER_BYTES + text.len()).is_ok();
         if state.backlog.len() < CONTROL_BACKLOG_BYTES_MAX && has_memory {
-            let mut length = 0;
-            for character in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {
-                if length + character.len_utf8() >= LINE_BYTES_MAX {
-                    break;
-                }
-                let mut bytes = [0; 4];
-                let bytes = character.encode_utf8(&mut bytes).as_bytes();
-                state.backlog.extend(bytes);
-                length += bytes.len();
-            }
-            state.backlog.push_back(b'\n');
+            state.backlog.extend(Kind::Control.header(0, text.len()));
+            state.backlog.extend(text.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));
         }
         state.push_backlog(console);
     }
@@ -273,19 +264,18 @@ impl State {
         }
     }
 
+    /// Takes in what has come; what is no line is passed over.
     fn take_control(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            match *byte {
-                b'\n' => {
-                    let line = core::mem::take(&mut self.line);
-                    if !core::mem::take(&mut self.skips_line) {
-                        self.act(&String::from_utf8_lossy(&line));
-                    }
-                }
-                _ if self.line.len() >= LINE_BYTES_MAX => self.skips_line = true,
-                byte => self.line.push(byte),
+        let mut frames = core::mem::take(&mut self.frames);
+        frames.push(bytes);
+        loop {
+            match frames.next_frame() {
+                Ok(None) => break,
+                Ok(Some(Frame { kind: Kind::Control, contents, .. })) => self.act(&String::from_utf8_lossy(contents)),
+                Ok(Some(_)) | Err(_) => {}
             }
         }
+        self.frames = frames;
     }
 
     /// Acts on one line; what is not understood is passed over.
@@ -312,7 +302,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::{Console, Errno, HostPorts, Port};
+    use super::{Console, Errno, Frame, HostPorts, Kind, Port};
     use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};
 
@@ -367,6 +357,11 @@ mod tests {
         }
     }
 
+    /// Control lines as they travel.
+    fn lines(lines: &[&str]) -> Vec<u8> {
+        lines.iter().flat_map(|line| Frame::new(Kind::Control, line.as_bytes()).encode()).collect()
+    }
+
     fn ports() -> (HostPorts<Fake>, Arc<Mutex<Wires>>) {
         let wires = Arc::new(Mutex::new(Wires { room: 1 << 20, ..Wires::default() }));
         (HostPorts::new(Fake(wires.clone())), wires)
@@ -377,7 +372,7 @@ mod tests {
         let (ports, wires) = ports();
         let mut buffer = [0; 8];
         assert_eq!(ports.read_input(&mut buffer), None);
-        wires.lock().expect("sound").control_in.extend(b"eof 3\n");
+        wires.lock().expect("sound").control_in.extend(lines(&["eof 3"]));
         ports.pump();
         assert_eq!(ports.read_input(&mut buffer), None, "three bytes are still to come");
         wires.lock().expect("sound").input.extend(b"abc");
@@ -398,12 +393,14 @@ mod tests {
     #[test]
     fn lines_are_acted_on_whole_and_nonsense_is_passed_over() {
         let (ports, wires) = ports();
-        for piece in ["sig", "nal 2\nsignal 0\nsignal 65\n\nnoise\nwinsize 24", " 80\nsignal 15\n"] {
-            wires.lock().expect("sound").control_in.extend(piece.as_bytes());
+        let sent = lines(&["signal 2", "signal 0", "signal 65", "", "noise", "winsize 24 80", "signal 15"]);
+        for piece in sent.chunks(37) {
+            wires.lock().expect("sound").control_in.extend(piece);
             ports.pump();
         }
         wires.lock().expect("sound").control_in.extend(vec![b'x'; 10_000]);
-        wires.lock().expect("sound").control_in.extend(b"\nstats\nprocesses\nprocesses 7\nsessions 8\nsessions x\n");
+        let sent = lines(&["stats", "processes", "processes 7", "sessions 8", "sessions x"]);
+        wires.lock().expect("sound").control_in.extend(sent);
         ports.pump();
         assert_eq!((ports.take_signal(), ports.take_signal(), ports.take_signal()), (Some(2), Some(15), None));
         assert_eq!(ports.take_window(), Some((24, 80)));
@@ -416,12 +413,12 @@ mod tests {
     #[test]
     fn a_closed_output_takes_nothing_and_says_why() {
         let (ports, wires) = ports();
-        let closed = b"closed 1 32\nclosed 2\nclosed 2 28\nclosed 9 5\n";
+        let closed = lines(&["closed 1 32", "closed 2", "closed 2 28", "closed 9 5"]);
         wires.lock().expect("sound").control_in.extend(closed);
         ports.pump();
         assert_eq!(ports.write(Port::Output, b"a"), Err(Errno::ENOSPC));
         assert_eq!(ports.write(Port::Error, b"a"), Ok(1));
-        wires.lock().expect("sound").control_in.extend(b"closed 3 32\n");
+        wires.lock().expect("sound").control_in.extend(lines(&["closed 3 32"]));
         ports.pump();
         assert_eq!(ports.write(Port::Error, b"a"), Err(Errno::EPIPE));
         assert_eq!(wires.lock().expect("sound").output, b"a");
@@ -430,12 +427,12 @@ mod tests {
     #[test]
     fn lines_wait_for_room_and_are_cut_to_one_line() {
         let (ports, wires) = ports();
-        wires.lock().expect("sound").room = 4;
+        wires.lock().expect("sound").room = 20;
         ports.send_line("exit\n7");
-        assert_eq!(wires.lock().expect("sound").control_out, b"exit");
+        assert_eq!(wires.lock().expect("sound").control_out, lines(&["exit 7"])[..20]);
         assert_ne!(ports.control_backlog_bytes(), 0);
         wires.lock().expect("sound").room = 100;
         ports.pump();
-        assert_eq!(wires.lock().expect("sound").control_out, b"exit 7\n");
+        assert_eq!(wires.lock().expect("sound").control_out, lines(&["exit 7"]));
     }
 }

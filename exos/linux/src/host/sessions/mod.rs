@@ -22,7 +22,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use aegis_link::sessions::{DESCRIPTION_BYTES_MAX, FromPod, Malformed, Receiver, SESSION_COUNT_MAX, ToPod, preamble};
+use aegis_link::sessions::{DESCRIPTION_BYTES_MAX, FromPod, Malformed, Receiver, SESSION_COUNT_MAX, ToPod, opening};
 use exos::fs::readiness::{Readiness, Waiter};
 use exos::sync::Mutex;
 
@@ -105,7 +105,7 @@ impl Sessions {
         let mut state = self.state.lock();
         state.hang_up_all(system);
         (state.receiver, state.sent, state.next_number) = (Some(Receiver::new(token)), 0, 0);
-        state.out = preamble(token).to_vec();
+        state.out = opening(token).to_vec();
         self.is_open.store(true, Ordering::Release);
         self.news.is_due.store(true, Ordering::Release);
     }

@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use aegis_abi::upcall::UpcallFrame;
 use aegis_link::config::{Config, Flags};
-use aegis_link::sessions::{FromPod, Receiver, SESSION_COUNT_MAX, Stream, ToPod, WINDOW_BYTES, preamble};
+use aegis_link::sessions::{FromPod, Receiver, SESSION_COUNT_MAX, Stream, ToPod, WINDOW_BYTES, opening};
 use exos::error::Errno;
 use exos::fs::description::Description;
 use exos::fs::metadata::Timestamp;
@@ -72,7 +72,7 @@ impl Host {
         assert!(!sessions.wants(true), "a line that is not open costs nothing");
         sessions.open(&world.pod.system, TOKEN);
         let wire = Arc::new(Mutex::new(Wire { room: usize::MAX, ..Wire::default() }));
-        wire.lock().unwrap().incoming.extend(preamble(TOKEN));
+        wire.lock().unwrap().incoming.extend(opening(TOKEN));
         Self { world, sessions, wire, receiver: Receiver::new(TOKEN) }
     }
 
@@ -349,7 +349,7 @@ fn a_host_that_breaks_the_rules_is_not_listened_to() {
         // Until it opens the line again.
         host.sessions.open(&host.world.pod.system, TOKEN);
         let mut wire = host.wire.lock().unwrap();
-        wire.incoming.extend(preamble(TOKEN));
+        wire.incoming.extend(opening(TOKEN));
         drop(wire);
         host.receiver = Receiver::new(TOKEN);
         host.begin(2, &config(Flags::empty()));
