@@ -118,19 +118,26 @@ struct PodRecord<'a> {
     part: BundlePart,
     /// Its devices, as numbers of all.
     devices: Range<usize>,
-    /// What it is while it runs.
-    pod: Option<Pod>,
-    /// It can be wanted again.
-    is_held: bool,
+    life: Life,
     ticket_amount: u64,
     /// Our slot of the currency that the ticket is in.
     payer: Option<CapSlot>,
     /// Its part of the memory.
     share: Share,
-    /// How it was at its end.
-    last: PodState,
-    /// The host is to be told of its end.
-    has_news: bool,
+}
+
+/// How far a pod's life has come. A pod that is held can be wanted again.
+enum Life {
+    /// It is there.
+    Running { pod: Pod, is_held: bool },
+    /// It was taken apart.
+    Over {
+        /// How it was then.
+        last: PodState,
+        is_held: bool,
+        /// The host knows.
+        is_told: bool,
+    },
 }
 
 impl PodRecord<'_> {
@@ -156,15 +163,27 @@ impl PodRecord<'_> {
     }
 
     fn phase(&self) -> PodPhase {
-        match &self.pod {
-            Some(_) => PodPhase::Running,
-            None if self.is_held => PodPhase::Waiting,
-            None => PodPhase::Ended,
+        match self.life {
+            Life::Running { .. } => PodPhase::Running,
+            Life::Over { is_held: true, .. } => PodPhase::Waiting,
+            Life::Over { is_held: false, .. } => PodPhase::Ended,
         }
     }
 
+    fn pod(&self) -> Option<&Pod> {
+        if let Life::Running { pod, .. } = &self.life { Some(pod) } else { None }
+    }
+
+    fn hold(&mut self, holds: bool) {
+        let (Life::Running { is_held, .. } | Life::Over { is_held, .. }) = &mut self.life;
+        *is_held = holds;
+    }
+
     fn state(&self) -> PodState {
-        let state = self.pod.as_ref().map_or(PodState { phase: self.phase(), ..self.last }, Pod::state);
+        let state = match &self.life {
+            Life::Running { pod, .. } => pod.state(),
+            Life::Over { last, .. } => PodState { phase: self.phase(), ..*last },
+        };
         let (frames_guaranteed, frames_limit) = (self.share.guaranteed, self.share.limit);
         let (now_ns, tickets) = (crate::pod::now_ns(), self.ticket_amount);
         PodState { now_ns, tickets, frames_guaranteed, frames_limit, ..state }
@@ -172,20 +191,20 @@ impl PodRecord<'_> {
 
     /// Takes the pod apart; whatever is left of one that cannot be is never started again.
     fn end(&mut self) -> Result<(), DeviceError> {
-        self.last = self.state();
-        self.has_news = true;
+        let last = self.state();
+        let Life::Running { pod, is_held } = self.life else { return Ok(()) };
+        self.life = Life::Over { last, is_held, is_told: false };
         self.share.close(self.number)?;
-        let has_stopped = self.pod.take().map_or(Ok(true), |pod| pod.end(self.plan.name()))?;
-        if !has_stopped {
+        if !pod.end(self.plan.name())? {
             say(format_args!("{}: a device of it does not stop; it cannot be started again", self.plan.name()));
-            self.is_held = false;
+            self.hold(false);
         }
         Ok(())
     }
 
     fn restart(&mut self, machine: &Machine<'_>) -> Result<(), DeviceError> {
         let pod = self.make(machine)?;
-        self.pod = Some(pod);
+        self.life = Life::Running { pod, is_held: true };
         Ok(pod.start()?)
     }
 }
@@ -206,7 +225,7 @@ impl Funded for PodRecord<'_> {
     }
 
     fn set_tickets(&mut self, amount: u64) -> Result<(), Refusal> {
-        self.pod.as_ref().map_or(Ok(()), |pod| pod.set_tickets(amount))?;
+        self.pod().map_or(Ok(()), |pod| pod.set_tickets(amount))?;
         self.ticket_amount = amount;
         Ok(())
     }
@@ -216,7 +235,7 @@ impl Funded for PodRecord<'_> {
         match (action, self.phase()) {
             (Action::Read | Action::Tickets, _) => Outcome::UnknownAction,
             (Action::Release, _) => {
-                self.is_held = false;
+                self.hold(false);
                 Outcome::Done
             }
             (Action::Restart, PodPhase::Waiting) => done(self.restart(machine)),
@@ -278,24 +297,22 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
             plan,
             part: *part,
             devices: first..device,
-            pod: None,
-            is_held: plan.is_held,
+            // Until it is made.
+            life: Life::Over { last: PodState::default(), is_held: plan.is_held, is_told: true },
             ticket_amount: plan.ticket_amount,
             payer: currencies.slot(plan.payer),
             share: Share::of(plan),
-            last: PodState::default(),
-            has_news: false,
         };
         let pod = made.make(&machine).map_err(|error| match error {
             DeviceError::Refused(Refusal { status: Status::NoFrames, .. }) => Failure::Memory(*plan),
             DeviceError::Refused(refusal) => Failure::Refused(refusal),
             error => Failure::Device(*plan, error),
         })?;
-        made.pod = Some(pod);
+        made.life = Life::Running { pod, is_held: plan.is_held };
         *record = Some(made);
     }
     let line = Line::open(info)?;
-    for pod in pods.iter().flatten().filter_map(|record| record.pod) {
+    for pod in pods.iter().flatten().filter_map(PodRecord::pod) {
         pod.start()?;
     }
     wait(&machine, &mut pods, &mut currencies, line, division)
@@ -327,7 +344,7 @@ fn wait(
         let next_ns = divide_memory(&mut division, pods);
         let mut terms = [Term::default(); POD_COUNT_MAX + 3];
         let mut count = 0;
-        let bells = pods.iter().flatten().filter_map(|record| Some(record.pod.as_ref()?.bell()));
+        let bells = pods.iter().flatten().filter_map(|record| Some(record.pod()?.bell()));
         // While there is a round to come, it is soon enough for the bells that ring.
         let of_memory = next_ns.is_none().then_some(division::SLOT_BELL);
         for bell in bells.chain(line.as_ref().map(Line::bell)).chain(of_memory) {
@@ -342,7 +359,7 @@ fn wait(
         // Whatever ended the sleep, the bells say what came.
         let _ = call::sleep(&terms[..count]);
         for record in pods.iter_mut().flatten() {
-            let Some(pod) = &record.pod else { continue };
+            let Some(pod) = record.pod() else { continue };
             if call::bell_take(pod.bell()).unwrap_or(1) == 0 {
                 continue;
             }
@@ -368,8 +385,9 @@ fn divide_memory(division: &mut Division, pods: &mut [Option<PodRecord<'_>>]) ->
     let kept = waiting.map(|record| record.share.guaranteed + Pod::FRAME_COUNT_BESIDE).sum();
     let mut members = [const { None }; POD_COUNT_MAX];
     for (record, member) in pods.iter_mut().flatten().zip(&mut members) {
+        let environment = record.pod().map(Pod::environment);
         let (tickets, share) = (record.ticket_amount, &mut record.share);
-        *member = record.pod.as_ref().map(|pod| Member { environment: pod.environment(), tickets, share });
+        *member = environment.map(|environment| Member { environment, tickets, share });
     }
     division.go_on(&mut members, kept)
 }
@@ -378,7 +396,7 @@ fn divide_memory(division: &mut Division, pods: &mut [Option<PodRecord<'_>>]) ->
 fn frames_for(pods: &[Option<PodRecord<'_>>], number: u32) -> u64 {
     let read = |field| call::environment_read(SLOT_SELF, field).unwrap_or(0);
     let left = read(EnvironmentField::FrameQuota).saturating_sub(read(EnvironmentField::FramesOwned));
-    let held: u64 = pods.iter().flatten().filter_map(|record| Some(record.pod.as_ref()?.state().frame_quota)).sum();
+    let held: u64 = pods.iter().flatten().filter_map(|record| Some(record.pod()?.state().frame_quota)).sum();
     let others = pods.iter().flatten().filter(|record| record.number != number && record.phase() != PodPhase::Ended);
     (left + held).saturating_sub(others.map(|record| record.share.guaranteed + Pod::FRAME_COUNT_BESIDE).sum())
 }
@@ -391,8 +409,11 @@ fn answer(
     order: Option<&Order>,
 ) -> Option<Answer> {
     let Some(order) = order else {
-        let pod = pods.iter_mut().flatten().find(|pod| pod.has_news)?;
-        pod.has_news = false;
+        let untold = |pod: &&mut PodRecord<'_>| matches!(pod.life, Life::Over { is_told: false, .. });
+        let pod = pods.iter_mut().flatten().find(untold)?;
+        if let Life::Over { is_told, .. } = &mut pod.life {
+            *is_told = true;
+        }
         let (id, outcome) = (EVENT_ID, Some(Outcome::HasEnded));
         return Some(Answer { id, holder: TicketHolder::Pod(pod.number), outcome, state: pod.state() });
     };

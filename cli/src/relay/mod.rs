@@ -36,7 +36,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::options::groups::MachineOptions;
 use crate::relay::ending::{Cause, Ending, outcome};
 use crate::relay::line_marks::{Marker, marks};
-use crate::relay::pod_link::{Life, PodLink};
+use crate::relay::pod_link::{Life, LifeEnd, PodLink};
 use crate::relay::pump::{InputPump, Outcome, OutputPump, Sink, Source, input_is_empty, read_some};
 use crate::relay::signals::{Event, Signals};
 use crate::relay::stats::Stats;
@@ -286,7 +286,8 @@ impl<'a> Relay<'a> {
                 list.push((slot, fd, flags));
             }
         };
-        for (number, link) in self.links.iter().enumerate().filter(|(_, link)| link.phase() == PodPhase::Running) {
+        let can_hear = |link: &PodLink| link.has_greeted() && !link.phase().is_over();
+        for (number, link) in self.links.iter().enumerate().filter(|(_, link)| can_hear(link)) {
             add(Slot::InputSource(number), link.input.wants_to_read(), read);
             add(Slot::InputSink(number), link.input.wants_to_write(), write);
         }
@@ -310,11 +311,18 @@ impl<'a> Relay<'a> {
 
     /// Gives the server what pods wrote, and lets it go on.
     fn serve_commands(&mut self) {
+        let mut told = Vec::new();
         for (number, link) in self.links.iter_mut().enumerate() {
-            let has_gone =
-                self.server.as_ref().is_some_and(|server| server.has_gone(number) && link.control.unread_bytes() == 0);
-            if !link.is_flushed && (link.life.report().is_some() || has_gone) {
-                link.is_flushed = self.outputs.iter_mut().all(|output| output.finish(number));
+            let mut finish = || self.outputs.iter_mut().all(|output| output.finish(number));
+            if let Life::Over { is_flushed, .. } = &mut link.life {
+                *is_flushed = *is_flushed || finish();
+            } else if let Some(server) = &mut self.server
+                && server.has_gone(number)
+                && link.control.unread_bytes() == 0
+                && finish()
+            {
+                // Whatever it had to say has been read.
+                told.extend(server.on_end(number, None, link).map(|line| (number, line)));
             }
         }
         let copies = self.outputs.each_mut().map(OutputPump::take_copies);
@@ -324,8 +332,8 @@ impl<'a> Relay<'a> {
                 server.keep(number, index == STDERR, &lines);
             }
         }
-        let told = server.tick(&mut self.links);
-        let has_failed = server.has_failed_to_stop();
+        server.tick(&mut self.links);
+        let has_failed = self.links.iter().any(PodLink::has_failed_to_stop);
         for (number, line) in told {
             self.tell(number, &format!("aegis: {line}"));
         }
@@ -412,8 +420,8 @@ impl<'a> Relay<'a> {
     fn on_message(&mut self, number: usize, message: FromGuest) {
         match message {
             FromGuest::Hello { version: VERSION } => {
-                self.links[number].has_greeted = true;
-                if self.links.iter().all(|link| link.has_greeted) {
+                self.links[number].greet();
+                if self.links.iter().all(PodLink::has_greeted) {
                     self.limit = None;
                 }
                 self.stats.times.hello.get_or_insert_with(|| self.start.elapsed());
@@ -453,13 +461,13 @@ impl<'a> Relay<'a> {
 
     fn on_report(&mut self, number: usize, report: Report) {
         let link = &mut self.links[number];
-        if link.life != Life::Live {
+        if link.phase().is_over() {
             return;
         }
         link.input.stop();
         let (status, line) = outcome(&report);
         let Some(server) = &mut self.server else {
-            link.life = Life::Ended(report);
+            link.life = Life::Over { end: LifeEnd::Ended(report), is_flushed: false };
             return self.note_end();
         };
         let next = server.on_end(number, Some(report), link);
@@ -485,9 +493,7 @@ impl<'a> Relay<'a> {
         match event {
             // The machine is gone; the user does not want to wait for the last output.
             Event::Terminate(_) if self.qemu_end.is_some() => self.limit = Some(Instant::now()),
-            Event::Terminate(signal)
-                if self.terminated.is_some() || !self.links.iter().any(|link| link.has_greeted) =>
-            {
+            Event::Terminate(signal) if self.terminated.is_some() || !self.links.iter().any(PodLink::has_greeted) => {
                 self.end(Cause::Signal(signal));
             }
             Event::Terminate(signal) => {
@@ -530,7 +536,7 @@ impl<'a> Relay<'a> {
     /// To every pod that can hear it.
     fn send_all(&mut self, message: ToGuest) {
         for number in 0..self.links.len() {
-            if self.links[number].has_greeted {
+            if self.links[number].has_greeted() {
                 self.send(number, message);
             }
         }

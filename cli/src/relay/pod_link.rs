@@ -16,36 +16,76 @@ use crate::relay::stream::Stream;
 /// A message, or a line that is none, and why.
 pub(crate) type Received = Result<FromGuest, (Malformed, String)>;
 
-/// How far a pod's life has come.
+/// How far a pod's life has come: a [`PodPhase`], and what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// It starts or runs.
-    Live,
-    /// It has ended so, or was lost, and is to be started again.
+    /// Its library OS has not greeted.
+    Starting,
+    /// It has.
+    Running,
+    /// It was told to end, or is to be told when it can hear.
+    Ending {
+        /// It can hear.
+        has_greeted: bool,
+        /// What was done about it last.
+        stage: Stage,
+        /// When the next is done.
+        next: Instant,
+    },
+    /// It is over.
+    Over {
+        /// How, and what comes next.
+        end: LifeEnd,
+        /// All that it wrote has been read.
+        is_flushed: bool,
+    },
+}
+
+/// What is done about a pod that is to end, one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// SIGTERM is to be sent when the pod can hear it.
+    Waiting,
+    /// SIGTERM was sent.
+    Terminated,
+    /// SIGKILL was sent.
+    Killed,
+    /// The manager was told to take it apart.
+    Destroyed,
+    /// Nothing helps.
+    Failed,
+}
+
+/// How a life ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LifeEnd {
+    /// As the report says, or without a word; it is to be started again.
     Waiting {
         /// When.
         due: Instant,
         /// What its library OS said.
         report: Option<Report>,
     },
-    /// It has ended so, for good.
+    /// As the report says, for good.
     Ended(Report),
-    /// It is over, for good, without a word.
+    /// Without a word, for good.
     Lost,
 }
 
-impl Life {
-    /// One that is over for good.
-    pub(crate) fn over(report: Option<Report>) -> Self {
+impl LifeEnd {
+    /// One for good.
+    pub(crate) fn of(report: Option<Report>) -> Self {
         report.map_or(Self::Lost, Self::Ended)
     }
+}
 
+impl Life {
     /// What the library OS said of the end.
     pub(crate) fn report(&self) -> Option<&Report> {
         match self {
-            Self::Ended(report) => Some(report),
-            Self::Waiting { report, .. } => report.as_ref(),
-            Self::Live | Self::Lost => None,
+            Self::Over { end: LifeEnd::Ended(report), .. } => Some(report),
+            Self::Over { end: LifeEnd::Waiting { report, .. }, .. } => report.as_ref(),
+            _ => None,
         }
     }
 }
@@ -60,10 +100,6 @@ pub(crate) struct PodLink {
     pub(crate) control: Stream,
     /// How far its life has come.
     pub(crate) life: Life,
-    /// Its library OS has said `hello` in this life.
-    pub(crate) has_greeted: bool,
-    /// Its life is over, and all that it wrote has been read.
-    pub(crate) is_flushed: bool,
     /// Times that it was started again.
     pub(crate) restart_count: u32,
     frames: FrameBuffer,
@@ -76,9 +112,7 @@ impl PodLink {
             mark,
             input,
             control: Stream::new(control),
-            life: Life::Live,
-            has_greeted: false,
-            is_flushed: false,
+            life: Life::Starting,
             restart_count: 0,
             frames: FrameBuffer::new(),
         }
@@ -86,23 +120,59 @@ impl PodLink {
 
     /// Where in its life the pod is.
     pub(crate) fn phase(&self) -> PodPhase {
-        match self.life {
-            Life::Live if self.has_greeted => PodPhase::Running,
-            Life::Live => PodPhase::Starting,
-            Life::Waiting { .. } => PodPhase::Waiting,
-            Life::Ended(_) => PodPhase::Ended,
-            Life::Lost => PodPhase::Lost,
+        match &self.life {
+            Life::Starting => PodPhase::Starting,
+            Life::Running => PodPhase::Running,
+            Life::Ending { .. } => PodPhase::Ending,
+            Life::Over { end: LifeEnd::Waiting { .. }, .. } => PodPhase::Waiting,
+            Life::Over { end: LifeEnd::Ended(_), .. } => PodPhase::Ended,
+            Life::Over { end: LifeEnd::Lost, .. } => PodPhase::Lost,
         }
+    }
+
+    /// Its library OS has said `hello` in this life, or will not any more.
+    pub(crate) fn has_greeted(&self) -> bool {
+        !matches!(self.life, Life::Starting | Life::Ending { has_greeted: false, .. })
+    }
+
+    /// Its library OS says `hello`.
+    pub(crate) fn greet(&mut self) {
+        match &mut self.life {
+            Life::Starting => self.life = Life::Running,
+            Life::Ending { has_greeted, .. } => *has_greeted = true,
+            Life::Running | Life::Over { .. } => {}
+        }
+    }
+
+    /// It is to end: `stage` has been done about it, and `next` is when to go on. A second time only shortens that.
+    pub(crate) fn begin_ending(&mut self, stage: Stage, next: Instant) {
+        match &mut self.life {
+            Life::Ending { stage: Stage::Waiting | Stage::Terminated, next: at, .. } => *at = next.min(*at),
+            Life::Ending { stage: Stage::Killed | Stage::Destroyed, .. } | Life::Over { .. } => {}
+            Life::Starting | Life::Running | Life::Ending { stage: Stage::Failed, .. } => {
+                self.life = Life::Ending { has_greeted: self.has_greeted(), stage, next };
+            }
+        }
+    }
+
+    /// All that could be done to end it was done.
+    pub(crate) fn has_failed_to_stop(&self) -> bool {
+        matches!(self.life, Life::Ending { stage: Stage::Failed, .. })
+    }
+
+    /// All that it wrote has been read, and it writes no more.
+    pub(crate) fn is_flushed(&self) -> bool {
+        matches!(self.life, Life::Over { is_flushed: true, .. })
     }
 
     /// When it is to be started again.
     pub(crate) fn due(&self) -> Option<Instant> {
-        if let Life::Waiting { due, .. } = self.life { Some(due) } else { None }
+        if let Life::Over { end: LifeEnd::Waiting { due, .. }, .. } = self.life { Some(due) } else { None }
     }
 
     /// It has been started again: what was said before is not its own.
     pub(crate) fn begin_again(&mut self) {
-        (self.life, self.has_greeted, self.is_flushed) = (Life::Live, false, false);
+        self.life = Life::Starting;
         self.restart_count += 1;
         self.frames = FrameBuffer::new();
         self.control.clear();
@@ -110,8 +180,10 @@ impl PodLink {
 
     /// It is not started again, if it was to be.
     pub(crate) fn stop_waiting(&mut self) {
-        if let Life::Waiting { report, .. } = &mut self.life {
-            self.life = Life::over(report.take());
+        if let Life::Over { end: end @ LifeEnd::Waiting { .. }, .. } = &mut self.life
+            && let LifeEnd::Waiting { report, .. } = std::mem::replace(end, LifeEnd::Lost)
+        {
+            *end = LifeEnd::of(report);
         }
     }
 

@@ -4,6 +4,7 @@
 //! that are missing have their defaults, so that another version of the tool can say more or less.
 
 use aegis_link::orders::PodState;
+use aegis_link::phase::PodPhase;
 use serde::{Deserialize, Serialize};
 
 /// A machine.
@@ -22,8 +23,9 @@ pub(crate) struct MachineReport {
 pub(crate) struct PodReport {
     #[serde(rename = "pod")]
     pub(crate) name: String,
-    /// `starting`, `running`, `stopped`, `waiting`, `ended`, `silent`.
-    pub(crate) state: String,
+    /// Where in its life it is; in JSON its name, or `silent` if the manager does not say.
+    #[serde(with = "phase_name")]
+    pub(crate) state: Option<PodPhase>,
     /// The status that it ended with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<u8>,
@@ -41,12 +43,33 @@ pub(crate) struct PodReport {
 impl PodReport {
     /// Whether it competes.
     pub(crate) fn is_running(&self) -> bool {
-        self.state == "running"
+        matches!(self.state, Some(PodPhase::Running | PodPhase::Ending))
+    }
+
+    /// The word for its state.
+    pub(crate) fn state_name(&self) -> &'static str {
+        self.state.map_or(SILENT, PodPhase::name)
     }
 
     /// What the manager says, zeros if it says nothing.
     pub(crate) fn usage(&self) -> Usage {
         self.usage.clone().unwrap_or_default()
+    }
+}
+
+/// The state of a pod of which the manager says nothing.
+const SILENT: &str = "silent";
+
+mod phase_name {
+    use aegis_link::phase::PodPhase;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(phase: &Option<PodPhase>, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(phase.map_or(super::SILENT, PodPhase::name))
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(input: D) -> Result<Option<PodPhase>, D::Error> {
+        String::deserialize(input).map(|name| PodPhase::from_name(&name))
     }
 }
 
@@ -137,12 +160,18 @@ pub(crate) fn json<T: Serialize>(value: &T) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::{CurrencyReport, MachineReport, PodReport, ProcessReport, Usage, json};
+    use super::{CurrencyReport, MachineReport, PodPhase, PodReport, ProcessReport, Usage, json};
 
     /// A pod that runs unless `usage` is none, with so many tickets of a currency.
     pub(crate) fn pod(name: &str, state: &str, currency: &str, tickets: u64) -> PodReport {
         let usage = Some(Usage { tickets, ..Usage::default() });
-        PodReport { name: name.into(), state: state.into(), currency: currency.into(), usage, ..PodReport::default() }
+        PodReport {
+            name: name.into(),
+            state: PodPhase::from_name(state),
+            currency: currency.into(),
+            usage,
+            ..PodReport::default()
+        }
     }
 
     /// A machine with three pods, one of which has a process and one has ended.

@@ -84,6 +84,8 @@ impl<'a> Shares<'a> {
 
 #[cfg(test)]
 mod tests {
+    use aegis_link::phase::PodPhase;
+
     use super::super::report::tests::pod;
     use super::super::report::{CurrencyReport, MachineReport};
     use super::Shares;
@@ -113,17 +115,17 @@ mod tests {
         let mut it = report(&currencies, &[("a1", "a", 100), ("a2", "a", 300), ("b1", "b", 3), ("c1", "c", 9)]);
         let parts = |wanted: [f64; 7]| wanted.map(Some).to_vec();
         assert_eq!(shares(&it), parts([0.125, 0.375, 0.375, 0.125, 0.5, 0.5, 0.125]));
-        it.pods[2].state = "ended".into();
+        it.pods[2].state = Some(PodPhase::Ended);
         assert_eq!(shares(&it), parts([0.125, 0.375, 0.0, 0.5, 0.5, 0.5, 0.5]));
-        it.pods[3].state = "ended".into();
+        it.pods[3].state = Some(PodPhase::Ended);
         assert_eq!(shares(&it), parts([0.25, 0.75, 0.0, 0.0, 1.0, 0.0, 0.0]));
-        it.pods.iter_mut().for_each(|pod| pod.state = "ended".into());
+        it.pods.iter_mut().for_each(|pod| pod.state = Some(PodPhase::Ended));
         assert_eq!(shares(&it), vec![None; 7]);
         // An older machine says nothing of currencies; one that says nonsense does no harm.
         assert_eq!(shares(&report(&[], &[("a", "", 3), ("b", "", 1)])), [Some(0.75), Some(0.25)]);
         assert_eq!(shares(&report(&[("x", "x", 1)], &[("a", "x", 3)]))[0], None);
         let mut starting = report(&[], &[("a", "base", 0)]);
-        starting.pods[0].state = "starting".into();
+        starting.pods[0].state = Some(PodPhase::Starting);
         assert_eq!(shares(&starting), [None]);
     }
 }

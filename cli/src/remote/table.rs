@@ -13,8 +13,8 @@ const FRAME_BYTES: u64 = 4096;
 /// `ended (3)`, `running`.
 fn shown_state(pod: &PodReport) -> String {
     match pod.status {
-        Some(status) => format!("{} ({status})", pod.state),
-        None => pod.state.clone(),
+        Some(status) => format!("{} ({status})", pod.state_name()),
+        None => pod.state_name().to_owned(),
     }
 }
 

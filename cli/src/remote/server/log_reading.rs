@@ -20,7 +20,7 @@ impl ControlServer {
     }
 
     pub(super) fn go_on_with_logs(&mut self, number: u64, links: &[PodLink]) {
-        let is_over = |pod: usize| links[pod].is_flushed && links[pod].phase() != PodPhase::Waiting;
+        let is_over = |pod: usize| links[pod].is_flushed() && links[pod].phase() != PodPhase::Waiting;
         let Some(client) = self.clients.get_mut(&number) else { return };
         let mut job = std::mem::replace(&mut client.job, Job::Nothing);
         let Job::Logs { pod, follows, position } = &mut job else { return };

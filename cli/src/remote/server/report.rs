@@ -96,14 +96,14 @@ impl ControlServer {
         for (number, (pod, link)) in self.pods.iter().zip(links).enumerate() {
             let state = states[number];
             let shown = match (link.phase(), state) {
-                (phase @ (PodPhase::Waiting | PodPhase::Ended), _) => phase.name(),
-                (_, None) => "silent",
-                (_, Some(state)) if state.phase.is_over() => PodPhase::Lost.name(),
-                (phase, Some(_)) => phase.name(),
+                (phase @ (PodPhase::Waiting | PodPhase::Ended), _) => Some(phase),
+                (_, None) => None,
+                (_, Some(state)) if state.phase.is_over() => Some(PodPhase::Lost),
+                (phase, Some(_)) => Some(phase),
             };
             pods.push(PodReport {
                 name: pod.name.clone(),
-                state: shown.to_owned(),
+                state: shown,
                 status: link.life.report().map(|report| outcome(report).0),
                 restarts: link.restart_count,
                 currency: self.payers.of_pod(number).to_owned(),

@@ -13,7 +13,7 @@ use super::payers::Payers;
 use super::restart::Restart;
 use super::state::{Client, ControlServer, Job};
 use super::{ServerSlot, stopping};
-use crate::relay::pod_link::{Life, PodLink};
+use crate::relay::pod_link::{Life, LifeEnd, PodLink};
 use crate::relay::pump::InputPump;
 use crate::relay::stream::Stream;
 use crate::remote::report::{MachineReport, json};
@@ -57,7 +57,7 @@ impl World {
     }
 
     fn greet(&mut self) {
-        self.links.iter_mut().for_each(|link| link.has_greeted = true);
+        self.links.iter_mut().for_each(PodLink::greet);
     }
 
     /// What the manager was ordered since the last look.
@@ -123,6 +123,17 @@ impl World {
     }
 }
 
+/// All that the pod wrote has been read.
+fn flush(link: &mut PodLink) {
+    if let Life::Over { is_flushed, .. } = &mut link.life {
+        *is_flushed = true;
+    }
+}
+
+fn ended(link: &PodLink) -> Option<&LifeEnd> {
+    if let Life::Over { end, .. } = &link.life { Some(end) } else { None }
+}
+
 #[test]
 fn a_pod_that_fails_waits_is_made_anew_and_given_up_after_so_many_starts() {
     let mut world = World::new();
@@ -135,7 +146,7 @@ fn a_pod_that_fails_waits_is_made_anew_and_given_up_after_so_many_starts() {
         world.server.go_on_starting(0, &mut world.links[0], due);
         assert!(world.actions().is_empty() && world.links[0].phase() == PodPhase::Waiting);
         world.answer(EVENT_ID, 0, Outcome::HasEnded, PodPhase::Waiting);
-        world.links[0].is_flushed = true;
+        flush(&mut world.links[0]);
         world.server.go_on_starting(0, &mut world.links[0], due);
         let orders = world.orders();
         assert_eq!((orders.len(), orders[0].action), (1, Some(Action::Restart)));
@@ -144,12 +155,12 @@ fn a_pod_that_fails_waits_is_made_anew_and_given_up_after_so_many_starts() {
         world.answer(EVENT_ID, 0, Outcome::HasEnded, PodPhase::Waiting);
         assert!(!world.server.has_gone(0));
         world.answer(orders[0].id, 0, Outcome::Done, PodPhase::Running);
-        world.links[0].has_greeted = true;
+        world.links[0].greet();
         assert_eq!(world.links[0].phase(), PodPhase::Running);
     }
     let said = world.server.on_end(0, Some(Report::Exit(3)), &mut world.links[0]);
     assert_eq!(said.as_deref(), Some("not started again: it ended 2 times in a row"));
-    assert_eq!(world.links[0].life, Life::Ended(Report::Exit(3)));
+    assert_eq!(ended(&world.links[0]), Some(&LifeEnd::Ended(Report::Exit(3))));
     assert_eq!(world.actions(), [(Action::Release, 0)]);
 }
 
@@ -158,7 +169,7 @@ fn a_pod_that_cannot_be_made_anew_is_lost() {
     let mut world = World::new();
     world.server.on_end(0, None, &mut world.links[0]).expect("it starts again");
     world.answer(EVENT_ID, 0, Outcome::HasEnded, PodPhase::Waiting);
-    world.links[0].is_flushed = true;
+    flush(&mut world.links[0]);
     let due = world.links[0].due().expect("it waits");
     assert_eq!(world.server.next_time(&world.links), Some(due));
     world.server.go_on_starting(0, &mut world.links[0], due);
@@ -172,11 +183,10 @@ fn a_pod_that_cannot_be_made_anew_is_lost() {
 fn a_pod_without_a_word_is_lost_when_all_it_wrote_is_read() {
     let mut world = World::new();
     world.answer(EVENT_ID, 1, Outcome::HasEnded, PodPhase::Ended);
-    assert!(world.server.tick(&mut world.links).is_empty());
+    world.server.tick(&mut world.links);
     assert_eq!(world.links[1].phase(), PodPhase::Starting, "it may have said more");
-    world.links[1].is_flushed = true;
-    assert!(world.server.tick(&mut world.links).is_empty());
-    assert_eq!(world.links[1].life, Life::Lost);
+    assert_eq!(world.server.on_end(1, None, &mut world.links[1]), None);
+    assert_eq!(world.links[1].life, Life::Over { end: LifeEnd::Lost, is_flushed: true });
 }
 
 #[test]
@@ -186,15 +196,15 @@ fn stopping_goes_from_sigterm_to_giving_up() {
     assert!(world.sent(1).is_empty(), "it cannot hear yet");
     world.greet();
     let start = Instant::now();
-    world.server.go_on_stopping(1, &mut world.links, start);
+    world.server.go_on_stopping(1, &mut world.links[1], start);
     assert_eq!(world.sent(1), ToGuest::Signal(15).encode());
     let later = start + Duration::from_secs(60);
-    world.server.go_on_stopping(1, &mut world.links, later);
+    world.server.go_on_stopping(1, &mut world.links[1], later);
     assert_eq!(world.sent(1), ToGuest::Signal(9).encode());
-    world.server.go_on_stopping(1, &mut world.links, later + stopping::KILL_LIMIT);
+    world.server.go_on_stopping(1, &mut world.links[1], later + stopping::KILL_LIMIT);
     assert_eq!(world.actions(), [(Action::Destroy, 1)]);
-    world.server.go_on_stopping(1, &mut world.links, later + stopping::KILL_LIMIT + stopping::DESTROY_LIMIT);
-    assert!(world.server.has_failed_to_stop());
+    world.server.go_on_stopping(1, &mut world.links[1], later + stopping::KILL_LIMIT + stopping::DESTROY_LIMIT);
+    assert!(world.links[1].has_failed_to_stop());
     world.server.tick(&mut world.links);
     assert_eq!(world.end(), (125, "b: cannot be stopped".to_owned()));
 }
@@ -205,7 +215,7 @@ fn a_pod_that_waits_and_is_stopped_has_ended() {
     world.greet();
     world.server.on_end(0, Some(Report::Exit(3)), &mut world.links[0]).expect("it starts again");
     world.ask(&Request::Stop { grace_ms: 1000, pods: vec!["a".into()] });
-    assert_eq!(world.links[0].life, Life::Ended(Report::Exit(3)));
+    assert_eq!(ended(&world.links[0]), Some(&LifeEnd::Ended(Report::Exit(3))));
     assert_eq!(world.actions(), [(Action::Release, 0)]);
     world.server.tick(&mut world.links);
     assert_eq!(world.end().0, 0);
@@ -214,14 +224,14 @@ fn a_pod_that_waits_and_is_stopped_has_ended() {
 #[test]
 fn reports_name_the_phase_and_what_the_manager_says() {
     let mut world = World::new();
-    world.links[0].has_greeted = true;
+    world.links[0].greet();
     world.ask(&Request::Pods);
     let ids: Vec<u32> = world.orders().iter().map(|order| order.id).collect();
     world.answer(ids[0], 0, Outcome::Done, PodPhase::Running);
     world.answer(ids[1], 1, Outcome::Done, PodPhase::Running);
     world.server.tick(&mut world.links);
     let report = world.report();
-    let states: Vec<&str> = report.pods.iter().map(|pod| pod.state.as_str()).collect();
+    let states: Vec<&str> = report.pods.iter().map(|pod| pod.state_name()).collect();
     assert_eq!((states, report.pods[0].usage().tickets), (vec!["running", "starting"], 7));
 
     world.server.on_end(0, Some(Report::Exit(3)), &mut world.links[0]);
@@ -231,7 +241,7 @@ fn reports_name_the_phase_and_what_the_manager_says() {
     world.answer(id, 1, Outcome::Done, PodPhase::Ended);
     world.server.finish_report(CLIENT, &world.links);
     let report = world.report();
-    let states: Vec<(&str, Option<u8>)> = report.pods.iter().map(|pod| (pod.state.as_str(), pod.status)).collect();
+    let states: Vec<(&str, Option<u8>)> = report.pods.iter().map(|pod| (pod.state_name(), pod.status)).collect();
     assert_eq!(states, [("waiting", Some(3)), ("stopped", None)]);
     assert_eq!(report.pods[0].usage, None);
 }

@@ -8,7 +8,7 @@ use aegis_link::orders::{Answer, Outcome, TicketHolder};
 use rustix::event::PollFlags;
 
 use super::channel::Channel;
-use super::state::{Client, ControlServer, Environment, Job, OrderReason, ReportJob, Stage};
+use super::state::{Client, ControlServer, Environment, Job, OrderReason, ReportJob};
 use super::tickets::too_much;
 use crate::relay::pod_link::{Life, PodLink};
 use crate::relay::stream::Stream;
@@ -72,26 +72,19 @@ impl ControlServer {
         }
     }
 
-    /// What time has brought, and what can go on. Call it after every wait. What is to be said about pods comes back.
-    pub(crate) fn tick(&mut self, links: &mut [PodLink]) -> Vec<(usize, String)> {
+    /// What time has brought, and what can go on. Call it after every wait.
+    pub(crate) fn tick(&mut self, links: &mut [PodLink]) {
         let now = Instant::now();
-        let mut told = Vec::new();
         self.go_on_with_sessions(links, now);
-        for number in 0..self.pods.len() {
-            self.go_on_stopping(number, links, now);
-            let link = &mut links[number];
-            // Whatever it had to say has been read.
-            if self.has_gone(number) && link.is_flushed && link.life == Life::Live {
-                told.extend(self.on_end(number, None, link).map(|line| (number, line)));
-            }
-            self.go_on_starting(number, &mut links[number], now);
+        for (number, link) in links.iter_mut().enumerate() {
+            self.go_on_stopping(number, link, now);
+            self.go_on_starting(number, link, now);
         }
         let numbers: Vec<u64> = self.clients.keys().copied().collect();
         for number in numbers {
             self.go_on(number, links, now);
         }
         self.clients.retain(|_, client| !client.is_over || client.stream.pending_bytes() > 0);
-        told
     }
 
     /// The manager said that the pod has ended.
@@ -101,15 +94,17 @@ impl ControlServer {
 
     /// When [`ControlServer::tick`] has something to do although nothing came.
     pub(crate) fn next_time(&self, links: &[PodLink]) -> Option<Instant> {
-        let stops = self.pods.iter().filter_map(|pod| Some(pod.stopping?.next));
-        let gone = self.pods.iter().zip(links).filter(|(pod, _)| pod.environment == Environment::Gone);
-        let starts = gone.filter_map(|(_, link)| link.due());
+        let turns = self.pods.iter().zip(links).filter_map(|(pod, link)| match link.life {
+            Life::Ending { next, .. } if pod.environment != Environment::Gone => Some(next),
+            _ if pod.environment == Environment::Gone => link.due(),
+            _ => None,
+        });
         let jobs = self.clients.values().filter_map(|client| match &client.job {
             Job::Report(ReportJob { deadline, .. }) | Job::Tickets { deadline } => Some(*deadline),
             _ => None,
         });
         let sessions = self.channels.iter().filter_map(Channel::next_time);
-        stops.chain(starts).chain(jobs).chain(sessions).min()
+        turns.chain(jobs).chain(sessions).min()
     }
 
     pub(super) fn accept(&mut self) {
@@ -236,9 +231,7 @@ impl ControlServer {
                 }
             }
             Job::Stop { pods } => {
-                let failed = pods
-                    .iter()
-                    .find(|pod| self.pods[**pod].stopping.is_some_and(|stopping| stopping.stage == Stage::Failed));
+                let failed = pods.iter().find(|pod| links[**pod].has_failed_to_stop());
                 if let Some(pod) = failed {
                     let text = format!("{}: cannot be stopped", self.pods[*pod].name);
                     self.refuse(number, &text);

@@ -24,7 +24,7 @@ impl ControlServer {
         if self.is_over(pod, links) {
             return refused("has ended");
         }
-        if !links[pod].has_greeted {
+        if !links[pod].has_greeted() {
             return refused("is still starting");
         }
         let Some(channel) = self.channels.get_mut(pod) else { return refused("has no line for this") };

@@ -34,23 +34,6 @@ pub(super) enum OrderReason {
     Restart(usize),
 }
 
-/// How far stopping a pod has come, and when it goes on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stopping {
-    pub(super) stage: Stage,
-    pub(super) next: Instant,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
-    /// SIGTERM is to be sent when the pod can hear it.
-    Waiting,
-    Terminated,
-    Killed,
-    Destroyed,
-    Failed,
-}
-
 /// What the manager says of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Environment {
@@ -68,13 +51,11 @@ pub(super) struct PodRecord {
     pub(super) name: String,
     pub(super) mark: String,
     pub(super) environment: Environment,
-    pub(super) stopping: Option<Stopping>,
+    /// Never, once it is not wanted any more.
     pub(super) restart: Restart,
     /// Starts without a steady run in between.
     pub(super) starts_in_a_row: u32,
     pub(super) started: Instant,
-    /// It ended for good, or is to.
-    pub(super) is_final: bool,
 }
 
 /// What a client waits for.
@@ -162,11 +143,9 @@ impl ControlServer {
             name: name.clone(),
             mark,
             environment: Environment::Made,
-            stopping: None,
             restart,
             starts_in_a_row: 0,
             started: Instant::now(),
-            is_final: false,
         };
         Self {
             address,

@@ -2,12 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use super::state::{ControlServer, Environment, Job, OrderReason};
+use crate::relay::pod_link::{Life, PodLink, Stage};
 use aegis_link::control::ToGuest;
 use aegis_link::orders::{Action, TicketHolder};
-use aegis_link::phase::PodPhase;
-
-use super::state::{ControlServer, Job, OrderReason, Stage, Stopping};
-use crate::relay::pod_link::PodLink;
 
 /// The longest grace that can be asked for.
 const GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -30,19 +28,10 @@ impl ControlServer {
         let pods = if named.is_empty() { (0..self.pods.len()).collect() } else { named };
         let now = Instant::now();
         for pod in pods.iter().copied() {
-            if links[pod].phase() == PodPhase::Waiting {
-                links[pod].stop_waiting();
-                self.let_go(pod);
-            }
-            self.pods[pod].is_final = true;
-            // A second command can shorten the grace and does not begin anew.
-            let next = now + grace;
-            match &mut self.pods[pod].stopping {
-                Some(stopping) if stopping.stage < Stage::Killed => stopping.next = stopping.next.min(next),
-                Some(stopping) if stopping.stage != Stage::Failed => {}
-                other => *other = Some(Stopping { stage: Stage::Waiting, next }),
-            }
-            self.go_on_stopping(pod, links, now);
+            links[pod].stop_waiting();
+            self.let_go(pod);
+            links[pod].begin_ending(Stage::Waiting, now + grace);
+            self.go_on_stopping(pod, &mut links[pod], now);
         }
         if let Some(client) = self.clients.get_mut(&number) {
             client.job = Job::Stop { pods };
@@ -50,21 +39,19 @@ impl ControlServer {
         Ok(())
     }
 
-    pub(super) fn go_on_stopping(&mut self, pod: usize, links: &mut [PodLink], now: Instant) {
-        let is_over = self.is_over(pod, links);
-        let Some(mut stopping) = self.pods[pod].stopping else { return };
-        if is_over {
-            self.pods[pod].stopping = None;
+    pub(super) fn go_on_stopping(&mut self, pod: usize, link: &mut PodLink, now: Instant) {
+        let Life::Ending { has_greeted, mut stage, mut next } = link.life else { return };
+        if self.pods[pod].environment == Environment::Gone {
             return;
         }
-        if stopping.stage == Stage::Waiting && links[pod].has_greeted {
-            links[pod].send(ToGuest::Signal(SIGTERM));
-            stopping.stage = Stage::Terminated;
+        if stage == Stage::Waiting && has_greeted {
+            link.send(ToGuest::Signal(SIGTERM));
+            stage = Stage::Terminated;
         }
-        if now >= stopping.next {
-            (stopping.stage, stopping.next) = match stopping.stage {
+        if now >= next {
+            (stage, next) = match stage {
                 Stage::Waiting | Stage::Terminated => {
-                    links[pod].send(ToGuest::Signal(SIGKILL));
+                    link.send(ToGuest::Signal(SIGKILL));
                     (Stage::Killed, now + KILL_LIMIT)
                 }
                 Stage::Killed => {
@@ -74,7 +61,7 @@ impl ControlServer {
                 Stage::Destroyed | Stage::Failed => (Stage::Failed, now + GRACE_MAX),
             };
         }
-        self.pods[pod].stopping = Some(stopping);
+        link.life = Life::Ending { has_greeted, stage, next };
     }
 
     /// No pod is started again from now on, and one that goes on in spite of its signal is ended after the grace.
@@ -83,13 +70,7 @@ impl ControlServer {
         for (pod, link) in links.iter_mut().enumerate() {
             self.let_go(pod);
             link.stop_waiting();
-            let stopping = self.pods[pod].stopping.get_or_insert(Stopping { stage: Stage::Terminated, next });
-            stopping.next = stopping.next.min(next);
+            link.begin_ending(Stage::Terminated, next);
         }
-    }
-
-    /// A pod is still there after all that can be done to it.
-    pub(crate) fn has_failed_to_stop(&self) -> bool {
-        self.pods.iter().any(|pod| pod.stopping.is_some_and(|it| it.stage == Stage::Failed))
     }
 }
