@@ -31,6 +31,11 @@ impl Source {
         Source { path: path.to_string(), text: text.to_string(), is_test }
     }
 
+    /// Where it lies; empty for the top.
+    pub(crate) fn folder(&self) -> &str {
+        self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
+    }
+
     pub(crate) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
@@ -162,19 +167,19 @@ fn is_test_place(path: &str) -> bool {
         || parts.any(|folder| matches!(folder, "tests" | "benches"))
 }
 
+/// Where the modules lie that a file declares.
+pub(crate) fn module_folder(path: &str) -> String {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let is_root = matches!(name, "lib.rs" | "main.rs" | "mod.rs" | "build.rs") || folder.ends_with("/tests");
+    if is_root { folder.to_string() } else { path.trim_end_matches(".rs").to_string() }
+}
+
 /// Paths without `.rs` of the modules that a file declares under `#[cfg(test)]` and keeps elsewhere.
 fn declared_test_modules(source: &Source) -> Vec<String> {
     if !source.is_rust() {
         return Vec::new();
     }
-    let Some((folder, name)) = source.path.rsplit_once('/') else {
-        return Vec::new();
-    };
-    let stem = name.trim_end_matches(".rs");
-    let folder = match stem {
-        "lib" | "main" | "mod" => folder.to_string(),
-        _ => format!("{folder}/{stem}"),
-    };
+    let folder = module_folder(&source.path);
     let code = code_tokens(&source.tokens());
     let mut found = Vec::new();
     for index in 0..code.len() {

@@ -12,8 +12,8 @@ use crate::toml::{self, Table, Value};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Config {
     pub(super) file_lines: usize,
-    pub(super) function_lines: usize,
     pub(super) line_columns: usize,
+    pub(super) markdown_columns: usize,
     pub(super) module_docs_from_lines: usize,
     pub(super) kernel_lines: usize,
     pub(super) ring0_lines: usize,
@@ -24,8 +24,6 @@ pub(super) struct Config {
     pub(super) circle_files: usize,
     /// Longer files, by path.
     pub(super) file_ratchet: BTreeMap<String, usize>,
-    /// Longer functions, by `path::function`.
-    pub(super) function_ratchet: BTreeMap<String, usize>,
     /// Larger circles, by the crate's folder.
     pub(super) circle_ratchet: BTreeMap<String, usize>,
     /// Of ours, by crate.
@@ -34,7 +32,6 @@ pub(super) struct Config {
     /// Of others, by crate.
     pub(super) external: BTreeMap<String, Vec<String>>,
     pub(super) unsafe_allowed: Vec<String>,
-    pub(super) unwrap_banned: Vec<String>,
     pub(super) word_folders: Vec<String>,
     pub(super) words: Vec<String>,
     pub(super) word_phrases: Vec<String>,
@@ -44,6 +41,13 @@ pub(super) struct Config {
     pub(super) calls_source: String,
     pub(super) calls_manual: String,
     pub(super) dependencies_manual: String,
+    pub(super) folders_manual: String,
+    pub(super) folders_heading: String,
+    pub(super) rooms_manual: String,
+    pub(super) rooms_heading: String,
+    /// The commit behind which subjects are judged.
+    pub(super) commits_base: String,
+    pub(super) subject_columns: usize,
 }
 
 impl Config {
@@ -59,15 +63,16 @@ impl Config {
         let mut limits = take_table(&mut rest, "limits")?;
         let mut ratchet = take_table(&mut rest, "ratchet")?;
         let mut unsafety = take_table(&mut rest, "unsafe")?;
-        let mut unwrap = take_table(&mut rest, "unwrap")?;
         let mut words = take_table(&mut rest, "words")?;
         let mut dialect = take_table(&mut rest, "dialect")?;
         let mut calls = take_table(&mut rest, "calls")?;
         let mut dependencies = take_table(&mut rest, "dependencies")?;
+        let mut rooms = take_table(&mut rest, "rooms")?;
+        let mut commits = take_table(&mut rest, "commits")?;
         let config = Config {
             file_lines: take(&mut limits, "file_lines", Value::as_integer)?,
-            function_lines: take(&mut limits, "function_lines", Value::as_integer)?,
             line_columns: take(&mut limits, "line_columns", Value::as_integer)?,
+            markdown_columns: take(&mut limits, "markdown_columns", Value::as_integer)?,
             module_docs_from_lines: take(&mut limits, "module_docs_from_lines", Value::as_integer)?,
             kernel_lines: take(&mut limits, "kernel_lines", Value::as_integer)?,
             ring0_lines: take(&mut limits, "ring0_lines", Value::as_integer)?,
@@ -76,12 +81,10 @@ impl Config {
             circle_files: take(&mut limits, "circle_files", Value::as_integer)?,
             circle_ratchet: take_map(&mut ratchet, "circle_files", Value::as_integer)?,
             file_ratchet: take_map(&mut ratchet, "file_lines", Value::as_integer)?,
-            function_ratchet: take_map(&mut ratchet, "function_lines", Value::as_integer)?,
             arrows: take_map(&mut rest, "arrows", Value::as_strings)?,
             dev_arrows: take_map(&mut rest, "dev-arrows", Value::as_strings)?,
             external: take_map(&mut rest, "external", Value::as_strings)?,
             unsafe_allowed: take(&mut unsafety, "allowed", Value::as_strings)?,
-            unwrap_banned: take(&mut unwrap, "banned", Value::as_strings)?,
             word_folders: take(&mut words, "folders", Value::as_strings)?,
             words: take(&mut words, "banned", Value::as_strings)?,
             word_phrases: take(&mut words, "phrases", Value::as_strings)?,
@@ -91,8 +94,14 @@ impl Config {
             calls_source: take(&mut calls, "source", string)?,
             calls_manual: take(&mut calls, "manual", string)?,
             dependencies_manual: take(&mut dependencies, "manual", string)?,
+            folders_manual: take(&mut rooms, "folders_manual", string)?,
+            folders_heading: take(&mut rooms, "folders_heading", string)?,
+            rooms_manual: take(&mut rooms, "rooms_manual", string)?,
+            rooms_heading: take(&mut rooms, "rooms_heading", string)?,
+            commits_base: take(&mut commits, "base", string)?,
+            subject_columns: take(&mut commits, "subject_columns", Value::as_integer)?,
         };
-        let tables = [rest, limits, ratchet, unsafety, unwrap, words, dialect, calls, dependencies];
+        let tables = [rest, limits, ratchet, unsafety, words, dialect, calls, dependencies, rooms, commits];
         match tables.iter().flat_map(Table::keys).next() {
             None => Ok(config),
             Some(unknown) => Err(format!("'{unknown}' is not a key that tidy knows")),

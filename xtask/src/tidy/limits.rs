@@ -1,4 +1,4 @@
-//! Lengths: of files, functions and lines, of the kernel, and the module documentation that a longer file begins with.
+//! Lengths: of files and lines, of the kernel, and the module documentation that a longer file begins with.
 //!
 //! A named exception (a ratchet in `tidy.toml`) must be exactly as long as what it excuses: a longer file breaks it,
 //! and a shorter one lowers it, so the numbers only shrink.
@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use super::config::Config;
 use super::finding::Finding;
 use crate::count;
-use crate::lexer::Kind;
-use crate::source::{Source, closing, code_tokens};
+use crate::source::Source;
 
 pub(super) fn check(sources: &[Source], config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut long_files = BTreeMap::new();
-    let mut long_functions = BTreeMap::new();
+    for source in sources.iter().filter(|source| source.path.ends_with(".md")) {
+        markdown_columns(source, config, &mut findings);
+    }
     for source in sources.iter().filter(|source| source.is_code()) {
         line_columns(source, config, &mut findings);
         module_docs(source, config, &mut findings);
@@ -22,14 +23,8 @@ pub(super) fn check(sources: &[Source], config: &Config) -> Vec<Finding> {
         if line_count > config.file_lines {
             long_files.insert(source.path.clone(), (line_count, source.path.clone(), 0));
         }
-        for (name, line, length) in functions(source) {
-            if length > config.function_lines {
-                long_functions.insert(format!("{}::{name}", source.path), (length, source.path.clone(), line));
-            }
-        }
     }
     ratchet("file-lines", config.file_lines, &long_files, &config.file_ratchet, &mut findings);
-    ratchet("function-lines", config.function_lines, &long_functions, &config.function_ratchet, &mut findings);
     code_lines("kernel-lines", &["kernel/".to_string()], config.kernel_lines, sources, &mut findings);
     if !config.ring0_folders.is_empty() {
         code_lines("ring0-lines", &config.ring0_folders, config.ring0_lines, sources, &mut findings);
@@ -86,47 +81,27 @@ fn line_columns(source: &Source, config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Prose has a limit of its own; tables, code, and words that are too long by themselves are let alone.
+fn markdown_columns(source: &Source, config: &Config, findings: &mut Vec<Finding>) {
+    let mut is_code = false;
+    for (line, number) in source.text.lines().zip(1..) {
+        let text = line.trim_start();
+        is_code ^= text.starts_with("```");
+        let columns = line.chars().count();
+        let words = text.trim_start_matches(['-', '*', '>', ' ']).split_whitespace().count();
+        if columns > config.markdown_columns && !is_code && !text.starts_with('|') && words > 1 {
+            let message = format!("{columns} columns, the limit is {}", config.markdown_columns);
+            findings.push(Finding::new(&source.path, number, "markdown-columns", message));
+        }
+    }
+}
+
 fn module_docs(source: &Source, config: &Config, findings: &mut Vec<Finding>) {
     let is_long = source.text.lines().count() > config.module_docs_from_lines;
     if source.is_rust() && is_long && !source.text.starts_with("//!") {
         let message = "begin with //!: what it does, its invariants, its neighbours, why this way";
         findings.push(Finding::new(&source.path, 1, "module-docs", message));
     }
-}
-
-/// Name, first line and length of every function with a body, nested ones too.
-fn functions(source: &Source) -> Vec<(&str, usize, usize)> {
-    if !source.is_rust() {
-        return Vec::new();
-    }
-    let code = code_tokens(&source.tokens());
-    let mut found = Vec::new();
-    for (index, pair) in code.windows(2).enumerate() {
-        let [keyword, name] = pair else { continue };
-        // `fn(u8)` is a type.
-        if !keyword.is("fn") || name.kind != Kind::Word {
-            continue;
-        }
-        let mut cursor = index + 2;
-        while let Some(token) = code.get(cursor) {
-            match token.text {
-                "(" | "[" => match closing(&code, cursor) {
-                    Some(end) => cursor = end,
-                    None => break,
-                },
-                ";" => break,
-                "{" => {
-                    if let Some(end) = closing(&code, cursor) {
-                        found.push((name.text, keyword.line, code[end].line - keyword.line + 1));
-                    }
-                    break;
-                }
-                _ => {}
-            }
-            cursor += 1;
-        }
-    }
-    found
 }
 
 /// Compares the code of some folders with a limit; tests, blank lines and comments apart.
@@ -147,8 +122,8 @@ mod tests {
     fn config() -> Config {
         Config {
             file_lines: 6,
-            function_lines: 3,
             line_columns: 40,
+            markdown_columns: 10,
             module_docs_from_lines: 4,
             kernel_lines: 9,
             ..Config::default()
@@ -163,7 +138,6 @@ mod tests {
     fn a_long_line_is_found() {
         let text = format!("// {}\n// {}\n", "x".repeat(37), "é".repeat(38));
         assert_eq!(found("a/src/a.rs", &text, &config()), [(2, "line-columns")]);
-        assert_eq!(found("a/notes.md", &text, &config()), []);
     }
 
     #[test]
@@ -174,22 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_function_is_found_and_one_as_long_as_its_ratchet_is_not() {
-        let text = "//! A.\nfn a(b: fn(u8), c: [u8; 3]) -> [u8; 2] {\n  // }\n  \"}\";\n}\n";
-        assert_eq!(found("a/src/a.rs", text, &config()), [(2, "function-lines")]);
-        let excused =
-            |length| Config { function_ratchet: BTreeMap::from([("a/src/a.rs::a".to_string(), length)]), ..config() };
-        assert_eq!(found("a/src/a.rs", text, &excused(4)), []);
-        assert_eq!(found("a/src/a.rs", text, &excused(3)), [(2, "function-lines")]);
-        assert_eq!(found("a/src/a.rs", text, &excused(5)), [(0, "function-lines")]);
-        assert_eq!(found("a/src/a.rs", "//! A.\n", &excused(4)), [(0, "function-lines")]);
-    }
-
-    #[test]
-    fn declarations_have_no_length() {
-        let text = "//! A.\ntrait T {\n  fn a();\n  fn b(&self) {}\n}\n";
-        let source = Source::new("a/src/a.rs", text);
-        assert_eq!(functions(&source), [("b", 4, 1)]);
+    fn a_long_line_of_prose_is_found() {
+        let text =
+            "short\nmuch too long\n| a | table |\n```\nsome long code\n```\n- https://one-link\nagain too long\n";
+        let wrong = [(2, "markdown-columns"), (8, "markdown-columns")];
+        assert_eq!(found("a/notes.md", text, &config()), wrong);
+        assert_eq!(found("a/notes.txt", text, &config()), []);
     }
 
     #[test]
