@@ -1,6 +1,6 @@
 //! What the kernel counts for each environment. Read with `CounterRead`; counters only grow.
 
-/// A counter.
+/// A counter of an environment, as `CounterRead` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Counter {

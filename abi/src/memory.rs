@@ -90,11 +90,11 @@ pub const BIND_ENTRY_COUNT_MAX: u32 = 512;
 
 /// Bits of a page-table entry as a library OS reads it in the page-table window (Intel SDM vol. 3, 4.5).
 pub mod entry {
-    /// Present.
+    /// The entry maps something (bit 0).
     pub const PRESENT: u64 = 1 << 0;
     /// Writable.
     pub const WRITE: u64 = 1 << 1;
-    /// User.
+    /// Ring 3 may access it (bit 2).
     pub const USER: u64 = 1 << 2;
     /// Set by the processor on first use.
     pub const ACCESSED: u64 = 1 << 5;

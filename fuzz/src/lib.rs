@@ -52,13 +52,13 @@ pub struct Progress {
 /// An input that broke something, made as short as was found quickly, and what it said.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The input.
+    /// The input that broke it, made short.
     pub input: Vec<u8>,
     /// The panic's message.
     pub message: String,
 }
 
-/// A search.
+/// A search over inputs of one target.
 #[derive(Debug)]
 pub struct Search<T> {
     target: T,

@@ -51,7 +51,7 @@ pub enum FromGuest {
     Process {
         /// The question's number.
         token: u64,
-        /// What it is.
+        /// Number, parent and command line.
         process: GuestProcess,
     },
     /// All processes have been told of, or as many as are told of.
@@ -100,7 +100,7 @@ pub struct Mapping {
 pub enum Report {
     /// By itself, with this status.
     Exit(u8),
-    /// By a signal.
+    /// A signal ended it.
     Killed {
         /// Linux signal number, 1..=64.
         signal: u8,

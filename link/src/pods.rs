@@ -141,7 +141,7 @@ impl PodPlan {
         Self { is_held, ..self }
     }
 
-    /// Its name.
+    /// Name in the plan, without padding.
     #[must_use]
     pub fn name(&self) -> &str {
         let bytes = self.name.get(..self.name_bytes as usize).unwrap_or_default();

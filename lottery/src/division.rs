@@ -20,7 +20,7 @@ pub const PART_COUNT_MAX: usize = 16;
 /// How a part stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Its tickets.
+    /// Tickets of the part.
     pub tickets: u32,
     /// Units that it keeps whatever others want.
     pub guaranteed: u32,

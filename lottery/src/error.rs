@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// What is wrong.
+/// Why an operation on the tables is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// No such ticket: it was destroyed, or belongs to another lottery.

@@ -96,7 +96,7 @@ impl<W: Table<Place>> MutexIn<W> {
         self.holder
     }
 
-    /// How many wait.
+    /// Number of waiters.
     #[must_use]
     pub fn waiter_count(&self) -> usize {
         self.count

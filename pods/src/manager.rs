@@ -211,7 +211,6 @@ impl PodRecord<'_> {
 
 /// What has a ticket that the host can change: a pod or a currency.
 trait Funded {
-    /// How it is.
     fn state(&self) -> PodState;
     /// Changes the amount of its ticket.
     fn set_tickets(&mut self, amount: u64) -> Result<(), Refusal>;

@@ -12,7 +12,7 @@ pub struct Case {
 /// A kernel log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// All of it.
+    /// The whole log.
     pub text: String,
     /// The cases in the order in which they ended.
     pub cases: Vec<Case>,

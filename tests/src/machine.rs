@@ -144,7 +144,7 @@ impl Machine {
         Self { cpu_count, ..self }
     }
 
-    /// Memory.
+    /// Sets the machine's memory, in MiB.
     #[must_use]
     pub fn memory_mib(self, memory_mib: u64) -> Self {
         Self { memory_mib, ..self }

@@ -61,7 +61,6 @@ pub(crate) enum Stage {
 pub(crate) enum LifeEnd {
     /// As the report says, or without a word; it is to be started again.
     Waiting {
-        /// When.
         due: Instant,
         /// What its library OS said.
         report: Option<Report>,

@@ -144,7 +144,6 @@ pub(crate) fn terminal_flags() -> Flags {
     flags
 }
 
-/// Where PROGRAM is.
 #[derive(Debug, PartialEq, Eq)]
 struct ProgramPath {
     /// On the host; `None` with `--root`.

@@ -18,14 +18,14 @@ const CAPABILITY_COUNT_MAX: usize = 48;
 pub enum FunctionKind {
     /// A virtio-mmio register block with a device of this type; 0 for none.
     Mmio {
-        /// The device type.
+        /// Virtio's number for the type of device.
         device_type: u32,
     },
     /// A PCI function.
     Pci {
-        /// Its vendor.
+        /// PCI vendor identifier.
         vendor: u16,
-        /// Its device identifier.
+        /// PCI device identifier.
         device: u16,
     },
     /// Something else.
@@ -34,7 +34,7 @@ pub enum FunctionKind {
 
 /// A device function, as its holder reaches it.
 pub trait Function: ConfigSpace {
-    /// Its registers.
+    /// Registers of the kind that the bus has.
     type Registers: Mmio;
     /// Why they cannot be had.
     type Error: From<VirtioError>;

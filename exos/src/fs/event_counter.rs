@@ -14,7 +14,7 @@ const VALUE_BYTES: usize = 8;
 /// Largest value that the counter holds.
 const VALUE_MAX: u64 = u64::MAX - 1;
 
-/// A counter.
+/// An eventfd: a 64-bit counter behind a descriptor.
 pub struct EventCounter {
     value: Mutex<u64>,
     is_semaphore: bool,

@@ -16,7 +16,7 @@ use crate::reserve;
 /// Seconds that a holder has (`/proc/sys/fs/lease-break-time`).
 pub const BREAK_S: u64 = 45;
 
-/// A lease.
+/// A lease on a file.
 pub struct Lease {
     file: LockedFile,
     description: u64,

@@ -704,7 +704,7 @@ impl Mount {
         self.covers.as_ref()
     }
 
-    /// Its flags.
+    /// Restrictions of the mount.
     pub fn flags(&self) -> MountFlags {
         self.description.flags
     }

@@ -10,7 +10,7 @@ use core::ops::Deref;
 /// Longest name that needs no block: with it a [`Name`] takes four words.
 const SHORT_BYTES_MAX: usize = 30;
 
-/// A name.
+/// A name in a directory, 1 to 255 bytes.
 #[derive(Clone)]
 pub enum Name {
     /// Kept in place, without a heap block.

@@ -40,7 +40,7 @@ pub const PIPE_CAPACITY_BYTES_MAX: usize = 1024 * 1024;
 /// memory is taken as bytes come in.
 pub const PIPE_CAPACITY_BYTES_PRIVILEGED_MAX: usize = 16 << 20;
 
-/// A pipe.
+/// A pipe: bytes between writers and readers, at most its capacity.
 pub struct Pipe {
     number: u64,
     state: Mutex<State>,
@@ -104,7 +104,7 @@ impl Pipe {
         })
     }
 
-    /// Its number.
+    /// Inode number of the pipe.
     pub fn number(&self) -> u64 {
         self.number
     }

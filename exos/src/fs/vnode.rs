@@ -83,7 +83,7 @@ pub struct Creation {
     pub uid: u32,
     /// Group, unless the directory has the set-group-ID bit.
     pub gid: u32,
-    /// Now.
+    /// Time of the operation.
     pub now: Timestamp,
 }
 

@@ -27,7 +27,7 @@ struct Slot<T> {
     object: T,
 }
 
-/// The table.
+/// Objects of one kind, by identifier.
 pub struct IdTable<T> {
     slots: Vec<Option<Slot<T>>>,
     /// Key and index.

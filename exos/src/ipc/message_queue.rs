@@ -42,7 +42,7 @@ impl Default for Limits {
     }
 }
 
-/// A message.
+/// A message: type and bytes.
 pub struct Message {
     /// Its type, at least 1.
     pub kind: i64,
@@ -148,7 +148,7 @@ pub struct Status {
 /// What `IPC_INFO` and `MSG_INFO` tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// Limits.
+    /// Limits in force.
     pub limits: Limits,
     /// Queues that there are.
     pub queue_count: u32,

@@ -66,7 +66,7 @@ pub struct Capacity {
     pub message_bytes: u64,
 }
 
-/// A message.
+/// A message: priority and bytes.
 pub struct Message {
     /// Those with a higher one go first.
     pub priority: u32,
@@ -124,7 +124,7 @@ struct State {
     notification: Option<Notification>,
 }
 
-/// A queue.
+/// A queue; it lives as long as its name or a reference.
 pub struct PosixQueue {
     /// Whose it is and what it may be opened for.
     pub owner: Maker,
@@ -225,7 +225,7 @@ impl PosixQueues {
         Self { account, names: Mutex::default(), census: Arc::default() }
     }
 
-    /// The limits.
+    /// Limits in force.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.names.lock().limits

@@ -66,7 +66,6 @@ pub struct Operation {
     pub undoes: bool,
 }
 
-/// A semaphore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Semaphore {
     value: u16,
@@ -156,7 +155,7 @@ pub struct Status {
 /// What `IPC_INFO` and `SEM_INFO` tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// Limits.
+    /// Limits in force.
     pub limits: Limits,
     /// Sets that there are.
     pub set_count: u32,

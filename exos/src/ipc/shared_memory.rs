@@ -136,7 +136,7 @@ pub struct Status {
 /// What `IPC_INFO` and `SHM_INFO` tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// Limits.
+    /// Limits in force.
     pub limits: Limits,
     /// Segments that there are.
     pub segment_count: u32,

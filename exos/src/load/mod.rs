@@ -77,14 +77,14 @@ pub enum LoadError {
     Program(ElfError),
     /// The interpreter that the executable names cannot be opened.
     InterpreterMissing {
-        /// Its path.
+        /// Path of the file.
         path: Vec<u8>,
         /// Why it cannot be read.
         error: Errno,
     },
     /// The interpreter is not good.
     Interpreter {
-        /// Its path.
+        /// Path of the file.
         path: Vec<u8>,
         /// Why it cannot be run.
         error: ElfError,
@@ -156,7 +156,7 @@ pub struct LoadRequest<'a> {
 pub struct LoadedProgram {
     /// First instruction: the interpreter's if there is one.
     pub entry: u64,
-    /// Stack pointer.
+    /// RSP at the program's first instruction.
     pub stack_pointer: u64,
     /// Where the executable is.
     pub image: MappedImage,

@@ -8,7 +8,8 @@
 //! A shortage is told once, and again only after memory was given back since: a handler that gives nothing back does
 //! not hold up the end of a process that cannot go on.
 //!
-//! Neighbour: [`super::handlers`], who they are. Limits: [`super::handlers::FAULT_RANGE_COUNT_MAX`] ranges of a space.
+//! Neighbour: [`super::handlers`], the handlers themselves. Limits: [`super::handlers::FAULT_RANGE_COUNT_MAX`] ranges
+//! of a space.
 
 use aegis_abi::layout::PAGE_SHIFT;
 

@@ -20,7 +20,7 @@ use crate::preempt::Pace;
 /// What `mprotect` reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectReach {
-    /// The range.
+    /// The pages of the range alone.
     Range,
     /// Down to the start of the growing stack that the range lies in (`PROT_GROWSDOWN`).
     GrowsDown,

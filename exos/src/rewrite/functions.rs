@@ -7,7 +7,7 @@
 
 use core::ops::Range;
 
-/// A file's bytes.
+/// Bytes of a mapped file, by offset.
 pub trait FileBytes {
     /// Fills `into` from `offset`; `None` if the file ends before.
     fn read(&mut self, offset: u64, into: &mut [u8]) -> Option<()>;

@@ -32,7 +32,7 @@ pub const OWNER_DIED: u32 = 1 << 30;
 /// Looks at a word whose holder is not found, each of which finds another holder.
 const LOOK_COUNT_MAX: u32 = 8;
 
-/// A lock's word.
+/// The word in memory that names a lock's holder.
 pub trait LockWord {
     /// Changes it in one step; what it was before.
     ///

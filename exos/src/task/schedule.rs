@@ -110,7 +110,7 @@ impl Task {
         self.weight.load(Ordering::Relaxed)
     }
 
-    /// Its group.
+    /// Control group that its time is charged to.
     #[must_use]
     pub fn group(&self) -> GroupId {
         GroupId(self.group.load(Ordering::Relaxed))

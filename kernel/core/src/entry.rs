@@ -48,7 +48,7 @@ pub struct Context {
     pub root: FrameNumber,
     /// Whose space that is.
     pub environment: Option<EnvironmentId>,
-    /// FS base.
+    /// FS base of the processor that runs next.
     pub fs_base: u64,
     /// User GS base.
     pub gs_base: u64,

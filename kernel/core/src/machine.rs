@@ -38,7 +38,7 @@ impl PortWidth {
 /// Why and where an environment was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopReport {
-    /// The reason.
+    /// Why it stopped.
     pub reason: StopReason,
     /// Exceptions: the vector.
     pub vector: u64,

@@ -24,7 +24,7 @@ pub struct Table {
     pub length_bytes: u64,
 }
 
-/// An I/O APIC.
+/// An I/O APIC of the MADT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoApicEntry {
     /// Physical address of its registers.

@@ -62,7 +62,6 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
     Ok(found)
 }
 
-/// What came out.
 struct Got {
     /// The first one's part of the processor, by what it is due.
     gain: f64,

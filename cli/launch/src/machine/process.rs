@@ -106,9 +106,9 @@ pub fn sockets(pod_count: usize) -> Result<(HostEnds, GuestEnds), Error> {
 /// How the QEMU process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QemuEnd {
-    /// With this status.
+    /// QEMU's own exit status.
     Exited(i32),
-    /// By this signal.
+    /// Signal that ended QEMU.
     Killed(i32),
 }
 

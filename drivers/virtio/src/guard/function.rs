@@ -61,7 +61,7 @@ pub struct FunctionMemory<B> {
     pub device: B,
 }
 
-/// A guarded function.
+/// A device function behind a guard.
 #[derive(Debug)]
 pub struct GuardedFunction<T, B> {
     transport: T,

@@ -18,11 +18,11 @@ pub enum State {
 /// One call.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// Its number.
+    /// Linux's number of the call.
     pub number: Sysno,
     /// How much of it is there.
     pub state: State,
-    /// What does it.
+    /// The function that answers it.
     pub handler: Handler,
     /// How the trace shows it.
     pub shape: Shape,

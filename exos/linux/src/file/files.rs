@@ -36,7 +36,7 @@ pub struct Files {
     pub namespace: Arc<Namespace>,
     /// The directory of a memory file system that files without a name belong to.
     pub temporary: InodeRef,
-    /// Terminals.
+    /// Pseudo-terminals of the pod.
     pub terminals: Arc<Terminals>,
     /// Local sockets.
     pub unix: Arc<UnixDomain>,

@@ -76,7 +76,7 @@ impl Access {
         walk::Caller { root: &self.root, credentials: &self.credentials, umask: self.umask, now: self.now }
     }
 
-    /// Now.
+    /// Time of day, as file times are set.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
@@ -106,7 +106,7 @@ pub fn now(caller: &Caller<'_>) -> Timestamp {
     Timestamp::from_ns(caller.system.realtime_ns())
 }
 
-/// Reads a path.
+/// Copies a path from the program, at most `PATH_MAX` bytes with its NUL.
 pub fn read_path(caller: &Caller<'_>, address: u64) -> Result<Text> {
     let mut text = Text::default();
     read_path_into(caller, address, &mut text)?;

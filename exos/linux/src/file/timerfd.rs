@@ -27,7 +27,7 @@ struct State {
     count: u64,
 }
 
-/// A timer.
+/// A timer behind a descriptor.
 pub struct TimerFile {
     kernel: Arc<dyn Kernel>,
     is_realtime: bool,

@@ -16,7 +16,7 @@ pub struct Caller<'a> {
     pub system: &'a Arc<System>,
     /// The thread's process.
     pub process: &'a Arc<Process>,
-    /// The thread.
+    /// The calling thread.
     pub thread: &'a Arc<Thread>,
     /// The program's memory.
     pub memory: &'a dyn UserMemory,

@@ -42,9 +42,9 @@ pub struct ExecRequest {
     pub path: Vec<u8>,
     /// The path is not there any more when the program runs, so that an interpreter could not open it.
     pub is_path_lost: bool,
-    /// Arguments.
+    /// Words of the command line (`argv`).
     pub arguments: Vec<Vec<u8>>,
-    /// Environment.
+    /// Lines `NAME=VALUE` (`envp`).
     pub environment: Vec<Vec<u8>>,
 }
 

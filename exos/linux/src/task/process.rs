@@ -72,9 +72,9 @@ pub struct Image {
     pub named: Option<(Location, u64)>,
     /// Keeps the executable from being written.
     pub running: Option<Arc<exos::fs::page::RunningFile>>,
-    /// Arguments.
+    /// Words of the command line (`argv`).
     pub arguments: Vec<Vec<u8>>,
-    /// Environment.
+    /// Lines `NAME=VALUE` (`envp`).
     pub environment: Vec<Vec<u8>>,
     /// Auxiliary vector as on the stack.
     pub auxiliary: Vec<u8>,
@@ -93,7 +93,7 @@ impl Image {
     }
 }
 
-/// A process.
+/// A process: threads with one number, memory, descriptors and signals.
 pub struct Process {
     /// How often its system-call sites trap.
     pub traps: crate::entry::hot_sites::TrapCounts,
@@ -109,7 +109,7 @@ pub struct Process {
     pub threads: Mutex<Vec<Arc<Thread>>>,
     /// Process group.
     pub group: Mutex<u32>,
-    /// Session.
+    /// Number of its session.
     pub session: Mutex<u32>,
     /// Its control group's number (`exos::fs::group_fs`).
     pub control_group: AtomicU64,
@@ -186,7 +186,7 @@ pub mod thread_flag {
     pub const MCE_EARLY: u8 = 4;
 }
 
-/// A thread.
+/// A thread of a process.
 pub struct Thread {
     /// Its number; changes where it becomes its process's first ([`Thread::become_first`]).
     number: AtomicU32,

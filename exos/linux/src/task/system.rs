@@ -142,7 +142,7 @@ pub struct Counters {
 
 /// The pod.
 pub struct System {
-    /// The kernel.
+    /// The kernel's calls.
     pub kernel: Arc<dyn Kernel>,
     /// The machine under the personality.
     pub platform: Arc<dyn Platform>,
@@ -154,7 +154,7 @@ pub struct System {
     pub images: exos::load::KnownImages,
     /// The threads' scheduler.
     pub scheduler: Arc<Scheduler>,
-    /// The processes.
+    /// All processes, by number.
     pub processes: Processes,
     /// Threads that wait for words of memory.
     pub futexes: FutexTable<Task>,
@@ -172,7 +172,7 @@ pub struct System {
     pub vdso: Option<exos::load::vdso::VdsoPages>,
     /// Switches.
     pub options: Options,
-    /// Counters.
+    /// What `--stats` shows.
     pub counters: Counters,
     /// Realtime minus monotonic time.
     pub realtime_offset_ns: AtomicI64,

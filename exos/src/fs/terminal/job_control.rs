@@ -39,7 +39,7 @@ impl JobControl for NoJobs {
 pub struct TerminalCaller {
     /// Process group.
     pub group: u32,
-    /// Session.
+    /// Number of its session.
     pub session: u32,
     /// Whether it leads the session.
     pub is_leader: bool,

@@ -48,7 +48,7 @@ pub struct Purse {
 pub struct Limit {
     /// What may be used in a period.
     pub quota_ns: u64,
-    /// The period.
+    /// Period of a limit, in nanoseconds.
     pub period_ns: u64,
 }
 

@@ -60,7 +60,6 @@ pub struct BlockEntry {
     mapped_frame_count: u16,
     /// Frames with a pin count.
     pinned_frame_count: u16,
-    /// Free frames.
     free_frame_count: u16,
 }
 

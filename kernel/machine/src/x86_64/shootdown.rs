@@ -25,7 +25,7 @@ pub enum Flush {
     Pages {
         /// First page's address.
         address: u64,
-        /// Pages.
+        /// Number of pages from there on.
         page_count: u64,
     },
     /// Everything but the kernel's own.
