@@ -81,7 +81,7 @@ impl Kind {
 /// A frame, whose contents lie elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is.
+    /// Kind of message.
     pub kind: Kind,
     /// Which of several it belongs to.
     pub channel: u32,

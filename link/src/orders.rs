@@ -74,7 +74,7 @@ numbered! {
     }
 }
 
-/// An order.
+/// An order of the tool to the manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Comes back in the answer.
@@ -172,7 +172,7 @@ pod_state! {
     frames_limit,
 }
 
-/// An answer.
+/// The manager's answer to an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The order's; [`EVENT_ID`]: the manager says by itself that the pod has ended.
