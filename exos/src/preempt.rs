@@ -13,7 +13,7 @@
 //!
 //! What an interruption means is the call's business. As on Linux, work that has to be done once it has begun
 //! (unmapping, closing, giving memory back) is only preempted ([`offer`]); what is short when it ends early (files,
-//! lists) ends for a signal that ends the process ([`unless_killed`]); what has no end that anybody waits for (random
+//! lists) ends for a signal that ends the process ([`unless_killed`]); what has no end that a thread waits for (random
 //! bytes, copies from file to file) ends for every signal ([`unless_signalled`]).
 //!
 //! Neighbours: `exos/linux/src/glue/preemption.rs`, which names what is done; tests of the host do without or count.

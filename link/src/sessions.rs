@@ -8,7 +8,7 @@
 //! Neither side trusts the other. What is no such frame is the end of the line ([`Malformed`]), of which the pod tells
 //! ([`FromPod::LineEnd`]); the tool opens it again with another number. Bytes of streams are bounded by a [`Window`]: a
 //! sender has at most [`WINDOW_BYTES`] on the way that the receiver has not said to have passed on, so that a slow
-//! reader holds up nobody else and fills nobody's memory; more than that is malformed too.
+//! reader holds up no other and fills no memory; more than that is malformed too.
 //!
 //! A description of what is to run is a [`crate::config::Config`], of which program, arguments, environment, working
 //! directory, user, group, the terminal's size and `Flags::TERMINAL` count, and [`Flags::INPUT`].

@@ -411,7 +411,7 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
         self.known(id).map_or(0, |entry| entry.active_amount)
     }
 
-    /// Whether anybody could win.
+    /// Whether any client could win.
     #[must_use]
     pub fn is_active(&self, id: CurrencyId) -> bool {
         self.active_amount(id) != 0

@@ -163,7 +163,7 @@ impl<const C: usize, const T: usize> Pair<C, T> {
             _ if is_used => Err(Error::InUse),
             _ => Ok(()),
         };
-        // A client that is ready by nobody's funding may go as it is.
+        // A client that is ready without funding may go as it is.
         assert_eq!(self.lottery.destroy_currency(id), expected);
         if expected.is_ok() {
             self.model.currencies.remove(&id.index());

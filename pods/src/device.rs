@@ -103,7 +103,7 @@ impl Function for Device {
     }
 }
 
-/// The machine's functions that pods can have, in order, and how many there are. All others are nobody's.
+/// The machine's functions that pods can have, in order, and how many there are. All others stay unused.
 pub(crate) fn functions_of_pods(info: &BootInfo) -> ([CapSlot; DEVICE_COUNT_MAX], usize) {
     let mut found = [CapSlot(0); DEVICE_COUNT_MAX];
     let mut count = 0;

@@ -203,7 +203,7 @@ impl Division {
             *part = part_of(member, now_ns, exchanged);
             has_more |= part.wanted > 0 || member.share.owed > 0 || Held::of(member.environment).overhang() > 0;
         }
-        // Smaller pieces than units are nobody's.
+        // Smaller pieces than units stay unused.
         free -= free.min(members.iter().flatten().map(|member| member.share.owed).sum());
         let first = self.round_number as usize;
         let round = divide(&parts, (free / UNIT_FRAME_COUNT) as u32, STEP_MAX, first, is_exchange, &mut self.random);

@@ -56,7 +56,7 @@ pub fn register(handler: GateHandler) {
 /// # Safety
 /// Everything in this processor's save area is given up.
 pub unsafe fn serve() -> ! {
-    // SAFETY: no call is in hand, so the words are not delivered to anybody.
+    // SAFETY: no call is in hand, so the words are delivered to no caller.
     unsafe { gate_reply(&[0; MESSAGE_WORD_COUNT]) }
 }
 

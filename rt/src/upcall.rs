@@ -51,7 +51,7 @@ pub const KIND_HELD_BACK: u32 = u32::MAX;
 pub type Handler = extern "C" fn(frame: &mut UpcallFrame);
 
 /// Looks at an exception of a program on the save area, before its frame is moved to the stack that handlers run on;
-/// true resumes the frame. It must not wait, nor let anybody else run on this processor.
+/// true resumes the frame. It must not wait, nor let another thread run on this processor.
 pub type FaultHandler = extern "C" fn(frame: &mut UpcallFrame) -> bool;
 
 /// What a library OS does for its upcalls.

@@ -221,7 +221,7 @@ impl Entry {
         self.place.lock().parent.clone()
     }
 
-    /// The living entry of the name with this hash, if anybody holds it.
+    /// The living entry of the name with this hash, if it has a holder.
     pub(super) fn known_child(&self, name: &[u8], hash: u64) -> Option<Arc<Self>> {
         self.children.lock().by_name.get_mut_at(hash, name).and_then(|child| child.upgrade())
     }

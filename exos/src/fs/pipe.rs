@@ -34,7 +34,7 @@ mod taken;
 pub const PIPE_BUFFER_BYTES: usize = 4096;
 /// Capacity of a new pipe.
 pub const PIPE_CAPACITY_BYTES: usize = 64 * 1024;
-/// Largest capacity that anybody can ask for (`/proc/sys/fs/pipe-max-size`).
+/// Largest capacity that any caller can ask for, in bytes (`/proc/sys/fs/pipe-max-size`).
 pub const PIPE_CAPACITY_BYTES_MAX: usize = 1024 * 1024;
 /// Largest capacity that a caller with `CAP_SYS_RESOURCE` can ask for, in bytes; Linux ends where its memory does. The
 /// memory is taken as bytes come in.

@@ -1,9 +1,9 @@
 //! Inodes: the trait that every file system implements, and the arguments of its methods.
 //!
-//! An [`Inode`] is reached through an `Arc`; a file lives while a directory or anybody else holds one,
-//! which gives files that are unlinked but open for free. Implementations lock inside and hold no lock
-//! while they call back (INV-F1). Permissions, read-only mounts, sticky bits and paths are not their
-//! business: [`super::namespace`] decides before it calls.
+//! An [`Inode`] is reached through an `Arc`; a file lives while a directory or another holder has one, which gives
+//! files that are unlinked but open for free. Implementations lock inside and hold no lock while they call back
+//! (INV-F1). Permissions, read-only mounts, sticky bits and paths are not their business: [`super::namespace`] decides
+//! before it calls.
 //!
 //! Names that arrive here are single components of 1 to 255 bytes, neither `.` nor `..`; the walk has seen to it.
 //!

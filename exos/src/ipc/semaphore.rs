@@ -708,7 +708,7 @@ impl Wait<'_> {
             && let Ok(set) = state.sets.get_mut(self.id)
             && let Some(place) = set.waiting.iter().position(|waiting| waiting.number == self.number)
         {
-            // It stood in nobody's way: others were looked at whether it was there or not.
+            // It stood in no other's way: others were looked at whether it was there or not.
             set.waiting.remove(place);
         }
         outcome

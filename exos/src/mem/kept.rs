@@ -165,7 +165,7 @@ struct KeptSpace {
     residue: Option<Box<Residue>>,
 }
 
-/// Spaces that are nobody's, the one that was used last at the end.
+/// Unused spaces, the one that was used last at the end.
 #[derive(Default)]
 pub(crate) struct KeptSpaces {
     spaces: Mutex<Vec<KeptSpace>>,

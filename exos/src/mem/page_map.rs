@@ -56,7 +56,7 @@ bitflags! {
         const FILE = 1 << 3;
         /// The entry is in use (the frame number may be 0).
         const KNOWN = 1 << 4;
-        /// Another space has the entry, too, by a shared leaf: nobody's alone. Given with an entry, never set.
+        /// Another space has the entry, too, by a shared leaf, so it has no one owner. Given with an entry, never set.
         const SHARED = 1 << 5;
     }
 }

@@ -3,7 +3,7 @@
 //! The word is a thread's number, or 0. A thread that finds another's there waits here and lends its tickets to the
 //! holder ([`LockShare`]); the holder hands the lock on by writing the next one's number, so no thread overtakes the
 //! waiters. A holder that ends leaves the lock to the waiter that looks first. Between the moment in which its word
-//! says so ([`OWNER_DIED`], nobody's number) and the one in which it is abandoned here, others only queue up.
+//! says so ([`OWNER_DIED`], no thread's number) and the one in which it is abandoned here, others only queue up.
 //!
 //! [`LockTable::acquire`] looks at the word and queues up in one step under the table's lock; the word is changed under
 //! it, which may fault (the fault handler does not take that lock). A table has an entry for a word only while somebody

@@ -210,7 +210,7 @@ fn the_next_one_is_drawn_by_what_each_is_worth() {
     assert!((1.65..2.0).contains(&ratio), "{acquired:?}");
 }
 
-/// Somebody else writes a number that is nobody's before each look.
+/// Another thread writes a number that is no thread's before each look.
 #[derive(Default)]
 struct Restless(AtomicU32);
 

@@ -13,7 +13,7 @@ use crate::id::{BellId, EnvironmentId, Id, Named, ProcessorId};
 use crate::object::{CheckedTerm, Predicate, Source};
 use crate::{Machine, State};
 
-/// How often an idle processor looks at the words that sleepers wait for, and anybody at many of them.
+/// How often an idle processor looks at the words that sleepers wait for, and any processor at many of them.
 pub(crate) const WORD_POLL_NS: u64 = 200_000;
 /// Terms of sleepers that wait for words which a scheduling decision looks at.
 const LOOK_TERM_COUNT: usize = 8;

@@ -111,7 +111,7 @@ pub trait UserMemory {
         let _ = (address, format);
         Ok(())
     }
-    /// Whose call it is that copies, as far as files are concerned; `None` where nobody's is.
+    /// The credentials of the call that copies, as files see them; `None` where no call does.
     fn caller(&self) -> Option<Credentials> {
         None
     }

@@ -210,7 +210,7 @@ pub fn close(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u
 
 /// `close_range(2)`.
 pub fn close_range(context: &mut Context<'_>, [first, last, flags, ..]: Arguments) -> Result<u64> {
-    // CLOSE_RANGE_UNSHARE: the table is not shared with anybody.
+    // CLOSE_RANGE_UNSHARE: the table is not shared.
     const CLOSE_RANGE_UNSHARE: u64 = 2;
     const CLOSE_RANGE_CLOEXEC: u64 = 4;
     if flags & !(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC) != 0 {

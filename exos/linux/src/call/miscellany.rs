@@ -356,7 +356,7 @@ pub fn personality(context: &mut Context<'_>, [persona, ..]: Arguments) -> Resul
 
 /// `syslog(2)`: an empty log.
 pub fn syslog(context: &mut Context<'_>, [kind, address, length, ..]: Arguments) -> Result<u64> {
-    /// `SYSLOG_ACTION_READ_ALL` and `SYSLOG_ACTION_SIZE_BUFFER`, which are everybody's.
+    /// `SYSLOG_ACTION_READ_ALL` and `SYSLOG_ACTION_SIZE_BUFFER`, which every process may ask.
     const HARMLESS: [u64; 2] = [3, 10];
     let may_control = context.can(Capability::SYSLOG) || context.can(Capability::SYS_ADMIN);
     let (kind, length) = (u64::from(kind as u32), length as u32 as i32);

@@ -59,7 +59,7 @@ pub fn unshare(context: &mut Context<'_>, [flags, ..]: Arguments) -> Result<u64>
     }
 }
 
-/// `mount(2)`: what it is given is looked at as on Linux, and then it is not permitted to anybody.
+/// `mount(2)`: what it is given is looked at as on Linux, and then it is permitted to none.
 pub fn mount(context: &mut Context<'_>, [source, target, kind, ..]: Arguments) -> Result<u64> {
     for text in [source, kind].into_iter().filter(|text| *text != 0) {
         read_path(context, text)?;

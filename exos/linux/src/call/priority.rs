@@ -112,7 +112,7 @@ pub fn sched_setattr(context: &mut Context<'_>, [tid, address, flags, ..]: Argum
         0..=3 | 5 | 6 if wanted.flags & !SCHED_FLAG_ALL != 0 => return Err(Errno::EINVAL),
         0 | 3 | 5 => {}
         6 if wanted.deadline_ns == 0 => return Err(Errno::EINVAL),
-        // Turns that are promised are nobody's to have here.
+        // Promised turns do not exist here.
         1 | 2 | 6 => return Err(Errno::EPERM),
         _ => return Err(Errno::EINVAL),
     }

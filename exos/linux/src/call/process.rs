@@ -165,8 +165,8 @@ fn check(args: &CloneArgs) -> Result<()> {
     if is_bad {
         return Err(Errno::EINVAL);
     }
-    // Memory, descriptors or directories shared by processes that both run, or signal handlers without threads:
-    // nobody's C library asks for it.
+    // Memory, descriptors or directories shared by processes that both run, or signal handlers without threads: no C
+    // library asks for it.
     let is_shared = has(CLONE_VM) || has(CLONE_FILES) || has(CLONE_FS);
     let is_half = is_shared && !has(CLONE_THREAD) && !has(CLONE_VFORK);
     if is_half { Err(Errno::ENOSYS) } else { Ok(()) }

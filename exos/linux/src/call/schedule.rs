@@ -1,5 +1,5 @@
-//! Processors and scheduling as programs ask about them. Policies with priorities are nobody's to have: there are
-//! `SCHED_OTHER`, `SCHED_BATCH` and `SCHED_IDLE`, which differ in what a thread weighs.
+//! Processors and scheduling as programs ask about them. Policies with priorities are refused: there are `SCHED_OTHER`,
+//! `SCHED_BATCH` and `SCHED_IDLE`, which differ in what a thread weighs.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

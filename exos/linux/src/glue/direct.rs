@@ -62,7 +62,7 @@ fn bind_pieces(grant: FrameGrant, operation: BindOperation, rights: BindFlags) -
     Ok(())
 }
 
-/// Frame of nobody's that the view shows where frames were taken by force.
+/// Unused frame that the view shows where frames were taken by force.
 static SINK: Once<Option<FrameGrant>> = Once::new();
 
 /// Takes the frame that stands in for frames that are gone, while there is one.

@@ -315,7 +315,7 @@ fn enter_slot(processor: &Processor, slot: u32) {
     }
 }
 
-/// An idle processor is in nobody's memory, so that it can end.
+/// An idle processor is in no process's memory, so that any can end.
 pub(crate) fn enter_home() {
     enter_slot(this_processor(), aegis_abi::types::SLOT_SELF.0);
 }

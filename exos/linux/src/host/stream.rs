@@ -228,7 +228,7 @@ mod tests {
         wire.lock().bytes.extend(b"abc");
         assert_eq!((input.readiness(), input.readiness()), (Readiness::READ, Readiness::READ));
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
-        // Read, and as much came again before anybody looked.
+        // Read, and as much came again before the next look.
         assert_eq!(input.read(&mut Buffer::with_limit(9)), Ok(3));
         wire.lock().bytes.extend(b"def");
         assert_eq!(input.readiness(), Readiness::READ);

@@ -28,7 +28,7 @@ const ENTRY_BYTES: u64 = 8;
 /// `mem`.
 pub(super) struct MemoryFile(pub(super) Weak<Space>);
 
-/// `pagemap`. Which frames they are is nobody's business: that part of an entry is 0, as for most on Linux.
+/// `pagemap`. Which frames they are is not told: that part of an entry is 0, as for most on Linux.
 pub(super) struct PageMapFile(pub(super) Weak<Space>);
 
 impl OpenFile for MemoryFile {

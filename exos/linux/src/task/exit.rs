@@ -116,7 +116,7 @@ fn exit_process(system: &Arc<System>, process: &Arc<Process>) {
     if *process.session.lock() == process.pid {
         system.files.terminals.end_session(process.pid);
     }
-    // Whose parent does not want to know of ends is nobody's to wait for, not for a moment.
+    // A child whose parent does not want to know of ends cannot be waited for, not for a moment.
     let parent = system.processes.get(process.parent());
     let is_claimed = parent.is_some_and(|parent| is_unwanted(process, &child_disposition(&parent)) && claim(process));
     process.is_zombie.store(true, Ordering::Release);

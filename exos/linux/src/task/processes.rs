@@ -1,6 +1,6 @@
 //! The processes of a pod, by number, from their making until they are waited for.
 //!
-//! Numbers of processes and threads come from one row and are not used again while anybody has them, as a process, a
+//! Numbers of processes and threads come from one row and are not used again while they are in use, as a process, a
 //! thread, a group or a session. Lock order: this table's lock is a leaf; nobody is called under it.
 
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -243,7 +243,7 @@ impl MemoryNode {
         Ok(result)
     }
 
-    /// As [`Self::change`], but not in the middle of somebody's long write.
+    /// As [`Self::change`], but not in the middle of a long write.
     fn change_alone<R>(&self, mut work: impl FnMut(&mut State) -> Result<R>) -> Result<R> {
         loop {
             let outcome = self.change(|state| match state.guards.contains(Guards::LONG_WRITE) {

@@ -108,7 +108,7 @@ impl<C: Carrier> Flights<C> {
         self.under_way.is_empty()
     }
 
-    /// Whether anybody is to be told of an answer.
+    /// Whether a waiter is to be told of an answer.
     pub fn is_awaited(&self) -> bool {
         !self.standing.is_empty() || self.under_way.values().any(|flight| flight.owner.is_some())
     }

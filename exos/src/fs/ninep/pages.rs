@@ -54,7 +54,7 @@ impl Page {
         self.frame.frame()
     }
 
-    /// Whether anybody but the cache has it, or needs it.
+    /// Whether it is held outside of the cache, or needed.
     pub(super) fn is_in_use(&self, pool: &FramePool) -> bool {
         self.is_dirty || pool.reference_count(self.frame.frame()) != 1
     }

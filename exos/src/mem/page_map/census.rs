@@ -55,7 +55,7 @@ impl PageMap {
     }
 
     /// How many pages there are in the first part of a range, and where the rest begins: a part takes a bounded time,
-    /// and nobody's faults wait for more.
+    /// and no faults wait for more.
     pub(crate) fn count_present(&self, pages: &Range<u64>, frames: &FrameCounts<'_>) -> (PresentPages, Option<u64>) {
         let mut counts = PresentPages::default();
         let numbers = pages.start >> LEAF_SHIFT..pages.end.div_ceil(LEAF_PAGES as u64);

@@ -68,7 +68,7 @@ impl Budget {
         }
     }
 
-    /// Gives bytes back without telling anybody; whether there may be somebody to [`Self::tell`].
+    /// Gives bytes back without telling waiters; whether there may be one to [`Self::tell`].
     pub(super) fn give_untold(&self, count: usize) -> bool {
         self.used_bytes.fetch_sub(count, Ordering::Relaxed) * 4 > self.limit_bytes()
     }

@@ -184,7 +184,7 @@ impl Groups {
         owns.next().map_or(CurrencyId::BASE, |(currency, _)| currency)
     }
 
-    /// The currency of a group that competes as one; the pod's is nobody's.
+    /// The currency of a group that competes as one; the base currency belongs to none.
     pub(super) fn own_currency(&self, id: GroupId) -> Option<CurrencyId> {
         self.get(id)?.funding.map(|(currency, _)| currency)
     }

@@ -29,7 +29,7 @@ begins! {
         pub(crate) has_woken: bool = false,
         /// The payer of the slice under way.
         pub(crate) payer: Option<ProcessorId> = None,
-        /// The payer was given the rest of somebody's slice.
+        /// The payer was given the rest of another's slice.
         pub(crate) is_given: bool = false,
         /// Since when nobody has been charged.
         pub(crate) uncharged_ns: u64 = 0,

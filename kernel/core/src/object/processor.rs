@@ -161,8 +161,7 @@ impl Processor {
         (self.registers.rax, self.registers.rdx) = (status as u64, value);
     }
 
-    /// The environment of a processor that exists. A free entry is nobody's caller; the first
-    /// environment stands in for it.
+    /// The environment of a processor that exists. A free entry is no caller; the first environment stands in for it.
     pub(crate) fn environment_id(&self) -> EnvironmentId {
         self.environment.or_else(|| EnvironmentId::from_index(0)).expect("INV-2: there is a table of environments")
     }

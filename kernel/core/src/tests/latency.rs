@@ -102,7 +102,7 @@ fn part(all: &[u64], per_cent: usize) -> u64 {
     all[(all.len() * per_cent).div_ceil(100) - 1]
 }
 
-/// Whatever the pace of the interrupts, if the part of the driver pays for what it does: it waits for nobody's slice.
+/// Whatever the pace of the interrupts, if the part of the driver pays for what it does: it waits for no other's slice.
 #[test]
 fn a_device_interrupt_is_served_at_once() {
     for cpu_count in [1, 2, 4] {

@@ -287,7 +287,7 @@ impl Model {
             let Of::Frames { first: its, count: its_count } = grant.of else {
                 continue;
             };
-            // A reclaim may have taken the end of an original; its start never is anybody else's while it is there.
+            // A reclaim may have taken the end of an original; its start never has another owner while it is there.
             let is_live = grant.parent.is_none() && !grant.lost.contains(&its);
             let capability = (state.environments.ids().find(|id| state.environments[*id].serial == place.0))
                 .and_then(|environment| state.capability(CapRef { environment, slot: place.1 }));
@@ -392,7 +392,7 @@ impl Model {
         }
     }
 
-    /// Asserts that nobody's tables and no device reach what they may not, and that the kernel's own pages are paid.
+    /// Asserts that no tables and no device reach what they may not, and that the kernel's own pages are paid.
     pub(super) fn check_all(&self, state: &State<Fake>) {
         self.check_caches(state);
         for environment in state.environments.ids().filter(|id| state.environments[*id].serial != 0) {

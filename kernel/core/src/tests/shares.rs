@@ -35,7 +35,7 @@ pub(super) enum Actor {
     Alternating(u64),
     /// Computes so long, then yields.
     Yielding(u64),
-    /// Computes so long, then yields to the environment's other processor, or to anybody if that one is not ready.
+    /// Computes so long, then yields to the environment's other processor, or to any if that one is not ready.
     Passing(u64),
     /// Computes so long, then sleeps so long.
     Sleeping(u64, u64),

@@ -269,7 +269,7 @@ fn a_space_ends_in_bounded_steps_and_gives_its_tables_back() {
     fill(&mut world, S + 10, frame, 200);
     assert_eq!(world.state.environments[world.first].donated_count, donated - 203);
     assert_eq!(world.call(drop(S + 10)).0, Status::Again);
-    // From then on it is nobody's any more.
+    // From then on it has no owner.
     for call in [enter(S + 10), create(S + 10)] {
         assert!([Status::WrongState, Status::SlotInUse].contains(&world.refused(call)));
     }

@@ -236,7 +236,7 @@ impl ContextPlaces {
     }
 }
 
-/// `trap.s` delivers nobody's system calls and exceptions on this processor.
+/// `trap.s` delivers no system calls and exceptions on this processor.
 pub fn clear_upcall_places() {
     let processor = current();
     processor.control.store(processor.no_control.as_ptr() as u64, Ordering::Relaxed);
