@@ -401,23 +401,31 @@ fn check_name(name: &[u8]) -> Result<(), TreeError> {
     if name_is_valid(name) && name != b"." && name != b".." { Ok(()) } else { Err(TreeError::NameInvalid) }
 }
 
-/// True for 1 to 255 bytes without `/` and NUL. Listing a directory asks it of every name, so it looks at eight bytes
-/// at a time.
+/// Most bytes of a name, and at least one: what [`name_is_valid`] says of its length alone.
 #[inline]
-pub(crate) fn name_is_valid(name: &[u8]) -> bool {
+pub(crate) fn name_length_is_valid(name: &[u8]) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+}
+
+/// Whether a byte of a word may not stand in a name: `/` or NUL.
+#[inline]
+pub(crate) fn has_forbidden(bytes: &[u8; 8]) -> bool {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const SLASHES: u64 = u64::from_le_bytes([b'/'; 8]);
     // The top bit of some byte, if one of them is zero.
     let with_zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
-    let has_forbidden = |bytes: &[u8; 8]| {
-        let word = u64::from_le_bytes(*bytes);
-        with_zero(word) | with_zero(word ^ SLASHES) != 0
-    };
+    let word = u64::from_le_bytes(*bytes);
+    with_zero(word) | with_zero(word ^ SLASHES) != 0
+}
+
+/// True for 1 to 255 bytes without `/` and NUL; looks at eight bytes at a time.
+#[inline]
+pub(crate) fn name_is_valid(name: &[u8]) -> bool {
     let is_forbidden = |bytes: &[u8]| match bytes.last_chunk::<8>() {
         Some(last) => bytes.as_chunks::<8>().0.iter().any(has_forbidden) || has_forbidden(last),
         None => bytes.iter().any(|byte| matches!(byte, b'/' | 0)),
     };
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && !is_forbidden(name)
+    name_length_is_valid(name) && !is_forbidden(name)
 }
 
 fn check_target(target: &[u8]) -> Result<(), TreeError> {

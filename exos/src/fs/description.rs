@@ -23,7 +23,7 @@ use super::readiness::{Readiness, WaitQueue};
 use super::terminal::modes::Terminal;
 use super::terminal::tty::Side;
 use super::transfer::{Destination, Source, partial};
-use super::vnode::{Allocate, DirectoryEntry, EntryConsumer, InodeRef, OFFSET_MAX, SeekTarget, WritePosition};
+use super::vnode::{Allocate, DirectoryEntry, InodeRef, OFFSET_MAX, SeekTarget, WritePosition};
 use super::watch::{WatchTable, event};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
@@ -491,7 +491,12 @@ impl Description {
     ///
     /// # Errors
     /// `ENOTDIR`, `EBADF`. `ENOENT`: the directory was removed.
-    pub fn read_directory(&self, root: &Location, consumer: &mut EntryConsumer<'_>, now: Timestamp) -> Result<()> {
+    pub fn read_directory(
+        &self,
+        root: &Location,
+        mut consumer: impl FnMut(DirectoryEntry<'_>) -> bool,
+        now: Timestamp,
+    ) -> Result<()> {
         const DOT_COUNT: u64 = 2;
         self.check_readable()?;
         let inode = self.inode();

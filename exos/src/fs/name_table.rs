@@ -189,6 +189,18 @@ impl<V> NameTable<V> {
         None
     }
 
+    /// What a name with this hash leads to: the default from now on, if it led to nothing. There must be room.
+    #[inline]
+    pub(super) fn get_or_insert_at(&mut self, hash: u64, name: &[u8]) -> &mut V
+    where
+        V: Default,
+    {
+        let (index, is_known) = self.find(hash, name);
+        self.count += usize::from(!is_known);
+        let named = || Named { hash, name: name.into(), value: V::default() };
+        &mut self.places[index].get_or_insert_with(named).value
+    }
+
     /// Takes a name out.
     pub(super) fn remove(&mut self, name: &[u8]) -> Option<V> {
         self.remove_if(name, |_| true)
@@ -317,6 +329,19 @@ mod tests {
                 assert!(taken.iter().all(|count| *count <= 9), "{} {bits}", text(1));
             }
         }
+    }
+
+    #[test]
+    fn what_a_name_leads_to_is_made_once() {
+        let mut table = NameTable::<u8>::default();
+        for (name, before) in [(b"a", 0), (b"b", 0), (b"a", 1), (b"a", 2)] {
+            table.make_room(1).unwrap();
+            let value = table.get_or_insert_at(hash_of(name), name);
+            assert_eq!(*value, before);
+            *value += 1;
+        }
+        assert_eq!((table.len(), table.get(b"a")), (2, Some(&3)));
+        assert_eq!((table.remove(b"b"), table.len()), (Some(1), 1));
     }
 
     #[test]

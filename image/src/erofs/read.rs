@@ -12,7 +12,7 @@
 //! "flat" files (module head of [`crate::erofs`]) is answered with [`ReadError::Unsupported`].
 
 use crate::bytes::{page_round_up, slice, u16_at, u32_at, u64_at};
-use crate::tree::{LINK_TARGET_BYTES_MAX, LastLink, TreeError, Walk, name_is_valid};
+use crate::tree::{LINK_TARGET_BYTES_MAX, LastLink, TreeError, Walk, has_forbidden, name_is_valid, name_length_is_valid};
 
 use super::{
     BLOCK_BITS, BLOCK_BYTES, COMPACT_INODE_BYTES, COMPAT_CHECKSUM, DIRENT_BYTES, EXTENDED_INODE_BYTES, FileKind,
@@ -417,8 +417,13 @@ impl<'a> Image<'a> {
             let block_index = position / BLOCK_BYTES;
             let block = self.directory_block(directory, block_index)?;
             let first = ((position % BLOCK_BYTES) as usize).div_ceil(DIRENT_BYTES);
+            let mut checked_until = 0;
             for index in first..block.entries.len() {
-                let entry = block.entry(index)?;
+                let name = block.name(index)?;
+                if !block.is_valid_behind(index, name, &mut checked_until) {
+                    return Err(ReadError::Corrupt(Damage::Name));
+                }
+                let entry = block.entry_of(index, name)?;
                 if !visit(&entry) {
                     return Ok(position);
                 }
@@ -578,17 +583,22 @@ impl<'a> DirectoryBlock<'a> {
         Ok(Self { bytes, entries: bytes[..names_start].as_chunks().0, start })
     }
 
+    /// Where the name of an entry begins in the block, as the entry says.
+    #[inline]
+    fn name_start(entry: &[u8; DIRENT_BYTES]) -> usize {
+        usize::from(u16::from_le_bytes([entry[8], entry[9]]))
+    }
+
     /// The name of an entry, which may not be one.
     #[inline]
     fn name(&self, index: usize) -> Result<&'a [u8], ReadError> {
         const DAMAGED: ReadError = ReadError::Corrupt(Damage::DirectoryBlock);
-        let start_of = |entry: &[u8; DIRENT_BYTES]| usize::from(u16::from_le_bytes([entry[8], entry[9]]));
-        let name_start = start_of(self.entries.get(index).ok_or(DAMAGED)?);
+        let name_start = Self::name_start(self.entries.get(index).ok_or(DAMAGED)?);
         let next = self.entries.get(index + 1);
         if name_start < self.entries.len() * DIRENT_BYTES {
             return Err(DAMAGED);
         }
-        let mut name = self.bytes.get(name_start..next.map_or(self.bytes.len(), start_of)).ok_or(DAMAGED)?;
+        let mut name = self.bytes.get(name_start..next.map_or(self.bytes.len(), Self::name_start)).ok_or(DAMAGED)?;
         if next.is_none() {
             // The last name of a block ends with the block or with the padding behind it.
             if name.last() == Some(&0) {
@@ -597,6 +607,22 @@ impl<'a> DirectoryBlock<'a> {
             }
         }
         Ok(name)
+    }
+
+    /// Whether an entry's name is valid, in a walk over all of them: names lie one behind another, so each word of them
+    /// is looked at once, not each name's first and last. No byte of the names is forbidden up to `checked_until`.
+    #[inline]
+    fn is_valid_behind(&self, index: usize, name: &[u8], checked_until: &mut usize) -> bool {
+        let start = self.entries.get(index).map_or(0, Self::name_start);
+        *checked_until = start.max(*checked_until);
+        while *checked_until < start + name.len() {
+            match self.bytes.get(*checked_until..).and_then(<[u8]>::first_chunk) {
+                Some(word) if !has_forbidden(word) => *checked_until += size_of_val(word),
+                // It may be what stands behind the name.
+                _ => return name_is_valid(name),
+            }
+        }
+        name_length_is_valid(name)
     }
 
     #[inline]

@@ -34,6 +34,7 @@ pub enum EntryForm {
 /// What a call lists.
 pub struct Listing {
     form: EntryForm,
+    /// Bytes that may still be appended.
     room_bytes: usize,
     before: Vec<u8>,
     /// Zero from `begun_count` on.
@@ -55,13 +56,14 @@ impl Listing {
     }
 
     /// Appends an entry; false, with nothing appended, if there is no room for it.
+    #[inline]
     pub fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool {
         let (name_offset, tail_bytes) = match self.form {
             EntryForm::Old => (REST_OFFSET, 2),
             EntryForm::Wide => (REST_OFFSET + 1, 1),
         };
         let length = (name_offset + entry.name.len() + tail_bytes).next_multiple_of(8);
-        if self.byte_count() + length > self.room_bytes || !self.make_room(length) {
+        if length > self.room_bytes || !self.make_room(length) {
             return false;
         }
         let Some(place) = self.begun.get_mut(self.begun_count..self.begun_count + length) else { return false };
@@ -73,6 +75,7 @@ impl Listing {
         rest[type_offset] = entry_type(entry.kind);
         put_name(&mut rest[name_offset - REST_OFFSET..], entry.name);
         self.begun_count += length;
+        self.room_bytes -= length;
         true
     }
 

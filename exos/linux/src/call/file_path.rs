@@ -66,7 +66,7 @@ fn list(context: &mut Context<'_>, [descriptor, address, room]: [u64; 3], form: 
     let mut listing = Listing::new(form, room_bytes);
     let mut is_refused = false;
     let mut pace = Pace::default();
-    let mut consumer = |entry: DirectoryEntry<'_>| {
+    let consumer = |entry: DirectoryEntry<'_>| {
         if pace.is_due() && preempt::unless_signalled().is_err() {
             // As on Linux, what there is comes first.
             return false;
@@ -75,7 +75,7 @@ fn list(context: &mut Context<'_>, [descriptor, address, room]: [u64; 3], form: 
         is_refused |= !fits;
         fits
     };
-    description.read_directory(&root, &mut consumer, now(context))?;
+    description.read_directory(&root, consumer, now(context))?;
     if listing.byte_count() == 0 {
         // Not even the first entry fits, or there is none left.
         return if is_refused { Err(Errno::EINVAL) } else { Ok(0) };

@@ -87,6 +87,7 @@ pub struct MemoryFs {
 
 /// A node over the base. Unchanged, it can be made again, so it is held weakly; changed, it is the only
 /// record of the change.
+#[derive(Default)]
 struct FromBase {
     node: Weak<MemoryNode>,
     changed: Option<Arc<MemoryNode>>,
@@ -149,25 +150,17 @@ impl MemoryFs {
     /// `ENOMEM`: it cannot be found again.
     fn node_over(self: &Arc<Self>, base: InodeRef) -> Result<Arc<MemoryNode>> {
         let of_base = base.metadata();
-        let number = of_base.inode_number.to_le_bytes();
-        let hash = hash_of(&number);
-        let alive = |table: &mut NameTable<FromBase>| table.get_mut_at(hash, &number).and_then(|it| it.node.upgrade());
-        if let Some(node) = alive(&mut self.from_base.lock()) {
-            return Ok(node);
-        }
+        // Nearly always there is none yet, so it is made before the table is looked at, which then is looked at once.
         let fresh = Arc::new(MemoryNode::over(self.clone(), base, &of_base));
+        let number = of_base.inode_number.to_le_bytes();
         let mut table = self.from_base.lock();
-        if let Some(node) = alive(&mut table) {
-            drop(table);
+        table.make_room(1)?;
+        let known = table.get_or_insert_at(hash_of(&number), &number);
+        if let Some(node) = known.node.upgrade() {
             return Ok(node);
         }
-        if let Err(error) = table.make_room(1) {
-            drop(table);
-            return Err(error);
-        }
-        let before = table.insert_at(hash, &number, FromBase { node: Arc::downgrade(&fresh), changed: None });
+        *known = FromBase { node: Arc::downgrade(&fresh), changed: None };
         drop(table);
-        drop(before);
         Ok(fresh)
     }
 

@@ -134,7 +134,7 @@ fn paths_follow_renames_and_removals() {
     let above = world.namespace.lookup(&world.caller(), &deep, b"..", LookupFlags::FOLLOW);
     assert_eq!(path_of(&world, &above.unwrap()), b"/new");
     let directory = world.namespace.open_at(&world.caller(), deep, &OpenHow::READ).unwrap();
-    let listed = directory.read_directory(&world.root, &mut |_| true, NOW);
+    let listed = directory.read_directory(&world.root, |_| true, NOW);
     assert_eq!(listed, Err(Errno::ENOENT));
 }
 

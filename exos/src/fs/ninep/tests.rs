@@ -85,7 +85,7 @@ impl Rig {
             true
         };
         directory.read_directory(&self.world.root, &mut list, NOW).unwrap();
-        directory.read_directory(&self.world.root, &mut |_| panic!("the end was reached"), NOW).unwrap();
+        directory.read_directory(&self.world.root, |_| panic!("the end was reached"), NOW).unwrap();
         names.split_off(2)
     }
 
