@@ -16,7 +16,8 @@ const GRANULE_BYTES: usize = 32;
 const HEADER_BYTES: usize = 16;
 /// Largest alignment that every block has.
 const ALIGNMENT: usize = 16;
-const CLASS_COUNT: usize = 32;
+/// Classes: sizes up to [`BYTES_MAX`].
+pub const CLASS_COUNT: usize = 32;
 /// Largest block that is kept.
 pub const BYTES_MAX: usize = CLASS_COUNT * GRANULE_BYTES - HEADER_BYTES;
 /// Most blocks of a class that are kept.
@@ -35,14 +36,25 @@ impl SizeClass {
         is_kept.then(|| Self((layout.size() + HEADER_BYTES - 1) / GRANULE_BYTES))
     }
 
+    /// Its number: below [`CLASS_COUNT`].
+    #[must_use]
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0
+    }
+
     /// What a block of this class is allocated as.
     ///
     /// # Panics
     /// Never: a class's size is small and its alignment a power of two.
     #[must_use]
-    pub fn layout(self) -> Layout {
+    #[inline]
+    pub const fn layout(self) -> Layout {
         let bytes = (self.0 + 1) * GRANULE_BYTES - HEADER_BYTES;
-        Layout::from_size_align(bytes, ALIGNMENT).expect("a class has a layout")
+        match Layout::from_size_align(bytes, ALIGNMENT) {
+            Ok(layout) => layout,
+            Err(_) => panic!("a class has a layout"),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! exos's heap: a TLSF allocator over 2 MiB pages that are bound one at a time as it grows (over smaller pieces where
-//! there is little memory), and before it the blocks of usual sizes that were freed last
-//! (`exos_linux::spare_blocks`).
+//! there is little memory), before it slabs of objects of usual sizes ([`super::slab`]), and before those the objects
+//! that were freed last (`exos_linux::spare_blocks`).
 //!
 //! Growth calls the kernel directly and allocates nothing itself. The heap grows while it is no more than half of what
 //! the pod may own, and leaves programs some frames beyond what they leave to it (`kernel::may_own_more`). Behind that
@@ -17,6 +17,7 @@ use exos::reserve::{self, BLOCK_BYTES, BLOCK_COUNT, LARGE_BYTES, Level, ReserveS
 use exos::sync::SpinMutex;
 use exos_linux::spare_blocks::{SizeClass, SpareBlocks};
 
+use super::slab::{SLAB_ALIGNMENT, Slabs, least_slab_layout, slab_layout};
 use super::{HEAP_BASE, HEAP_BYTES_MAX, kernel, shortage};
 
 /// First-level classes: blocks up to 2^(5 + 28) bytes.
@@ -47,10 +48,11 @@ struct Block(NonNull<u8>);
 // SAFETY: the memory behind it belongs to the block's owner, on any processor.
 unsafe impl Send for Block {}
 
-/// The allocator's state: bound bytes from [`HEAP_BASE`] on belong to `tlsf`. A block in `spare` came from there with
-/// its class's layout.
+/// The allocator's state: bound bytes from [`HEAP_BASE`] on belong to `tlsf`. What has a class is an object of `slabs`,
+/// also in `spare`; what has none is a block of `tlsf`, and so is a slab.
 struct Heap {
     tlsf: Tlsf,
+    slabs: Slabs,
     spare: SpareBlocks<Block>,
     /// Blocks of [`RESERVED`] that are kept back.
     reserve: [Option<Block>; BLOCK_COUNT],
@@ -75,8 +77,8 @@ pub(crate) struct GlobalHeap {
 impl GlobalHeap {
     /// An empty heap; the first allocation binds memory.
     pub(crate) const fn new() -> Self {
-        let (tlsf, spare, reserve) = (Tlsf::new(), SpareBlocks::new(), [None; BLOCK_COUNT]);
-        let heap = Heap { tlsf, spare, reserve, large: None, size: ReserveSize::ALL, bound_bytes: 0, used_bytes: 0 };
+        let (tlsf, slabs, spare, reserve) = (Tlsf::new(), Slabs::new(), SpareBlocks::new(), [None; BLOCK_COUNT]);
+        let heap = Heap { tlsf, slabs, spare, reserve, large: None, size: ReserveSize::ALL, bound_bytes: 0, used_bytes: 0 };
         Self { heap: SpinMutex::new(heap) }
     }
 
@@ -98,21 +100,44 @@ impl Heap {
         let layout = class.map_or(layout, SizeClass::layout);
         let block = match class.and_then(|class| self.spare.take(class)) {
             Some(Block(block)) => block,
-            None => self.carve(layout)?,
+            None => self.allocate_anew(layout, class)?,
         };
         self.used_bytes += layout.size() as u64;
         Some(block)
     }
 
-    /// A new block from the allocator.
+    /// What was not freed before: an object of a slab, or a block.
+    #[inline(never)]
+    fn allocate_anew(&mut self, layout: Layout, class: Option<SizeClass>) -> Option<NonNull<u8>> {
+        let Some(class) = class else { return self.carve(layout).or_else(|| self.carve_at_end(layout)) };
+        self.slabs.take(class).or_else(|| self.take_of_new_slab(class))
+    }
+
+    /// An object of a class that has no free one.
+    #[cold]
+    fn take_of_new_slab(&mut self, class: SizeClass) -> Option<NonNull<u8>> {
+        let mut layout = slab_layout(class);
+        let mut block = self.carve(layout);
+        if block.is_none() {
+            // What is kept may leave a slab free, or be one of the class.
+            self.free_spare();
+            if let Some(object) = self.slabs.take(class) {
+                return Some(object);
+            }
+            layout = least_slab_layout(class);
+            block = self.carve_at_end(layout);
+        }
+        // SAFETY: the block was carved with this layout for the slab.
+        unsafe { self.slabs.add(class, block?, layout.size()) };
+        self.slabs.take(class)
+    }
+
+    /// A new block from the allocator, if the heap has one or can grow.
     fn carve(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         if let Some(block) = self.tlsf.allocate(layout) {
             return Some(block);
         }
-        if self.grow(layout) {
-            return self.tlsf.allocate(layout);
-        }
-        self.carve_at_end(layout)
+        if self.grow(layout) { self.tlsf.allocate(layout) } else { None }
     }
 
     /// The same where the heap cannot grow: from what is kept for the next request of as many bytes, then from the
@@ -173,11 +198,24 @@ impl Heap {
         reserve::set_level(Level::of(self.size, self.reserve.iter().flatten().count(), self.large.is_some()));
     }
 
-    /// Gives the blocks of usual sizes back, so that they can be joined.
+    /// Gives the objects of usual sizes back, so that slabs of which none is used can be joined.
     fn free_spare(&mut self) {
-        while let Some((class, Block(block))) = self.spare.take_any() {
-            // SAFETY: it was carved with its class's layout, and nobody has it.
-            unsafe { self.tlsf.deallocate(block, class.layout().align()) };
+        while let Some((_, Block(object))) = self.spare.take_any() {
+            // SAFETY: it has a class, and nobody has it.
+            unsafe { self.free_object(object) };
+        }
+    }
+
+    /// Takes an object of a class back.
+    ///
+    /// # Safety
+    /// It came from `slabs`, and nobody uses it.
+    #[inline(never)]
+    unsafe fn free_object(&mut self, object: NonNull<u8>) {
+        // SAFETY: by the contract.
+        if let Some(slab) = unsafe { self.slabs.give(object) } {
+            // SAFETY: slabs are carved with their alignment, and none of its objects is used.
+            unsafe { self.tlsf.deallocate(slab, SLAB_ALIGNMENT) };
         }
     }
 
@@ -192,8 +230,13 @@ impl Heap {
         if class.is_some_and(|class| self.spare.keep(class, Block(block))) {
             return;
         }
-        // SAFETY: it was carved with this layout.
-        unsafe { self.tlsf.deallocate(block, layout.align()) };
+        // SAFETY: by the contract; what has a class is an object of a slab, anything else a block.
+        unsafe {
+            match class {
+                Some(_) => self.free_object(block),
+                None => self.tlsf.deallocate(block, layout.align()),
+            }
+        }
     }
 
     /// Binds enough large pages for `layout` and gives them to the allocator. False if there is no memory.

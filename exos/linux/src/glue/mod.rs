@@ -34,6 +34,7 @@ pub(crate) mod processor;
 pub(crate) mod run;
 pub(crate) mod shares;
 pub(crate) mod shortage;
+pub(crate) mod slab;
 pub(crate) mod stack;
 pub(crate) mod user;
 pub(crate) mod vector;
