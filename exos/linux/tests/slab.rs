@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use exos_linux::spare_blocks::SizeClass;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use slab::{SLAB_ALIGNMENT, Slabs, least_slab_layout, slab_layout};
+use slab::{SLAB_ALIGNMENT, Slabs, least_slab_layout};
 
 #[path = "../src/glue/slab.rs"]
 mod slab;
@@ -26,7 +26,7 @@ impl Model {
     fn take(&mut self, slabs: &mut Slabs, bytes: usize, is_short: bool, pattern: u8) {
         let class = SizeClass::of(Layout::from_size_align(bytes, 16).unwrap()).unwrap();
         let object = slabs.take(class).unwrap_or_else(|| {
-            let layout = if is_short { least_slab_layout(class) } else { slab_layout(class) };
+            let layout = if is_short { least_slab_layout(class) } else { slabs.next_layout(class) };
             assert_eq!(layout.align(), SLAB_ALIGNMENT);
             // SAFETY: the layout is not empty.
             let block = NonNull::new(unsafe { alloc(layout) }).unwrap();
@@ -95,17 +95,24 @@ proptest! {
 }
 
 #[test]
-fn a_slab_holds_more_than_a_block_would() {
-    for (bytes, count) in [(16, 126), (304, 12), (496, 7), (1008, 7)] {
+fn slabs_of_a_class_grow_up_to_a_limit() {
+    for (bytes, most) in [(16, 30), (112, 7), (304, 3), (1008, 3)] {
         let class = SizeClass::of(Layout::from_size_align(bytes, 8).unwrap()).unwrap();
-        let mut slabs = Slabs::new();
-        let layout = slab_layout(class);
-        // SAFETY: the layout is not empty.
-        let block = NonNull::new(unsafe { alloc(layout) }).unwrap();
-        // SAFETY: the block was just allocated with the layout.
-        unsafe { slabs.add(class, block, layout.size()) };
-        assert_eq!(std::iter::from_fn(|| slabs.take(class)).count(), count, "{bytes}");
-        // SAFETY: it was allocated with the layout, and nothing of it is used any more.
-        unsafe { dealloc(block.as_ptr(), layout) };
+        let (mut slabs, mut blocks, mut counts) = (Slabs::new(), Vec::new(), Vec::new());
+        for _ in 0..10 {
+            let layout = slabs.next_layout(class);
+            // SAFETY: the layout is not empty.
+            let block = NonNull::new(unsafe { alloc(layout) }).unwrap();
+            // SAFETY: the block was just allocated with the layout.
+            unsafe { slabs.add(class, block, layout.size()) };
+            blocks.push((block, layout));
+            counts.push(std::iter::from_fn(|| slabs.take(class)).count());
+        }
+        let expected: Vec<usize> = (0..10).map(|number| most.min(2 << number)).collect();
+        assert_eq!(counts, expected, "objects of {bytes} bytes");
+        for (block, layout) in blocks {
+            // SAFETY: it was allocated with the layout, and nothing of it is used any more.
+            unsafe { dealloc(block.as_ptr(), layout) };
+        }
     }
 }

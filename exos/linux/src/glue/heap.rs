@@ -17,7 +17,7 @@ use exos::reserve::{self, BLOCK_BYTES, BLOCK_COUNT, LARGE_BYTES, Level, ReserveS
 use exos::sync::SpinMutex;
 use exos_linux::spare_blocks::{SizeClass, SpareBlocks};
 
-use super::slab::{SLAB_ALIGNMENT, Slabs, least_slab_layout, slab_layout};
+use super::slab::{SLAB_ALIGNMENT, Slabs, least_slab_layout};
 use super::{HEAP_BASE, HEAP_BYTES_MAX, kernel, shortage};
 
 /// First-level classes: blocks up to 2^(5 + 28) bytes.
@@ -116,7 +116,7 @@ impl Heap {
     /// An object of a class that has no free one.
     #[cold]
     fn take_of_new_slab(&mut self, class: SizeClass) -> Option<NonNull<u8>> {
-        let mut layout = slab_layout(class);
+        let mut layout = self.slabs.next_layout(class);
         let mut block = self.carve(layout);
         if block.is_none() {
             // What is kept may leave a slab free, or be one of the class.

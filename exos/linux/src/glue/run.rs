@@ -42,6 +42,7 @@ use super::machine::{Host, MachineKernel, MachinePlatform};
 use super::pod::POD;
 use super::processor::Bells;
 use super::shares::Share;
+use super::stack::Stack;
 use super::{direct, fiber, idle, kernel, memory, processor, user};
 
 /// The machine under the pod ([`super::pod`]).
@@ -150,6 +151,9 @@ fn begin(
     });
     let pool = FramePool::new(machine_kernel.clone(), Arc::new(direct::DirectView), memory_limit(&config));
     pool.add_borrowed(bundle_grant(info));
+    // Stacks are bound in groups of frames that lie side by side: in a small machine while there are such. Without, the
+    // first thread says so.
+    drop(Stack::new());
     pool.fill_reserve();
     HEAP.fill_reserve();
     reserve::set_refill(|| HEAP.fill_reserve());

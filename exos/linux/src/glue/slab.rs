@@ -18,8 +18,9 @@ use exos_linux::spare_blocks::{CLASS_COUNT, SizeClass};
 
 /// Bytes before an object: the address of its slab, and what keeps the object at a multiple of 16.
 const HEADER_BYTES: usize = 16;
-/// Bytes of a slab with the allocator's own header, for objects of at most an eighth of it; of others twice as many.
-const SLAB_BYTES: usize = 4096;
+/// Most bytes of a slab with the allocator's own header, but for those of three long objects. The first of a class has
+/// two objects, and each after it twice as many: of most classes there are few, and what is long-lived holds little.
+const SLAB_BYTES_MAX: usize = 1024;
 
 /// Alignment of a slab's block.
 pub(crate) const SLAB_ALIGNMENT: usize = align_of::<Slab>();
@@ -42,6 +43,8 @@ struct Slab {
 /// The slabs that have a free object, by class.
 pub(crate) struct Slabs {
     partial: [*mut Slab; CLASS_COUNT],
+    /// Slabs of each class.
+    counts: [u32; CLASS_COUNT],
 }
 
 // SAFETY: the memory behind the addresses belongs to the slabs, on whichever processor their lock is held.
@@ -52,15 +55,14 @@ const fn stride(class: SizeClass) -> usize {
     class.layout().size() + HEADER_BYTES
 }
 
-/// A block for a slab of objects of `class`.
-pub(crate) const fn slab_layout(class: SizeClass) -> Layout {
-    let bytes = if stride(class) * 8 > SLAB_BYTES { 2 * SLAB_BYTES } else { SLAB_BYTES };
-    layout_of(bytes - HEADER_BYTES)
+/// A block for a slab of so many objects of `class`.
+const fn layout_for(class: SizeClass, object_count: usize) -> Layout {
+    layout_of(size_of::<Slab>() + object_count * stride(class))
 }
 
 /// A block for a slab with one object of `class`.
 pub(crate) const fn least_slab_layout(class: SizeClass) -> Layout {
-    layout_of(size_of::<Slab>() + stride(class))
+    layout_for(class, 1)
 }
 
 const fn layout_of(bytes: usize) -> Layout {
@@ -73,7 +75,15 @@ const fn layout_of(bytes: usize) -> Layout {
 impl Slabs {
     /// None yet.
     pub(crate) const fn new() -> Self {
-        Self { partial: [null_mut(); CLASS_COUNT] }
+        Self { partial: [null_mut(); CLASS_COUNT], counts: [0; CLASS_COUNT] }
+    }
+
+    /// A block for the next slab of `class`.
+    pub(crate) fn next_layout(&self, class: SizeClass) -> Layout {
+        let most = SLAB_BYTES_MAX.max(4 * stride(class));
+        let room = most - HEADER_BYTES - size_of::<Slab>();
+        let slab_count = self.counts[class.index()];
+        layout_for(class, (room / stride(class)).min(2 << slab_count.min(8)))
     }
 
     /// An object of `class`, of a slab that has one.
@@ -108,8 +118,8 @@ impl Slabs {
     /// Makes a block a slab of `class`.
     ///
     /// # Safety
-    /// The block is the caller's, as long and aligned as [`slab_layout`] or [`least_slab_layout`] says for the class, of
-    /// which `bytes` is the size, and not used by anybody until [`Self::give`] returns it.
+    /// The block is the caller's, as long and aligned as [`Self::next_layout`] or [`least_slab_layout`] says for the
+    /// class, of which `bytes` is the size, and not used by anybody until [`Self::give`] returns it.
     pub(crate) unsafe fn add(&mut self, class: SizeClass, block: NonNull<u8>, bytes: usize) {
         let object_count = ((bytes - size_of::<Slab>()) / stride(class)) as u32;
         let slab = block.as_ptr().cast::<Slab>();
@@ -120,6 +130,7 @@ impl Slabs {
             slab.write(Slab { next, previous, returned, fresh, free_count: object_count, object_count, class });
             self.link(slab);
         }
+        self.counts[class.index()] += 1;
     }
 
     /// Takes an object back; the block of its slab, if none of its objects is used any more.
@@ -148,6 +159,7 @@ impl Slabs {
             // SAFETY: it had a free object, so it was linked.
             unsafe { self.unlink(address) };
         }
+        self.counts[slab.class.index()] -= 1;
         NonNull::new(address.cast())
     }
 
