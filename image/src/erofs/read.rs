@@ -12,7 +12,9 @@
 //! "flat" files (module head of [`crate::erofs`]) is answered with [`ReadError::Unsupported`].
 
 use crate::bytes::{page_round_up, slice, u16_at, u32_at, u64_at};
-use crate::tree::{LINK_TARGET_BYTES_MAX, LastLink, TreeError, Walk, has_forbidden, name_is_valid, name_length_is_valid};
+use crate::tree::{
+    LINK_TARGET_BYTES_MAX, LastLink, TreeError, Walk, has_forbidden, name_is_valid, name_length_is_valid,
+};
 
 use super::{
     BLOCK_BITS, BLOCK_BYTES, COMPACT_INODE_BYTES, COMPAT_CHECKSUM, DIRENT_BYTES, EXTENDED_INODE_BYTES, FileKind,

@@ -78,7 +78,8 @@ impl GlobalHeap {
     /// An empty heap; the first allocation binds memory.
     pub(crate) const fn new() -> Self {
         let (tlsf, slabs, spare, reserve) = (Tlsf::new(), Slabs::new(), SpareBlocks::new(), [None; BLOCK_COUNT]);
-        let heap = Heap { tlsf, slabs, spare, reserve, large: None, size: ReserveSize::ALL, bound_bytes: 0, used_bytes: 0 };
+        let (large, size) = (None, ReserveSize::ALL);
+        let heap = Heap { tlsf, slabs, spare, reserve, large, size, bound_bytes: 0, used_bytes: 0 };
         Self { heap: SpinMutex::new(heap) }
     }
 
