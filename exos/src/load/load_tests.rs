@@ -20,7 +20,7 @@ use crate::fake::{FakeAccess, FakeMachine};
 use crate::mem::frames::FixedRun;
 use crate::mem::{
     Access, AddressSpace, AreaLabel, FaultOutcome, FileIdentity, FilePage, FramePool, PageError, PageIntent,
-    PageSource, SharedState, SpaceLimits,
+    PageSource, SharedState, SpaceLimits, Wait,
 };
 
 const TOP: u64 = 0x7fff_ffff_f000;
@@ -148,7 +148,7 @@ fn a_static_program_is_where_its_headers_say() {
     assert_eq!(bytes_at(&mut space, base + 0x3100, 0x2f00), vec![0; 0x2f00], "bss to page end");
     assert_eq!(space.write(base + 0x1000, b"x"), Err(Errno::EFAULT), "text is not writable");
     space.write_all(base + 0x5000, b"x").expect("bss is writable");
-    let outcome = space.handle_fault(base + 0x2800, Access::Execute);
+    let outcome = space.handle_fault(base + 0x2800, Access::Execute, Wait::Allowed);
     assert_eq!(outcome, crate::mem::FaultOutcome::Segv(crate::mem::SegvReason::NotAllowed));
     assert_eq!(space.heap(), base + 0x6000..base + 0x6000);
     assert_eq!(space.set_break(base + 0x7000), base + 0x7000);
@@ -200,7 +200,7 @@ fn a_run_has_what_the_runs_before_it_touched_first_wherever_it_lies() {
         assert_eq!(world.machine.bind_counts().0 - calls, 1, "one change of the page tables");
         let there = places(&loaded).map(|place| is_there(slot, place));
         for (address, access) in places(&loaded) {
-            assert!(matches!(space.handle_fault(address, access), FaultOutcome::Resolved { .. }));
+            assert!(matches!(space.handle_fault(address, access, Wait::Allowed), FaultOutcome::Resolved { .. }));
         }
         (space, loaded, there)
     };
@@ -223,7 +223,10 @@ fn a_run_has_what_the_runs_before_it_touched_first_wherever_it_lies() {
     let mut space = world.space_of(4);
     let loaded = program.load(&mut space, &request(&[], None)).expect("room");
     assert!(!is_there(4, (loaded.image.base + 0x4008, Access::Read)));
-    assert!(matches!(space.handle_fault(loaded.image.base + 0x4008, Access::Write), FaultOutcome::Segv(_)));
+    assert!(matches!(
+        space.handle_fault(loaded.image.base + 0x4008, Access::Write, Wait::Allowed),
+        FaultOutcome::Segv(_)
+    ));
 }
 
 #[test]

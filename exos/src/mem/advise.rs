@@ -13,6 +13,7 @@ use crate::error::{Errno, Result};
 use crate::mem::area::{Access, AreaFlags, Protection};
 use crate::mem::fault::FaultOutcome;
 use crate::mem::page_map::PageFlags;
+use crate::mem::source::Wait;
 use crate::mem::space::{AddressSpace, page_align};
 use crate::preempt::{self, Pace};
 use crate::reserve;
@@ -138,11 +139,11 @@ impl AddressSpace {
             if is_there {
                 continue;
             }
-            match self.handle_fault(page << PAGE_SHIFT, access) {
+            match self.handle_fault(page << PAGE_SHIFT, access, Wait::Allowed) {
                 FaultOutcome::Resolved { .. } => {}
                 FaultOutcome::Segv(_) => return Err(Errno::EINVAL),
-                FaultOutcome::Bus | FaultOutcome::Absent => return Err(Errno::EFAULT),
                 FaultOutcome::OutOfMemory => return Err(Errno::ENOMEM),
+                _ => return Err(Errno::EFAULT),
             }
         }
         Ok(())

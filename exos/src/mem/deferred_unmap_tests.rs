@@ -8,7 +8,7 @@ use crate::error::Errno;
 use crate::fake::FakeAccess;
 use crate::mem::test_support::{ENVIRONMENT, PAGE, Setup, numbers};
 use crate::mem::{
-    Access, AddressSpace, DeferredUnmap, FaultOutcome, MapRequest, Movement, Placement, Protection, RemapRequest,
+    Access, AddressSpace, DeferredUnmap, FaultOutcome, MapRequest, Movement, Placement, Protection, RemapRequest, Wait,
 };
 use crate::sync::Mutex;
 
@@ -20,7 +20,7 @@ fn request(placement: Placement, pages: u64) -> MapRequest {
 
 fn touch(space: &mut AddressSpace, start: u64, pages: u64) {
     for page in 0..pages {
-        let outcome = space.handle_fault(start + page * PAGE, Access::Write);
+        let outcome = space.handle_fault(start + page * PAGE, Access::Write, Wait::Allowed);
         assert!(matches!(outcome, FaultOutcome::Resolved { .. }), "{outcome:?}");
     }
 }
@@ -48,7 +48,7 @@ fn between_the_halves_the_area_is_gone_and_the_frames_are_not() {
     let (mut space, start) = mapped(&setup);
     let leaving = leave(&mut space, start, PAGES);
     assert_eq!(space.areas().count(), 0);
-    assert!(matches!(space.handle_fault(start, Access::Read), FaultOutcome::Segv(_)));
+    assert!(matches!(space.handle_fault(start, Access::Read, Wait::Allowed), FaultOutcome::Segv(_)));
     assert!(is_mapped(&setup, start) && setup.used() == PAGES, "nobody else gets a frame that is still reached");
     // A mapping at any address is placed elsewhere, and does not wait.
     let other = space.map(request(Placement::Hint(0), PAGES)).expect("free");

@@ -9,6 +9,7 @@ use super::{
     Protection, RemapRequest, SegvReason, SpaceLimits, SyncMode,
 };
 use crate::error::Errno;
+use crate::mem::Wait;
 
 const A: u64 = 0x10_0000_0000;
 
@@ -327,10 +328,10 @@ fn a_stack_grows_to_its_limit_and_keeps_its_guard() {
     assert_eq!(space.area_at(top - 1).map(|area| area.start()), Some(top - 40 * PAGE));
     let not_mapped = FaultOutcome::Segv(SegvReason::NotMapped);
     let limit = top - (8 << 20);
-    assert_eq!(space.handle_fault(limit - 1, Access::Write), not_mapped);
+    assert_eq!(space.handle_fault(limit - 1, Access::Write, Wait::Allowed), not_mapped);
     space.map(fixed(top - 400 * PAGE, PAGE)).expect("free");
     let guarded = top - 399 * PAGE + STACK_GUARD_BYTES;
-    assert_eq!(space.handle_fault(guarded - PAGE, Access::Write), not_mapped);
+    assert_eq!(space.handle_fault(guarded - PAGE, Access::Write, Wait::Allowed), not_mapped);
     store(&setup, &mut space, guarded, 1);
     assert_eq!(space.totals().areas.stack, (top - guarded) / PAGE);
 }

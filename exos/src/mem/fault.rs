@@ -6,6 +6,7 @@
 //! was `PROT_NONE`). The page that faulted decides the outcome; the others are only taken when they
 //! are free of cost and risk.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::Range;
 
@@ -19,7 +20,7 @@ use crate::mem::frames::GROUP_FRAMES;
 use crate::mem::page_map::blocks::BLOCK_PAGES;
 use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::patched_text::is_text;
-use crate::mem::source::{FilePage, PageError, PageIntent, WantedPage};
+use crate::mem::source::{FilePage, PageError, PageIntent, Wait, WantedPage};
 use crate::mem::space::{AddressSpace, is_exclusive, rights};
 use crate::mem::window::{FAULT_AROUND_PAGES, WINDOW_PAGES_MAX};
 use crate::preempt::Pace;
@@ -45,7 +46,7 @@ pub enum SegvReason {
 }
 
 /// What became of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum FaultOutcome {
     /// Repeat the access.
     Resolved {
@@ -58,20 +59,11 @@ pub enum FaultOutcome {
     Bus,
     /// No frames: the limit of the pod or the machine's end.
     OutOfMemory,
-    /// A page of a file has to be waited for; only with [`AddressSpace::handle_fault_at_hand`].
-    Absent,
+    /// This page of a file first, which may not be waited for ([`Wait::Refused`]).
+    Wants(Box<WantedPage>),
 }
 
 impl AddressSpace {
-    /// As [`Self::handle_fault`], without a wait: where a page of a file would have to be waited for, nothing is
-    /// changed, the outcome is [`FaultOutcome::Absent`], and [`Self::take_wanted`] says which page it is.
-    pub fn handle_fault_at_hand(&mut self, address: u64, access: Access) -> FaultOutcome {
-        self.waits_for_no_page = true;
-        let outcome = self.handle_fault(address, access);
-        self.waits_for_no_page = false;
-        outcome
-    }
-
     /// Why [`Self::handle_fault`] would refuse the access, where the areas say so at once: then it is not needed.
     #[inline]
     #[must_use]
@@ -91,38 +83,13 @@ impl AddressSpace {
         }
     }
 
-    /// The page that the last call wanted and that was not at hand.
-    pub fn take_wanted(&mut self) -> Option<WantedPage> {
-        self.wanted.take()
-    }
-
-    /// A page of a mapped file for a fault.
-    fn file_page(
-        &mut self,
-        file: &FileBacking,
-        index: u64,
-        intent: PageIntent,
-    ) -> core::result::Result<FilePage, FaultOutcome> {
-        if self.waits_for_no_page && file.source.may_wait() {
-            match file.source.resident_page(index) {
-                Some(page) if intent == PageIntent::Read => return Ok(page),
-                Some(_) => {}
-                None => {
-                    self.wanted = Some(WantedPage::new(&file.source, index));
-                    return Err(FaultOutcome::Absent);
-                }
-            }
-        }
-        file.source.page(index, intent).map_err(outcome_of)
-    }
-
     /// Resolves a page fault at `address` of the program's half.
-    pub fn handle_fault(&mut self, address: u64, access: Access) -> FaultOutcome {
+    pub fn handle_fault(&mut self, address: u64, access: Access, wait: Wait) -> FaultOutcome {
         let is_resolved = self.notes.is_some() && {
             self.note_first_fault(address, access);
             self.has_pending_notes() && self.repeat_in_mappings(address, access)
         };
-        let resolved = if is_resolved { Ok(1) } else { self.resolve(address, access) };
+        let resolved = if is_resolved { Ok(1) } else { self.resolve(address, access, wait) };
         let outcome = match resolved {
             Ok(pages) => match self.flush() {
                 Ok(()) => FaultOutcome::Resolved { pages },
@@ -142,7 +109,12 @@ impl AddressSpace {
     }
 
     /// Queues the mappings for a fault; answers how many pages.
-    pub(crate) fn resolve(&mut self, address: u64, access: Access) -> core::result::Result<u32, FaultOutcome> {
+    pub(crate) fn resolve(
+        &mut self,
+        address: u64,
+        access: Access,
+        wait: Wait,
+    ) -> core::result::Result<u32, FaultOutcome> {
         if !(PROGRAM_BASE..PROGRAM_END).contains(&address) {
             return Err(FaultOutcome::Segv(SegvReason::NotMapped));
         }
@@ -152,7 +124,7 @@ impl AddressSpace {
             _ => found,
         };
         let area = found.ok_or(FaultOutcome::Segv(SegvReason::NotMapped))?;
-        self.resolve_in(&area, address >> PAGE_SHIFT, access)
+        self.resolve_in(&area, address >> PAGE_SHIFT, access, wait)
     }
 
     /// The same where it is known in which area the page lies.
@@ -161,20 +133,21 @@ impl AddressSpace {
         area: &Area,
         page: u64,
         access: Access,
+        wait: Wait,
     ) -> core::result::Result<u32, FaultOutcome> {
         if !area.protection.allows(access) {
             return Err(FaultOutcome::Segv(SegvReason::NotAllowed));
         }
         let is_write = access == Access::Write;
         match self.pages.get(page) {
-            Some(entry) if is_write && !entry.has(PageFlags::WRITE) => self.make_writable(area, page, entry),
+            Some(entry) if is_write && !entry.has(PageFlags::WRITE) => self.make_writable(area, page, entry, wait),
             Some(entry) => Ok(self.remap_around(area, page, entry)),
             None => match area.file() {
                 None if is_write => self.fill_anonymous(area, page),
                 None => self.map_zeros(area, page),
-                Some(file) if is_write && file.is_shared => self.share_pages(area, file, page),
-                Some(file) if is_write => self.copy_pages(area, file, page),
-                Some(file) => self.map_file_around(area, file, page, access),
+                Some(file) if is_write && file.is_shared => self.share_pages(area, file, page, wait),
+                Some(file) if is_write => self.copy_pages(area, file, page, wait),
+                Some(file) => self.map_file_around(area, file, page, (access, wait)),
             },
         }
     }
@@ -211,9 +184,15 @@ impl AddressSpace {
     }
 
     /// A store to a page that is known but not writable.
-    fn make_writable(&mut self, area: &Area, page: u64, entry: PageEntry) -> core::result::Result<u32, FaultOutcome> {
+    fn make_writable(
+        &mut self,
+        area: &Area,
+        page: u64,
+        entry: PageEntry,
+        wait: Wait,
+    ) -> core::result::Result<u32, FaultOutcome> {
         if let Some(file) = area.file().filter(|file| file.is_shared) {
-            return self.share_pages(area, file, page);
+            return self.share_pages(area, file, page, wait);
         }
         if self.pages.has_large() && self.reclaim_large(area, page) {
             return Ok(BLOCK_PAGES as u32);
@@ -321,8 +300,14 @@ impl AddressSpace {
     }
 
     /// Stores to untouched pages of a private file mapping get copies.
-    fn copy_pages(&mut self, area: &Area, file: &FileBacking, page: u64) -> core::result::Result<u32, FaultOutcome> {
-        let target = self.file_page(file, area.file_index(page), PageIntent::Read)?;
+    fn copy_pages(
+        &mut self,
+        area: &Area,
+        file: &FileBacking,
+        page: u64,
+        wait: Wait,
+    ) -> core::result::Result<u32, FaultOutcome> {
+        let target = file_page(file, area.file_index(page), PageIntent::Read, wait)?;
         let frame = self.copy_of(&target).map_err(|_| FaultOutcome::OutOfMemory)?;
         self.set_page(page, owned(frame), area.protection);
         let mut count = 1;
@@ -343,11 +328,17 @@ impl AddressSpace {
     }
 
     /// Stores to a shared mapping change the file: the source is told of each page.
-    fn share_pages(&mut self, area: &Area, file: &FileBacking, page: u64) -> core::result::Result<u32, FaultOutcome> {
+    fn share_pages(
+        &mut self,
+        area: &Area,
+        file: &FileBacking,
+        page: u64,
+        wait: Wait,
+    ) -> core::result::Result<u32, FaultOutcome> {
         let mut count = 0;
         let range = self.plan(page, |_| false);
         for neighbour in core::iter::once(page).chain(range.filter(|&other| other != page)) {
-            let answer = self.file_page(file, area.file_index(neighbour), PageIntent::WriteShared);
+            let answer = file_page(file, area.file_index(neighbour), PageIntent::WriteShared, wait);
             match answer {
                 Ok(found) if !self.pool.is_immutable(found.frame.frame()) => {
                     let flags = PageFlags::FILE | PageFlags::WRITE;
@@ -370,7 +361,7 @@ impl AddressSpace {
         area: &Area,
         file: &FileBacking,
         page: u64,
-        access: Access,
+        (access, wait): (Access, Wait),
     ) -> core::result::Result<u32, FaultOutcome> {
         // What is to be resolved ahead is known page by page, so that there may be more at once; what is going to be
         // stored to is better copied than mapped first.
@@ -380,7 +371,7 @@ impl AddressSpace {
             return Ok(count);
         }
         let goes_on = page == self.file_end && access != Access::Execute && !is_text(area);
-        let target = self.file_page(file, area.file_index(page), PageIntent::Read)?;
+        let target = file_page(file, area.file_index(page), PageIntent::Read, wait)?;
         let target = match access {
             Access::Execute => self.text_entry(area, page, target),
             _ => self.clean_entry(area, target),
@@ -612,7 +603,7 @@ impl AddressSpace {
     }
 
     fn fault_in(&mut self, address: u64, access: Access) -> bool {
-        matches!(self.handle_fault(address, access), FaultOutcome::Resolved { .. })
+        matches!(self.handle_fault(address, access, Wait::Allowed), FaultOutcome::Resolved { .. })
     }
 }
 
@@ -631,6 +622,23 @@ fn block_around(area: &Area, page: u64, count: u64) -> Range<u64> {
     let start = page & !(count - 1);
     let bounds = area.pages();
     start.max(bounds.start)..(start + count).min(bounds.end)
+}
+
+/// A page of a mapped file for a fault.
+fn file_page(
+    file: &FileBacking,
+    index: u64,
+    intent: PageIntent,
+    wait: Wait,
+) -> core::result::Result<FilePage, FaultOutcome> {
+    if wait == Wait::Refused && file.source.may_wait() {
+        match file.source.resident_page(index) {
+            Some(page) if intent == PageIntent::Read => return Ok(page),
+            Some(_) => {}
+            None => return Err(FaultOutcome::Wants(Box::new(WantedPage::new(&file.source, index)))),
+        }
+    }
+    file.source.page(index, intent).map_err(outcome_of)
 }
 
 fn outcome_of(error: PageError) -> FaultOutcome {

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::error::Errno;
 use crate::fake::{FAKE_BUNDLE_FRAME, FakeAccess};
+use crate::mem::Wait;
 use crate::platform::LogLevel;
 
 const A: u64 = 0x10_0000_0000;
@@ -116,7 +117,7 @@ fn bundle_pages_are_mapped_where_they_lie_and_around() {
     let rights = Protection::READ | Protection::EXECUTE;
     let request = MapRequest::file(Placement::Fixed(A), 40 * PAGE, rights, file, 0);
     space.map(request).expect("free");
-    let outcome = space.handle_fault(A + 20 * PAGE, Access::Execute);
+    let outcome = space.handle_fault(A + 20 * PAGE, Access::Execute, Wait::Allowed);
     assert_eq!(outcome, FaultOutcome::Resolved { pages: 16 });
     let mapping = setup.machine.mapping(ENVIRONMENT, A + 31 * PAGE).expect("mapped around");
     assert_eq!(mapping.frame.0, FAKE_BUNDLE_FRAME + 31);
@@ -137,7 +138,7 @@ fn what_follows_the_end_of_a_file_reads_as_zero_and_then_not_at_all() {
         assert_eq!(load(&setup, &mut space, last), 3);
         assert_eq!(setup.machine.load(ENVIRONMENT, last + 10), Some(0));
         assert_eq!(setup.machine.load(ENVIRONMENT, last + 4095), Some(0));
-        assert_eq!(space.handle_fault(last + PAGE, Access::Read), FaultOutcome::Bus);
+        assert_eq!(space.handle_fault(last + PAGE, Access::Read, Wait::Allowed), FaultOutcome::Bus);
     }
 }
 
@@ -260,7 +261,7 @@ fn truncating_a_mapped_file_takes_its_pages() {
     let source: Arc<dyn PageSource> = file;
     space.drop_file_pages(source.identity(), &(3..u64::MAX), false);
     assert_eq!(load(&setup, &mut space, A + 2 * PAGE), 9);
-    assert_eq!(space.handle_fault(A + 3 * PAGE, Access::Read), FaultOutcome::Bus);
+    assert_eq!(space.handle_fault(A + 3 * PAGE, Access::Read, Wait::Allowed), FaultOutcome::Bus);
     assert_eq!(setup.used(), 3);
 }
 
@@ -394,13 +395,13 @@ fn memory_that_runs_out_is_an_outcome_and_comes_back() {
     space.map(anonymous(64)).expect("as much as there is");
     let mut stored = 0;
     let outcome = loop {
-        let outcome = space.handle_fault(A + stored * PAGE, Access::Write);
+        let outcome = space.handle_fault(A + stored * PAGE, Access::Write, Wait::Allowed);
         if !matches!(outcome, FaultOutcome::Resolved { .. }) {
             break outcome;
         }
         stored += 1;
         if stored == 64 {
-            break space.handle_fault(A + 63 * PAGE, Access::Write);
+            break space.handle_fault(A + 63 * PAGE, Access::Write, Wait::Allowed);
         }
     };
     assert!(stored >= 63, "{stored}");
@@ -422,7 +423,7 @@ fn a_refused_bind_leaves_no_wrong_mapping() {
     for allowed in 0..4 {
         setup.machine.refuse_binds_after(Some(allowed));
         for page in [8, 100, 101, 102] {
-            let outcome = space.handle_fault(A + page * PAGE, Access::Write);
+            let outcome = space.handle_fault(A + page * PAGE, Access::Write, Wait::Allowed);
             let is_mapped = setup.machine.allows(ENVIRONMENT, A + page * PAGE, FakeAccess::Store);
             let is_resolved = matches!(outcome, FaultOutcome::Resolved { .. });
             assert_eq!(is_mapped, is_resolved, "{outcome:?}");
@@ -433,7 +434,7 @@ fn a_refused_bind_leaves_no_wrong_mapping() {
     assert_eq!(load(&setup, &mut space, A + 8 * PAGE), 5);
     let mut child = space.clone_cow(CHILD).expect("protects are not refused");
     setup.machine.refuse_binds_after(Some(0));
-    assert_eq!(child.handle_fault(A, Access::Read), FaultOutcome::OutOfMemory);
+    assert_eq!(child.handle_fault(A, Access::Read, Wait::Allowed), FaultOutcome::OutOfMemory);
     setup.machine.refuse_binds_after(None);
     assert_eq!(load(&setup, &mut child, A + 3 * PAGE), 3);
     drop((space, child));
@@ -504,19 +505,17 @@ fn a_page_that_has_to_be_waited_for_is_named_and_fetched_without_the_space() {
         let file = CachedFile::new(&setup.pool, 4);
         space.map(if is_shared { shared_file(file.clone(), 4) } else { private(file.clone()) }).expect("free");
         let address = A + 2 * PAGE;
-        assert_eq!(space.handle_fault_at_hand(address, access), FaultOutcome::Absent);
+        let FaultOutcome::Wants(wanted) = space.handle_fault(address, access, Wait::Refused) else { panic!("waits") };
         assert_eq!((file.cached(), space.totals().resident_peak), (0, 0), "nothing was asked, nothing was mapped");
-        let wanted = space.take_wanted().expect("a page");
-        assert!(space.take_wanted().is_none());
         let _fetched = wanted.fetch().expect("the file has it");
-        let outcome = space.handle_fault_at_hand(address, access);
+        let outcome = space.handle_fault(address, access, Wait::Refused);
         assert!(matches!(outcome, FaultOutcome::Resolved { .. }), "{outcome:?}");
         assert_eq!(file.cached(), 1, "neighbours are not waited for");
         assert_eq!(load(&setup, &mut space, address), 3);
         // Behind the file's end there is nothing to wait for twice.
         file.truncate(1);
-        assert_eq!(space.handle_fault_at_hand(A + 3 * PAGE, access), FaultOutcome::Absent);
-        assert!(space.take_wanted().is_some_and(|wanted| wanted.fetch().is_err()));
-        assert_eq!(space.handle_fault(A + 3 * PAGE, access), FaultOutcome::Bus);
+        let outcome = space.handle_fault(A + 3 * PAGE, access, Wait::Refused);
+        assert!(matches!(outcome, FaultOutcome::Wants(wanted) if wanted.fetch().is_err()));
+        assert_eq!(space.handle_fault(A + 3 * PAGE, access, Wait::Allowed), FaultOutcome::Bus);
     }
 }

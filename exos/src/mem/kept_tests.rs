@@ -7,6 +7,7 @@ use aegis_abi::CapSlot;
 use super::kept::OWNED_COUNT_MAX;
 use super::test_support::{BASE, BundleFile, ENVIRONMENT, PAGE, Setup, load, store};
 use super::{Access, AddressSpace, FaultOutcome, FileIdentity, MapRequest, Placement, Protection, SpaceLimits};
+use crate::mem::Wait;
 
 const A: u64 = 0x10_0000_0000;
 const TEXT_PAGES: u64 = 100;
@@ -51,7 +52,7 @@ fn check(setup: &Setup, space: &AddressSpace) -> usize {
 }
 
 fn fetch(space: &mut AddressSpace, address: u64) {
-    assert!(matches!(space.handle_fault(address, Access::Execute), FaultOutcome::Resolved { .. }));
+    assert!(matches!(space.handle_fault(address, Access::Execute, Wait::Allowed), FaultOutcome::Resolved { .. }));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::{
     Access, AddressSpace, Advice, FaultOutcome, MapRequest, Movement, Placement, ProtectReach, Protection, RemapRequest,
 };
 use crate::fake::FakeAccess;
+use crate::mem::Wait;
 
 const BLOCK: u64 = LARGE_PAGE_SIZE;
 const START: u64 = 0x1000_0000;
@@ -91,7 +92,7 @@ fn a_kernel_that_refuses_leaves_small_pages_or_none() {
     map(&mut space, START, 4 * BLOCK);
     space.advise(START, 4 * BLOCK, Advice::Large).unwrap();
     setup.machine.refuse_binds_after(Some(0));
-    assert_eq!(space.handle_fault(START, Access::Write), FaultOutcome::OutOfMemory);
+    assert_eq!(space.handle_fault(START, Access::Write, Wait::Allowed), FaultOutcome::OutOfMemory);
     assert_eq!(large_pages(&setup, &space), 0);
     setup.machine.refuse_binds_after(None);
     walk(&setup, &mut space, START..START + 2 * BLOCK);

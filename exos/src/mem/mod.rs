@@ -77,5 +77,7 @@ pub use protect::ProtectReach;
 pub use remap::{Movement, RemapRequest};
 pub use rewrite::TRAMPOLINE_ROOM_BYTES;
 pub use shared::SharedState;
-pub use source::{FileIdentity, FilePage, FixedPages, PageError, PageIntent, PageSource, SharedMemory};
+pub use source::{
+    FileIdentity, FilePage, FixedPages, PageError, PageIntent, PageSource, SharedMemory, Wait, WantedPage,
+};
 pub use space::{AddressSpace, MapBacking, MapRequest, Placement, SpaceLimits, SpaceTotals};

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::error::Errno;
 use crate::fake::FakeAccess;
+use crate::mem::Wait;
 
 const FILE_PAGES: u64 = 24;
 const BUNDLE_BYTES: usize = 10 * 4096 + 100;
@@ -317,8 +318,8 @@ impl World {
         let expected = self.expected(page, access);
         let mut allowed = self.setup.machine.allows(environment, address, wanted);
         if !allowed {
-            let outcome = self.spaces[0].0.handle_fault(address, access);
-            match (outcome, expected) {
+            let outcome = self.spaces[0].0.handle_fault(address, access, Wait::Allowed);
+            match (outcome, expected.clone()) {
                 (FaultOutcome::Resolved { pages }, None) => assert!((1..=64).contains(&pages)),
                 (outcome, Some(expected)) => assert_eq!(outcome, expected, "{page:#x}"),
                 (outcome, None) => panic!("{outcome:?} at {page:#x}"),

@@ -121,7 +121,7 @@ mod tests {
     use crate::mem::binder::PIECE_PAGES;
     use crate::mem::test_support::{BASE, ENVIRONMENT, PAGE, Setup};
     use crate::mem::{
-        Access, AddressSpace, Advice, AreaFlags, FaultOutcome, MapRequest, Placement, ProtectReach, Protection,
+        Access, AddressSpace, Advice, AreaFlags, FaultOutcome, MapRequest, Placement, ProtectReach, Protection, Wait,
     };
     use crate::preempt::test_support::interrupted_after;
     use crate::preempt::{Interruption, PIECE_COUNT};
@@ -183,7 +183,7 @@ mod tests {
         let (outcome, _) = interrupted_after(1, Interruption::Kill, || space.clone_cow(CHILD).map(|_| ()));
         assert_eq!(outcome, Err(Errno::EINTR));
         for page in [0, PIECE_PAGES, 5 * PIECE_PAGES - 1] {
-            let outcome = space.handle_fault(start + page * PAGE, Access::Write);
+            let outcome = space.handle_fault(start + page * PAGE, Access::Write, Wait::Allowed);
             assert!(matches!(outcome, FaultOutcome::Resolved { .. }));
         }
         assert_eq!(setup.used(), LENGTH / PAGE);

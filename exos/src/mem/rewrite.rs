@@ -11,6 +11,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use aegis_abi::FrameNumber;
@@ -18,9 +19,10 @@ use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE, PROGRAM_END};
 
 use crate::load::read_file;
 use crate::mem::area::{Access, Area, AreaLabel, Protection};
+use crate::mem::fault::FaultOutcome;
 use crate::mem::frames::FramePool;
 use crate::mem::page_map::{PageEntry, PageFlags};
-use crate::mem::source::{AtHand, PageIntent, PageSource};
+use crate::mem::source::{AtHand, PageIntent, PageSource, Wait, WantedPage};
 use crate::mem::space::{AddressSpace, MapRequest, Placement};
 use crate::rewrite::Refusal;
 use crate::rewrite::functions::{FileBytes, function_at};
@@ -84,6 +86,20 @@ impl FileBytes for MappedBytes<'_> {
     }
 }
 
+/// Why a site is not rewritten now.
+enum Stop {
+    /// It never is.
+    Refused(Refusal),
+    /// This page of the file first.
+    Wants(WantedPage),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 impl AddressSpace {
     /// The rewritten sites.
     #[must_use]
@@ -96,65 +112,61 @@ impl AddressSpace {
     }
 
     /// Rewrites the `syscall` before `return_address` if that is safe: what became of it, or `None` if that was decided
-    /// before. `entry_offset` is where trampolines find exos's entry, from GS.
-    pub fn rewrite_site(&mut self, return_address: u64, entry_offset: u32) -> Option<Result<(), Refusal>> {
+    /// before. `entry_offset` is where trampolines find exos's entry, from GS. Nothing is decided where a page of the
+    /// file is wanted.
+    pub fn rewrite_site(
+        &mut self,
+        return_address: u64,
+        entry_offset: u32,
+        wait: Wait,
+    ) -> Result<Option<Result<(), Refusal>>, WantedPage> {
         let syscall = return_address.wrapping_sub(SYSCALL_BYTES);
         self.sites_mut().note(syscall);
         match self.sites.state(syscall) {
             Some(SiteState::Found) => {}
-            Some(_) => return None,
-            None => return Some(Err(Refusal::TableFull)),
+            Some(_) => return Ok(None),
+            None => return Ok(Some(Err(Refusal::TableFull))),
         }
-        let outcome = self.try_rewrite(syscall, entry_offset);
-        if self.wanted.is_some() {
-            return None;
+        match self.try_rewrite(syscall, entry_offset, wait) {
+            Ok(()) => Ok(Some(Ok(()))),
+            Err(Stop::Wants(page)) => Err(page),
+            Err(Stop::Refused(refusal)) => {
+                self.sites_mut().refuse(syscall, refusal);
+                Ok(Some(Err(refusal)))
+            }
         }
-        if let Err(refusal) = outcome {
-            self.sites_mut().refuse(syscall, refusal);
-        }
-        Some(outcome)
     }
 
-    /// As [`Self::rewrite_site`], without a wait: `None` and [`AddressSpace::take_wanted`] where a page of the file is
-    /// not at hand; nothing is decided then.
-    pub fn rewrite_site_at_hand(&mut self, return_address: u64, entry_offset: u32) -> Option<Result<(), Refusal>> {
-        self.waits_for_no_page = true;
-        let outcome = self.rewrite_site(return_address, entry_offset);
-        self.waits_for_no_page = false;
-        outcome
-    }
-
-    fn try_rewrite(&mut self, syscall: u64, entry_offset: u32) -> Result<(), Refusal> {
+    fn try_rewrite(&mut self, syscall: u64, entry_offset: u32, wait: Wait) -> Result<(), Stop> {
         let area = self.areas.find(syscall).ok_or(Refusal::NotFileText)?.clone();
         let file = area.file().filter(|file| !file.is_shared).ok_or(Refusal::NotFileText)?;
         if area.protection.contains(Protection::WRITE) {
-            return Err(Refusal::Writable);
+            return Err(Refusal::Writable.into());
         }
-        let (plan, original) = {
-            let at_hand = AtHand::new(&file.source);
-            let waits_for_no_page = self.waits_for_no_page && file.source.may_wait();
-            let source: Arc<dyn PageSource> = if waits_for_no_page { at_hand.clone() } else { file.source.clone() };
-            let planned = self.plan_site(&area, (&source, file.first_index), syscall);
-            self.wanted = at_hand.missing();
-            planned?
-        };
+        let at_hand = (wait == Wait::Refused && file.source.may_wait()).then(|| AtHand::new(&file.source));
+        let source = at_hand.clone().map_or_else(|| file.source.clone(), |at_hand| at_hand as Arc<dyn PageSource>);
+        let planned = self.plan_site(&area, (&source, file.first_index), syscall);
+        if let Some(page) = at_hand.and_then(|at_hand| at_hand.missing()) {
+            return Err(Stop::Wants(page));
+        }
+        let (plan, original) = planned?;
         if plan.jump >> PAGE_SHIFT != (plan.jump + JUMP_BYTES - 1) >> PAGE_SHIFT {
-            return Err(Refusal::TwoPages);
+            return Err(Refusal::TwoPages.into());
         }
         if !self.sites.is_free(&plan) {
-            return Err(Refusal::Overlap);
+            return Err(Refusal::Overlap.into());
         }
         let page = plan.jump >> PAGE_SHIFT;
-        let entry = self.present(plan.jump)?;
+        let entry = self.present(plan.jump, wait)?;
         if !entry.has(PageFlags::FILE) && !self.sites.is_patched_page(plan.jump) {
-            return Err(Refusal::PageModified);
+            return Err(Refusal::PageModified.into());
         }
         let has_room = self.has_room_in_reach(&area);
         let site = match self.sites.place(&plan, |address| !has_room || self.is_out_of_the_way(address)) {
             Some(site) => site,
             None => self.add_trampoline_page(&area, &plan)?,
         };
-        self.write_trampoline(&site, &site.encode(&original, entry_offset))?;
+        self.write_trampoline(&site, &site.encode(&original, entry_offset), wait)?;
         let frame = self.pool.allocate_copy(entry.frame()).map_err(|_| Refusal::NoMemory)?;
         self.pool.bytes().write(frame, (plan.jump % PAGE_SIZE) as usize, &site.jump());
         self.swap_page(page, frame, area.protection)?;
@@ -168,7 +180,7 @@ impl AddressSpace {
         area: &Area,
         (source, first_index): (&Arc<dyn PageSource>, u64),
         syscall: u64,
-    ) -> Result<(Plan, alloc::vec::Vec<u8>), Refusal> {
+    ) -> Result<(Plan, Vec<u8>), Refusal> {
         let base = area.start.wrapping_sub(first_index << PAGE_SHIFT);
         let mut bytes = MappedBytes::new(&self.pool, source);
         let function = function_at(&mut bytes, syscall.wrapping_sub(base)).ok_or(Refusal::NoFunction)?;
@@ -188,9 +200,12 @@ impl AddressSpace {
     }
 
     /// The entry of the page of `address`, made present for fetching.
-    fn present(&mut self, address: u64) -> Result<PageEntry, Refusal> {
-        self.frame_for(address, Access::Execute).map_err(|_| Refusal::NoMemory)?;
-        self.pages.get(address >> PAGE_SHIFT).ok_or(Refusal::NoMemory)
+    fn present(&mut self, address: u64, wait: Wait) -> Result<PageEntry, Stop> {
+        match self.frame_for(address, Access::Execute, wait) {
+            Ok(_) => Ok(self.pages.get(address >> PAGE_SHIFT).ok_or(Refusal::NoMemory)?),
+            Err(FaultOutcome::Wants(page)) => Err(Stop::Wants(*page)),
+            Err(_) => Err(Refusal::NoMemory.into()),
+        }
     }
 
     /// Makes a trampoline page where `plan` finds a place in it: for a library in the room for that, for the program
@@ -236,13 +251,13 @@ impl AddressSpace {
     }
 
     /// Writes a trampoline that nobody executes yet. A page that a forked process has too is copied first.
-    fn write_trampoline(&mut self, site: &Site, bytes: &[u8]) -> Result<(), Refusal> {
+    fn write_trampoline(&mut self, site: &Site, bytes: &[u8], wait: Wait) -> Result<(), Stop> {
         let page = site.trampoline >> PAGE_SHIFT;
         let entry = self.pages.get(page).filter(|entry| self.is_exclusive(*entry));
         let frame = match entry {
             Some(entry) => entry.frame(),
             None => {
-                let present = self.present(site.trampoline)?.frame();
+                let present = self.present(site.trampoline, wait)?.frame();
                 let frame = self.pool.allocate_copy(present).map_err(|_| Refusal::NoMemory)?;
                 self.swap_page(page, frame, Protection::READ | Protection::EXECUTE)?;
                 frame

@@ -8,6 +8,7 @@ use super::{
     AddressSpace, AreaLabel, FileIdentity, FilePage, FramePool, FrameRef, MapBacking, MapRequest, PageError,
     PageIntent, PageSource, Placement, ProtectReach, Protection, SpaceLimits,
 };
+use crate::mem::Wait;
 use crate::reserve::{self, Level};
 use crate::rewrite::Refusal;
 use aegis_abi::CapSlot;
@@ -89,12 +90,12 @@ fn map(space: &mut AddressSpace, source: &Arc<dyn PageSource>, protection: Prote
 }
 
 fn rewrite(space: &mut AddressSpace, site: u64) -> Option<Result<(), Refusal>> {
-    space.rewrite_site(TEXT + site + 7, ENTRY)
+    space.rewrite_site(TEXT + site + 7, ENTRY, Wait::Allowed).expect("waits")
 }
 
 /// The first touch of text, by executing it.
 fn fetch(space: &mut AddressSpace, address: u64) {
-    let outcome = space.handle_fault(address, super::Access::Execute);
+    let outcome = space.handle_fault(address, super::Access::Execute, Wait::Allowed);
     assert!(matches!(outcome, super::FaultOutcome::Resolved { .. }), "{outcome:?}");
 }
 
@@ -226,11 +227,17 @@ fn what_one_process_patched_is_there_at_the_first_touch_of_another_wherever_it_i
     for (slot, address) in [(CapSlot(60), TEXT), (CapSlot(61), TEXT - 0x234_5000)] {
         let mut second = setup.space_of(slot);
         map_at(&mut second, &source, address);
-        assert!(second.handle_fault(address + SITES[0], super::Access::Execute) != super::FaultOutcome::Bus);
+        assert!(
+            second.handle_fault(address + SITES[0], super::Access::Execute, Wait::Allowed) != super::FaultOutcome::Bus
+        );
         for site in SITES {
             let entry = |space: &AddressSpace, address: u64| space.pages.get(address >> 12).map(|entry| entry.frame());
             assert_eq!(entry(&second, address + site), entry(&first, TEXT + site), "one page for both");
-            assert_eq!(second.rewrite_site(address + site + 7, ENTRY), None, "nothing is left to do");
+            assert_eq!(
+                second.rewrite_site(address + site + 7, ENTRY, Wait::Allowed).expect("waits"),
+                None,
+                "nothing is left to do"
+            );
             let theirs = first.sites().patched(TEXT + site + 5).expect("patched");
             let ours = second.sites().patched(address + site + 5).expect("taken");
             assert_eq!(ours.trampoline.wrapping_sub(address), theirs.trampoline.wrapping_sub(TEXT));
@@ -266,17 +273,25 @@ fn text_of_the_bundle_is_taken_with_the_run_around_it() {
     for (slot, touched) in [(60, 0), (61, PAGE)] {
         let mut second = setup.space_of(CapSlot(slot));
         map_at(&mut second, &source, TEXT);
-        assert_eq!(second.handle_fault(TEXT + touched, super::Access::Execute), resolved(2), "one from either");
+        assert_eq!(
+            second.handle_fault(TEXT + touched, super::Access::Execute, Wait::Allowed),
+            resolved(2),
+            "one from either"
+        );
         assert_eq!(frame(&second, TEXT), bundle(0));
         assert_eq!(frame(&second, TEXT + PAGE), frame(&first, TEXT + PAGE), "patched");
         assert_ne!(frame(&second, TEXT + PAGE), bundle(1));
         assert_eq!(code(&setup, &mut second, SITES[0])[0], 0xe9);
-        assert_eq!(second.rewrite_site(TEXT + SITES[1] + 7, ENTRY), None, "nothing is left to do");
+        assert_eq!(
+            second.rewrite_site(TEXT + SITES[1] + 7, ENTRY, Wait::Allowed).expect("waits"),
+            None,
+            "nothing is left to do"
+        );
     }
     // Text that can be written is the file's own.
     let mut writable = setup.space_of(CapSlot(62));
     map(&mut writable, &source, CODE_RIGHTS | Protection::WRITE, false);
-    assert_eq!(writable.handle_fault(TEXT, super::Access::Execute), resolved(2));
+    assert_eq!(writable.handle_fault(TEXT, super::Access::Execute, Wait::Allowed), resolved(2));
     assert_eq!(frame(&writable, TEXT + PAGE), bundle(1));
     assert_eq!(code(&setup, &mut writable, SITES[0]), CODE);
 }
@@ -317,7 +332,11 @@ fn the_next_run_has_the_patches_of_the_last_with_their_trampolines() {
         let mut run = start(&|_| ());
         assert_eq!((run.environment(), setup.machine.mappings(slot)), (slot, mapped.clone()));
         assert_eq!(target(&setup, &mut run, SITES[0]), trampoline);
-        assert_eq!(run.rewrite_site(TEXT + SITES[1] + 7, ENTRY), None, "nothing is left to do");
+        assert_eq!(
+            run.rewrite_site(TEXT + SITES[1] + 7, ENTRY, Wait::Allowed).expect("waits"),
+            None,
+            "nothing is left to do"
+        );
         assert_eq!(run.area_at(trampoline).map(|area| area.label()), Some(AreaLabel::Trampolines));
         let mut child = run.fork().expect("memory");
         assert_eq!(target(&setup, &mut child, SITES[1]) & !(PAGE - 1), trampoline & !(PAGE - 1));
@@ -468,17 +487,21 @@ fn who_loads_from_text_sees_the_file_and_who_fetches_beside_it_takes_the_offer()
         // A load beside the patched page leaves that one for its own first touch.
         let mut second = setup.space_of(CapSlot(slot));
         map_at(&mut second, source, TEXT);
-        assert_eq!(second.handle_fault(TEXT, super::Access::Read), resolved(1));
+        assert_eq!(second.handle_fault(TEXT, super::Access::Read, Wait::Allowed), resolved(1));
         assert_eq!((frame(&second, TEXT), frame(&second, TEXT + PAGE)), (file(0), None));
-        assert_eq!(second.handle_fault(TEXT + PAGE, super::Access::Execute), resolved(1));
+        assert_eq!(second.handle_fault(TEXT + PAGE, super::Access::Execute, Wait::Allowed), resolved(1));
         assert_eq!(frame(&second, TEXT + PAGE), frame(&first, TEXT + PAGE), "patched");
         // A load from it shows what the file says, and a fetch afterwards, too.
         let mut reader = setup.space_of(CapSlot(slot + 1));
         map_at(&mut reader, source, TEXT);
-        assert_eq!(reader.handle_fault(TEXT + SITES[0], super::Access::Read), resolved(2));
+        assert_eq!(reader.handle_fault(TEXT + SITES[0], super::Access::Read, Wait::Allowed), resolved(2));
         assert_eq!(frame(&reader, TEXT + PAGE), file(1));
         assert_eq!(code(&setup, &mut reader, SITES[0]), CODE);
-        assert_eq!(reader.rewrite_site(TEXT + SITES[0] + 7, ENTRY), Some(Ok(())), "its own patch");
+        assert_eq!(
+            reader.rewrite_site(TEXT + SITES[0] + 7, ENTRY, Wait::Allowed).expect("waits"),
+            Some(Ok(())),
+            "its own patch"
+        );
     }
 }
 
@@ -505,7 +528,11 @@ fn an_offer_is_not_taken_where_it_does_not_fit_or_is_not_true() {
     second.map(MapRequest::anonymous(blocking, PAGE, Protection::READ)).expect("free");
     map_at(&mut second, &source, TEXT);
     assert_eq!(bytes_of(&mut second), CODE);
-    assert_eq!(second.rewrite_site(TEXT + SITES[0] + 7, ENTRY), Some(Ok(())), "its own patch");
+    assert_eq!(
+        second.rewrite_site(TEXT + SITES[0] + 7, ENTRY, Wait::Allowed).expect("waits"),
+        Some(Ok(())),
+        "its own patch"
+    );
     // Their place, counted from the file's first byte, is one where the program may have something of its own.
     let mut far = setup.space_of(CapSlot(64));
     map_at(&mut far, &source, TEXT - TRAMPOLINE_ROOM_BYTES);
@@ -540,7 +567,7 @@ fn a_process_that_took_an_offer_forks_and_patches_more_like_any_other() {
     fetch(&mut second, TEXT + SITES[0]);
     second.read_exact(TEXT + SITES[0], &mut byte).expect("readable");
     assert_eq!(byte, [0xe9]);
-    assert_eq!(second.rewrite_site(TEXT + SITES[1] + 7, ENTRY), Some(Ok(())));
+    assert_eq!(second.rewrite_site(TEXT + SITES[1] + 7, ENTRY, Wait::Allowed).expect("waits"), Some(Ok(())));
     let child = second.clone_cow(CapSlot(61)).expect("memory");
     for space in [&second, &child] {
         assert!(SITES.iter().all(|site| space.sites().patched(TEXT + site + 5).is_some()));
@@ -565,7 +592,7 @@ fn newer_trampolines_take_the_place_of_older_ones_that_they_hold() {
     // Two files, whose trampolines are in one page: what the first offered lacks what the second needs.
     assert_eq!(rewrite(&mut first, SITES[0]), Some(Ok(())));
     first.offer_rewrites(TEXT + SITES[0] + 7);
-    assert_eq!(first.rewrite_site(other + SITES[0] + 7, ENTRY), Some(Ok(())));
+    assert_eq!(first.rewrite_site(other + SITES[0] + 7, ENTRY, Wait::Allowed).expect("waits"), Some(Ok(())));
     first.offer_rewrites(other + SITES[0] + 7);
     let page_of = |address: u64| first.sites().patched(address + SITES[0] + 5).expect("patched").trampoline >> 12;
     assert_eq!(page_of(TEXT), page_of(other));
@@ -638,7 +665,7 @@ fn all_that_one_process_patched_in_a_real_library_is_taken_by_another() {
     let mut patched = Vec::new();
     for site in (0..bytes.len() - 1).filter(|at| bytes[*at..*at + 2] == [0x0f, 0x05]).take(SITE_COUNT) {
         let return_address = base + site as u64 + 2;
-        match first.rewrite_site(return_address, ENTRY) {
+        match first.rewrite_site(return_address, ENTRY, Wait::Allowed).expect("waits") {
             Some(Ok(())) => {
                 first.offer_rewrites(return_address);
                 patched.push(site as u64);

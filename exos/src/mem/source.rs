@@ -14,6 +14,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::ops::Range;
 
 use crate::error::{Errno, Result};
@@ -116,7 +117,17 @@ pub trait PageSource: Send + Sync {
     }
 }
 
+/// Whether a page of a file that is not at hand may be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It is read, however long that takes.
+    Allowed,
+    /// The answer is that it is wanted ([`WantedPage`]), and nothing is changed.
+    Refused,
+}
+
 /// A page that was not at hand.
+#[derive(Clone)]
 pub struct WantedPage {
     source: Arc<dyn PageSource>,
     index: u64,
@@ -135,6 +146,18 @@ impl WantedPage {
     /// [`PageError`].
     pub fn fetch(&self) -> core::result::Result<FilePage, PageError> {
         self.source.page(self.index, PageIntent::Read)
+    }
+}
+
+impl PartialEq for WantedPage {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.source, &other.source) && self.index == other.index
+    }
+}
+
+impl fmt::Debug for WantedPage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "page {} of {}", self.index, self.source.path())
     }
 }
 

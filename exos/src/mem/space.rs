@@ -29,7 +29,7 @@ use crate::mem::page_map::blocks::Whole;
 use crate::mem::page_map::census::{PresentPage, PresentPages};
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
 use crate::mem::shared::SharedState;
-use crate::mem::source::{FileIdentity, PageSource, SharedMemory, WantedPage};
+use crate::mem::source::{FileIdentity, PageSource, SharedMemory};
 use crate::mem::window::FaultWindow;
 use crate::rewrite::sites::SiteTable;
 use crate::sync::Mutex;
@@ -192,11 +192,8 @@ pub struct AddressSpace {
     pub(crate) handlers: Handlers,
     /// Page tables are changed at the end of the batch.
     pub(crate) is_batching: bool,
-    /// A page of a file that has to be waited for is only noted in `wanted`.
-    pub(crate) waits_for_no_page: bool,
     /// Behind the last block of a file that was mapped at a fault.
     pub(crate) file_end: u64,
-    pub(crate) wanted: Option<WantedPage>,
     /// What children do first ([`super::first_faults`]).
     pub(crate) child_faults: Arc<Mutex<FirstFaults>>,
     /// Where its own first faults are noted.
@@ -233,9 +230,7 @@ impl AddressSpace {
             sites: Arc::default(),
             handlers: Handlers::default(),
             is_batching: false,
-            waits_for_no_page: false,
             file_end: 0,
-            wanted: None,
             child_faults: Arc::default(),
             notes: None,
             ahead: None,

@@ -12,6 +12,7 @@ use super::{
     SharedState, SpaceLimits,
 };
 use crate::fake::{FAKE_BUNDLE_FRAME, FakeMachine};
+use crate::mem::Wait;
 use crate::platform::FrameGrant;
 use crate::sync::Mutex;
 
@@ -179,7 +180,7 @@ fn touch(setup: &Setup, space: &mut AddressSpace, address: u64, access: super::A
         super::Access::Execute => FakeAccess::Fetch,
     };
     if !setup.machine.allows(space.environment(), address, wanted) {
-        let outcome = space.handle_fault(address, access);
+        let outcome = space.handle_fault(address, access, Wait::Allowed);
         assert!(matches!(outcome, super::FaultOutcome::Resolved { .. }), "{outcome:?}");
     }
 }

@@ -12,11 +12,17 @@ use crate::error::{Errno, Result};
 use crate::mem::area::Access;
 use crate::mem::fault::FaultOutcome;
 use crate::mem::page_map::PageFlags;
+use crate::mem::source::Wait;
 use crate::mem::space::AddressSpace;
 
 impl AddressSpace {
     /// The frame behind `address`, resolved for `access`. `Err` is what a fault would end in.
-    pub fn frame_for(&mut self, address: u64, access: Access) -> core::result::Result<FrameNumber, FaultOutcome> {
+    pub fn frame_for(
+        &mut self,
+        address: u64,
+        access: Access,
+        wait: Wait,
+    ) -> core::result::Result<FrameNumber, FaultOutcome> {
         let page = address >> PAGE_SHIFT;
         // One fault brings the page; the second look finds it, unless memory ended in between.
         for _ in 0..2 {
@@ -26,7 +32,7 @@ impl AddressSpace {
             {
                 return Ok(entry.frame());
             }
-            match self.handle_fault(address, access) {
+            match self.handle_fault(address, access, wait) {
                 FaultOutcome::Resolved { .. } => {}
                 outcome => return Err(outcome),
             }
@@ -39,7 +45,7 @@ impl AddressSpace {
         let mut done = 0;
         while done < into.len() {
             let (next, length) = piece(address, done, into.len())?;
-            let Ok(frame) = self.frame_for(next, Access::Read) else {
+            let Ok(frame) = self.frame_for(next, Access::Read, Wait::Allowed) else {
                 break;
             };
             let part = &mut into[done..done + length];
@@ -54,7 +60,7 @@ impl AddressSpace {
         let mut done = 0;
         while done < from.len() {
             let (next, length) = piece(address, done, from.len())?;
-            let Ok(frame) = self.frame_for(next, Access::Write) else {
+            let Ok(frame) = self.frame_for(next, Access::Write, Wait::Allowed) else {
                 break;
             };
             let part = &from[done..done + length];

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 
 use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
-use exos::mem::Access;
+use exos::mem::{Access, Wait};
 use exos::task::futex::{FutexKey, MATCH_ANY};
 use exos::task::lock::{OWNER, OWNER_DIED, WAITERS};
 
@@ -44,7 +44,7 @@ pub(crate) fn key_of(process: &Process, address: u64, is_private: bool) -> Resul
         // an odd address.
         return Ok(FutexKey::private(process.space_number(), address | 1));
     }
-    let frame = inner.frame_for(address, Access::Read).map_err(|_| Errno::EFAULT)?;
+    let frame = inner.frame_for(address, Access::Read, Wait::Allowed).map_err(|_| Errno::EFAULT)?;
     Ok(FutexKey::shared(frame.address() + address % 4096))
 }
 

@@ -12,6 +12,7 @@ use aegis_abi::upcall::UpcallFrame;
 use exos::error::Errno;
 use exos::mem::{
     Access, AddressSpace, DeferredUnmap, FaultOutcome, FileIdentity, Handler, SegvReason, SharedState, SpaceLimits,
+    Wait, WantedPage,
 };
 use exos::platform::Kernel;
 use exos::rewrite::Refusal;
@@ -177,51 +178,39 @@ impl Space {
     /// Resolves a fault, and asks the space for more under the same lock.
     fn fetching_fault<R>(&self, frame: &UpcallFrame, more: impl Fn(&mut AddressSpace, FaultResult) -> R) -> R {
         let access = access_of(frame);
-        let address = frame.fault_address;
-        self.fetching(
-            |space| {
-                let outcome = space.handle_fault_at_hand(address, access);
-                more(space, outcome.into())
-            },
-            |space| {
-                let outcome = space.handle_fault(address, access);
-                more(space, outcome.into())
-            },
-        )
+        self.fetching(|space, wait| {
+            let result = match space.handle_fault(frame.fault_address, access, wait) {
+                FaultOutcome::Resolved { pages } => FaultResult::Resolved(pages),
+                FaultOutcome::Segv(reason) => reason.into(),
+                FaultOutcome::Bus => FaultResult::Failed(FaultCause::BeyondFile),
+                FaultOutcome::OutOfMemory => FaultResult::OutOfMemory,
+                FaultOutcome::Wants(page) => return Err(*page),
+            };
+            Ok(more(space, result))
+        })
     }
 
     /// As [`AddressSpace::rewrite_site`].
     pub fn rewrite_site(&self, return_address: u64, entry_offset: u32) -> Option<core::result::Result<(), Refusal>> {
-        self.fetching(
-            |space| space.rewrite_site_at_hand(return_address, entry_offset),
-            |space| space.rewrite_site(return_address, entry_offset),
-        )
+        self.fetching(|space, wait| space.rewrite_site(return_address, entry_offset, wait))
     }
 
-    /// Does what may want pages of files: `at_hand` under the lock, without a wait. A page that it wants is fetched
-    /// without the lock, so that others can use the space meanwhile, and kept until it was tried again. `surely` is for
-    /// a page that cannot be had, or comes and goes.
-    fn fetching<R>(
-        &self,
-        mut at_hand: impl FnMut(&mut AddressSpace) -> R,
-        surely: impl FnOnce(&mut AddressSpace) -> R,
-    ) -> R {
-        let mut fetched;
-        for _ in 0..FETCH_COUNT_MAX {
-            let wanted = {
-                let mut space = self.lock();
-                let outcome = at_hand(&mut space);
-                match space.take_wanted() {
-                    Some(wanted) => wanted,
-                    None => return outcome,
-                }
-            };
-            fetched = wanted.fetch();
-            if fetched.is_err() {
-                break;
+    /// Does what may want pages of files under the lock. A page that it wants is fetched without the lock, so that
+    /// others can use the space meanwhile, and kept until it was tried again. A page that cannot be had, or comes and
+    /// goes, is waited for under the lock.
+    fn fetching<R>(&self, mut work: impl FnMut(&mut AddressSpace, Wait) -> core::result::Result<R, WantedPage>) -> R {
+        let mut fetched = None;
+        let mut count = 0;
+        loop {
+            let wait = if count < FETCH_COUNT_MAX { Wait::Refused } else { Wait::Allowed };
+            let outcome = work(&mut self.lock(), wait);
+            drop(fetched);
+            match outcome {
+                Ok(done) => return done,
+                Err(wanted) => fetched = wanted.fetch().ok(),
             }
+            count = if fetched.is_some() { count + 1 } else { FETCH_COUNT_MAX };
         }
-        surely(&mut self.lock())
     }
 
     /// Replaces the aligned word at `address` by what `change` makes of it, atomically; the word before. `EFAULT`, and
@@ -236,7 +225,8 @@ impl Space {
         }
         let mut space = self.lock();
         let pool = space.pool().clone();
-        let frame = pool.with_reserve(|| space.frame_for(address, Access::Write)).map_err(|_| Errno::EFAULT)?;
+        let frame =
+            pool.with_reserve(|| space.frame_for(address, Access::Write, Wait::Allowed)).map_err(|_| Errno::EFAULT)?;
         let (bytes, offset) = (space.pool().bytes().clone(), (address % 4096) as usize);
         let mut word = [0; 4];
         bytes.read(frame, offset, &mut word);
@@ -294,17 +284,6 @@ fn access_of(frame: &UpcallFrame) -> Access {
         Access::Write
     } else {
         Access::Read
-    }
-}
-
-impl From<FaultOutcome> for FaultResult {
-    fn from(outcome: FaultOutcome) -> Self {
-        match outcome {
-            FaultOutcome::Resolved { pages } => Self::Resolved(pages),
-            FaultOutcome::Segv(reason) => reason.into(),
-            FaultOutcome::Bus | FaultOutcome::Absent => Self::Failed(FaultCause::BeyondFile),
-            FaultOutcome::OutOfMemory => Self::OutOfMemory,
-        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::mem::area::{Access, Area, AreaFlags, AreaLabel, Backing, Protection};
 use crate::mem::fault::SCARCE_FRAMES;
 use crate::mem::page_map::{PageEntry, PageFlags};
-use crate::mem::source::FileIdentity;
+use crate::mem::source::{FileIdentity, Wait};
 use crate::mem::space::AddressSpace;
 use crate::sync::Mutex;
 
@@ -112,7 +112,6 @@ impl AddressSpace {
         if self.pool.frames_available() < SCARCE_FRAMES {
             return;
         }
-        let waits_for_no_page = core::mem::replace(&mut self.waits_for_no_page, true);
         for fault in faults.iter().filter(|fault| fault.is_known) {
             let address = notes.address_of(fault);
             let known = self.pages.get(address >> PAGE_SHIFT);
@@ -121,11 +120,9 @@ impl AddressSpace {
                 continue;
             }
             if let Some((area, access)) = self.access_ahead(address, fault.access, known) {
-                let _ = self.resolve_in(&area, address >> PAGE_SHIFT, access);
+                let _ = self.resolve_in(&area, address >> PAGE_SHIFT, access, Wait::Refused);
             }
         }
-        self.waits_for_no_page = waits_for_no_page;
-        self.wanted = None;
     }
 
     /// In which area and as which access a fault that may not come is resolved; `None`: it is not, or was.
