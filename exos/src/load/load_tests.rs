@@ -67,13 +67,15 @@ impl PageSource for MemoryFile {
 struct World {
     machine: Arc<FakeMachine>,
     pool: Arc<FramePool>,
+    shared: Arc<SharedState>,
 }
 
 impl World {
     fn new(frame_count: u64) -> Self {
         let machine = FakeMachine::with_frames(frame_count);
         let pool = FramePool::new(machine.clone(), machine.clone(), frame_count * 4096);
-        Self { machine, pool }
+        let shared = SharedState::new(pool.clone());
+        Self { machine, pool, shared }
     }
 
     fn file(&self, bytes: Vec<u8>) -> ProgramFile {
@@ -97,7 +99,7 @@ impl World {
     fn space_of(&self, slot: u32) -> AddressSpace {
         let limits = SpaceLimits::default();
         let base = mapping_base(limits.stack_bytes, 0);
-        AddressSpace::new(SharedState::new(self.pool.clone()), CapSlot(slot), base, limits)
+        AddressSpace::new(self.shared.clone(), CapSlot(slot), base, limits)
     }
 
     fn used(&self) -> u64 {
