@@ -147,7 +147,7 @@ impl BlockQueue {
         }
         let Some(last) = self.blocks.back_mut() else { return Ok(false) };
         let Some(room) = last.memory.get_mut(last.end..last.end + count) else { return Ok(false) };
-        if !source.take_at_once(room) {
+        if !source.take_nofault(room) {
             self.drop_last_if_empty();
             return Ok(false);
         }

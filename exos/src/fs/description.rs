@@ -253,7 +253,7 @@ impl Description {
     /// not.
     #[inline(always)]
     pub fn write_pipe(&self, pipe: &Pipe, source: &mut impl Source) -> Option<Result<usize>> {
-        pipe.write_at_once(source).map(|outcome| self.told(event::MODIFY, outcome))
+        pipe.write_nofault(source).map(|outcome| self.told(event::MODIFY, outcome))
     }
 
     /// The pipe that this is an end of.

@@ -89,7 +89,7 @@ pub struct Entry {
     /// is no directory: working directories in one, or below, are told apart by its entry.
     is_passing: AtomicBool,
     /// The watches that are told when the last holder of this entry lets go.
-    mourner: Once<Weak<WatchTable>>,
+    gone_watch: Once<Weak<WatchTable>>,
 }
 
 struct Place {
@@ -159,7 +159,7 @@ impl Entry {
             is_deleted: AtomicBool::new(is_deleted),
             is_recent: AtomicBool::new(false),
             is_passing: AtomicBool::new(false),
-            mourner: Once::new(),
+            gone_watch: Once::new(),
         })
     }
 
@@ -175,8 +175,8 @@ impl Entry {
     }
 
     /// Has `watches` told when nobody holds this entry any more, if its inode has no other name then.
-    pub(super) fn mourn(&self, watches: &Arc<WatchTable>) {
-        self.mourner.call_once(|| Arc::downgrade(watches));
+    pub(super) fn watch_gone(&self, watches: &Arc<WatchTable>) {
+        self.gone_watch.call_once(|| Arc::downgrade(watches));
     }
 
     /// The directory that it is or was in, and its name there.
@@ -424,7 +424,7 @@ impl Children {
 impl Drop for Entry {
     /// Lets go of the ancestors one by one, so that a deep path needs no deep stack.
     fn drop(&mut self) {
-        if let Some(watches) = self.mourner.get().and_then(Weak::upgrade)
+        if let Some(watches) = self.gone_watch.get().and_then(Weak::upgrade)
             && (self.inode.kind() == FileKind::Directory || self.inode.metadata().link_count == 0)
         {
             watches.tell_gone(&self.inode);

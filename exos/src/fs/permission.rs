@@ -22,7 +22,7 @@ pub const MODE_SET_UID: u32 = 0o4000;
 bitflags! {
     /// What one wants to do with an inode. The bits are those of one `rwx` triple.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Wish: u32 {
+    pub struct AccessMask: u32 {
         /// Execute a file, search a directory.
         const EXECUTE = 1;
         /// Write a file, change names in a directory.
@@ -99,7 +99,7 @@ impl Credentials {
     ///
     /// # Errors
     /// `EACCES`.
-    pub fn check(&self, inode: Protection, wish: Wish) -> Result<()> {
+    pub fn check(&self, inode: Protection, mask: AccessMask) -> Result<()> {
         let triple = if self.uid == inode.uid {
             inode.permissions >> 6
         } else if self.is_in_group(inode.gid) {
@@ -107,19 +107,19 @@ impl Credentials {
         } else {
             inode.permissions
         };
-        let is_allowed = Wish::from_bits_truncate(triple).contains(wish) || self.overrides(inode, wish);
+        let is_allowed = AccessMask::from_bits_truncate(triple).contains(mask) || self.overrides(inode, mask);
         if is_allowed { Ok(()) } else { Err(Errno::EACCES) }
     }
 
     /// Whether capabilities allow what permission bits do not.
-    fn overrides(&self, inode: Protection, wish: Wish) -> bool {
+    fn overrides(&self, inode: Protection, mask: AccessMask) -> bool {
         let is_directory = inode.kind == FileKind::Directory;
-        let only_looks = if is_directory { !wish.contains(Wish::WRITE) } else { wish == Wish::READ };
+        let only_looks = if is_directory { !mask.contains(AccessMask::WRITE) } else { mask == AccessMask::READ };
         if only_looks && self.may_search_all() {
             return true;
         }
         let nobody_executes = !is_directory && inode.permissions & 0o111 == 0;
-        self.can(Capability::DAC_OVERRIDE) && !(wish.contains(Wish::EXECUTE) && nobody_executes)
+        self.can(Capability::DAC_OVERRIDE) && !(mask.contains(AccessMask::EXECUTE) && nobody_executes)
     }
 
     /// Whether a name that leads to `victim` may be taken out of `directory`, which one may write.

@@ -155,12 +155,12 @@ impl Pipe {
     /// Reads what lies in one block, under the lock. `None`: that is not all that is wanted and there, or the copy
     /// ended early; nothing has been taken then.
     #[inline]
-    fn read_at_once(&self, destination: &mut dyn Destination) -> Option<Result<usize>> {
+    fn read_nofault(&self, destination: &mut dyn Destination) -> Option<Result<usize>> {
         let state = self.state.lock();
         if state.queue.length() == 0 {
             return (destination.remaining() > 0 && state.writer_count > 0).then_some(Err(Errno::EAGAIN));
         }
-        self.take_at_once(state, destination).map(Ok)
+        self.take_nofault(state, destination).map(Ok)
     }
 
     /// As [`Self::read`] where all is at hand, for `task`, which sleeps if nothing is there: it blocks then and
@@ -170,7 +170,7 @@ impl Pipe {
         let mut state = self.state.lock();
         state.wake_up(task);
         if state.queue.length() > 0 {
-            return self.take_at_once(state, destination).map_or(Read::Unknown, Read::Done);
+            return self.take_nofault(state, destination).map_or(Read::Unknown, Read::Done);
         }
         if destination.remaining() == 0 || state.writer_count == 0 || state.sleeper.is_some() {
             return Read::Unknown;
@@ -186,13 +186,13 @@ impl Pipe {
     }
 
     #[inline(always)]
-    fn take_at_once<D: Destination + ?Sized>(
+    fn take_nofault<D: Destination + ?Sized>(
         &self,
         mut state: MutexGuard<'_, State>,
         destination: &mut D,
     ) -> Option<usize> {
         let makes_writable = state.room() < PIPE_BUFFER_BYTES;
-        let count = state.queue.take_first(destination.remaining(), |bytes| destination.put_at_once(bytes))?;
+        let count = state.queue.take_first(destination.remaining(), |bytes| destination.put_nofault(bytes))?;
         drop(state);
         // With so much room nobody was refused before, so nobody waits.
         if makes_writable && count > 0 {
@@ -213,7 +213,7 @@ impl Pipe {
     /// Writes what goes in whole or not at all, under the lock. `None`: there is more, or the copy ended early; nothing
     /// has been put in then.
     #[inline(always)]
-    pub fn write_at_once<S: Source + ?Sized>(&self, source: &mut S) -> Option<Result<usize>> {
+    pub fn write_nofault<S: Source + ?Sized>(&self, source: &mut S) -> Option<Result<usize>> {
         let wanted = source.remaining();
         if wanted == 0 || wanted > PIPE_BUFFER_BYTES {
             return None;
@@ -241,14 +241,14 @@ impl Pipe {
     }
 
     fn read(&self, destination: &mut dyn Destination) -> Result<usize> {
-        match self.read_at_once(destination) {
+        match self.read_nofault(destination) {
             Some(outcome) => outcome,
             None => self.read_blocks(destination),
         }
     }
 
     fn write(&self, source: &mut dyn Source) -> Result<usize> {
-        match self.write_at_once(source) {
+        match self.write_nofault(source) {
             Some(outcome) => outcome,
             None => self.write_blocks(source),
         }

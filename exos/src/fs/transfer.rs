@@ -2,7 +2,7 @@
 //!
 //! A program's pages can change or vanish at any moment, so the personality copies; file systems only hand it bytes. A
 //! caller of [`Destination::put`] or [`Source::take`] holds no lock (INV-F1): copying may fault, and the fault may need
-//! the same file's pages. What is called "at once" ends at a fault instead of having it handled, so locks may be held;
+//! the same file's pages. What is called "nofault" ends at a fault instead of having it handled, so locks may be held;
 //! its caller goes on in the other way where it ended early. A short answer is a fault in the program's memory; what
 //! was copied before it counts.
 
@@ -42,7 +42,7 @@ pub trait Destination {
 
     /// As [`Self::put_frame`], but ends where a fault would have to be handled, and does nothing where that cannot be
     /// told: what a caller that holds a lock may use.
-    fn put_frame_at_once(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
+    fn put_frame_nofault(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
         let _ = (frames, frame, offset, count);
         0
     }
@@ -50,7 +50,7 @@ pub trait Destination {
     /// Copies all of `bytes` and moves on behind them, or says `false` and does not move: where a fault would have to
     /// be handled, where there are several buffers, and where that cannot be told. A caller that holds a lock may use
     /// it.
-    fn put_at_once(&mut self, bytes: &[u8]) -> bool {
+    fn put_nofault(&mut self, bytes: &[u8]) -> bool {
         let _ = bytes;
         false
     }
@@ -98,15 +98,15 @@ pub trait Source {
         true
     }
 
-    /// Fills all of `into` and moves on, or says `false` and does not move, as [`Destination::put_at_once`] does.
-    fn take_at_once(&mut self, into: &mut [u8]) -> bool {
+    /// Fills all of `into` and moves on, or says `false` and does not move, as [`Destination::put_nofault`] does.
+    fn take_nofault(&mut self, into: &mut [u8]) -> bool {
         let _ = into;
         false
     }
 
     /// Copies the next `count` bytes into a frame from `offset` on. Ends where a fault would have to be handled, and
     /// does nothing where that cannot be told: what a caller that holds a lock may use.
-    fn take_frame_at_once(
+    fn take_frame_nofault(
         &mut self,
         frames: &dyn FrameBytes,
         frame: FrameNumber,
@@ -193,11 +193,11 @@ impl Destination for SliceDestination<'_> {
         count
     }
 
-    fn put_at_once(&mut self, bytes: &[u8]) -> bool {
+    fn put_nofault(&mut self, bytes: &[u8]) -> bool {
         bytes.len() <= self.remaining() && self.put(bytes) == bytes.len()
     }
 
-    fn put_frame_at_once(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
+    fn put_frame_nofault(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
         let count = count.min(self.remaining());
         frames.read(frame, offset, &mut self.slice[self.done..self.done + count]);
         self.done += count;
@@ -219,11 +219,11 @@ impl Source for &[u8] {
         count
     }
 
-    fn take_at_once(&mut self, into: &mut [u8]) -> bool {
+    fn take_nofault(&mut self, into: &mut [u8]) -> bool {
         into.len() <= self.len() && self.take(into) == into.len()
     }
 
-    fn take_frame_at_once(
+    fn take_frame_nofault(
         &mut self,
         frames: &dyn FrameBytes,
         frame: FrameNumber,
@@ -269,8 +269,8 @@ impl Destination for Limited<'_> {
         copied
     }
 
-    fn put_frame_at_once(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
-        let copied = self.inner.put_frame_at_once(frames, frame, offset, count.min(self.left));
+    fn put_frame_nofault(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
+        let copied = self.inner.put_frame_nofault(frames, frame, offset, count.min(self.left));
         self.left -= copied;
         copied
     }

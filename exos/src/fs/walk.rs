@@ -14,7 +14,7 @@ use super::known_walks::Walkers;
 use super::location::Location;
 use super::metadata::{FileKind, Timestamp};
 use super::name::Name;
-use super::permission::{Credentials, Wish};
+use super::permission::{AccessMask, Credentials};
 use super::vnode::{LinkTarget, PATH_BYTES_MAX};
 use crate::error::{Errno, Result};
 use crate::preempt;
@@ -40,8 +40,8 @@ impl Caller<'_> {
     ///
     /// # Errors
     /// `EACCES`.
-    pub fn check(&self, location: &Location, wish: Wish) -> Result<()> {
-        self.credentials.check(location.inode().protection(), wish)
+    pub fn check(&self, location: &Location, mask: AccessMask) -> Result<()> {
+        self.credentials.check(location.inode().protection(), mask)
     }
 }
 
@@ -268,7 +268,7 @@ impl<'a> Walk<'a> {
             self.is_steady = false;
             inode.check_search()?;
         }
-        self.caller.credentials.check(protection, Wish::EXECUTE)
+        self.caller.credentials.check(protection, AccessMask::EXECUTE)
     }
 
     pub(super) fn go_up(&mut self) -> Result<()> {

@@ -6,7 +6,7 @@
 //! of the file. [`Watcher`] is the file that programs read.
 //!
 //! Limits: [`INSTANCE_COUNT_MAX`] watchers, [`WATCH_COUNT_MAX`] watches and [`EVENT_COUNT_MAX`] events that wait at one
-//! watcher; what comes beyond is told as one event of overflow.
+//! watcher; what comes beyond is notice as one event of overflow.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -145,8 +145,8 @@ struct Inner {
     watches: BTreeMap<LockedFile, Vec<Watch>>,
 }
 
-/// What is told of a file.
-struct Told<'a> {
+/// What is notice of a file.
+struct Notice<'a> {
     mask: u32,
     cookie: u32,
     name: &'a [u8],
@@ -156,16 +156,16 @@ struct Told<'a> {
 
 impl Inner {
     /// Puts an event into the queues of the watchers that want it; answers those that must be woken.
-    fn tell(&mut self, file: LockedFile, told: &Told<'_>, wakes: &mut Vec<Arc<WaitQueue>>) {
+    fn tell(&mut self, file: LockedFile, notice: &Notice<'_>, wakes: &mut Vec<Arc<WaitQueue>>) {
         let concerned: Vec<Watch> = self.watches.get(&file).into_iter().flatten().copied().collect();
         for watch in concerned {
-            let is_excluded = told.is_unlinked && watch.mask & event::EXCLUDE_UNLINKED != 0;
-            if watch.mask & told.mask & event::ALL == 0 || is_excluded {
+            let is_excluded = notice.is_unlinked && watch.mask & event::EXCLUDE_UNLINKED != 0;
+            if watch.mask & notice.mask & event::ALL == 0 || is_excluded {
                 continue;
             }
             let Some(instance) = self.instances.get_mut(&watch.instance) else { continue };
-            let name = told.name.to_vec();
-            instance.put(Event { watch: watch.number, mask: told.mask, cookie: told.cookie, name });
+            let name = notice.name.to_vec();
+            instance.put(Event { watch: watch.number, mask: notice.mask, cookie: notice.cookie, name });
             wakes.push(instance.queue.clone());
             if watch.mask & event::ONE_SHOT != 0 {
                 self.remove(watch.instance, watch.number);
@@ -199,7 +199,7 @@ impl Inner {
 /// The watches of a name space.
 #[derive(Default)]
 pub struct WatchTable {
-    /// Watched files: nothing is told while there are none.
+    /// Watched files: nothing is notice while there are none.
     file_count: AtomicUsize,
     last_cookie: AtomicU32,
     inner: Mutex<Inner>,
@@ -231,7 +231,7 @@ impl WatchTable {
         !self.is_idle() && self.inner.lock().watches.contains_key(&LockedFile::from(&inode.metadata()))
     }
 
-    /// Changes the table and wakes the watchers that were told something.
+    /// Changes the table and wakes the watchers that were notice something.
     fn change<T>(&self, act: impl FnOnce(&mut Inner, &mut Vec<Arc<WaitQueue>>) -> T) -> T {
         let mut wakes = Vec::new();
         let answer = {
@@ -246,7 +246,7 @@ impl WatchTable {
         answer
     }
 
-    /// Something was done with the file at a location: its directory's watchers are told, and its own. `by_file` says
+    /// Something was done with the file at a location: its directory's watchers are notice, and its own. `by_file` says
     /// that it came by an open file.
     #[inline]
     pub fn tell(&self, location: &Location, mask: u32, by_file: bool) {
@@ -265,9 +265,9 @@ impl WatchTable {
         let file = LockedFile::from(&inode.metadata());
         self.change(|inner, wakes| {
             if let Some((directory, name)) = &directory {
-                inner.tell(*directory, &Told { mask, cookie: 0, name, is_unlinked }, wakes);
+                inner.tell(*directory, &Notice { mask, cookie: 0, name, is_unlinked }, wakes);
             }
-            inner.tell(file, &Told { mask, cookie: 0, name: b"", is_unlinked }, wakes);
+            inner.tell(file, &Notice { mask, cookie: 0, name: b"", is_unlinked }, wakes);
         });
     }
 
@@ -277,8 +277,8 @@ impl WatchTable {
             return;
         }
         let file = LockedFile::from(&directory.metadata());
-        let told = Told { mask: mask | directory_bit(kind), cookie, name, is_unlinked: false };
-        self.change(|inner, wakes| inner.tell(file, &told, wakes));
+        let notice = Notice { mask: mask | directory_bit(kind), cookie, name, is_unlinked: false };
+        self.change(|inner, wakes| inner.tell(file, &notice, wakes));
     }
 
     /// A name was made.
@@ -296,8 +296,8 @@ impl WatchTable {
             return;
         }
         let file = LockedFile::from(&inode.metadata());
-        let told = Told { mask, cookie: 0, name: b"", is_unlinked: false };
-        self.change(|inner, wakes| inner.tell(file, &told, wakes));
+        let notice = Notice { mask, cookie: 0, name: b"", is_unlinked: false };
+        self.change(|inner, wakes| inner.tell(file, &notice, wakes));
     }
 
     /// A file is gone: it has no name, and nobody has it open.
@@ -306,9 +306,9 @@ impl WatchTable {
             return;
         }
         let file = LockedFile::from(&inode.metadata());
-        let told = Told { mask: event::DELETE_SELF, cookie: 0, name: b"", is_unlinked: false };
+        let notice = Notice { mask: event::DELETE_SELF, cookie: 0, name: b"", is_unlinked: false };
         self.change(|inner, wakes| {
-            inner.tell(file, &told, wakes);
+            inner.tell(file, &notice, wakes);
             let left: Vec<Watch> = inner.watches.get(&file).into_iter().flatten().copied().collect();
             for watch in left {
                 inner.remove(watch.instance, watch.number);
@@ -381,7 +381,7 @@ impl Watcher {
         self.take(usize::MAX).ok().map(|event| event.mask)
     }
 
-    /// The queue that is told of events.
+    /// The queue that is notice of events.
     pub fn told_queue(&self) -> &Arc<WaitQueue> {
         &self.queue
     }

@@ -205,7 +205,7 @@ struct Inner {
 }
 
 /// Processors to tell that somebody is ready, once the lock is free.
-enum Told {
+enum Notice {
     /// One that is idle, or that has to look at once.
     Kick(usize),
     /// All of these are busy: they are asked for a tick.
@@ -341,35 +341,35 @@ impl Inner {
 
     /// Makes a task ready that was not running.
     #[inline(always)]
-    fn make_ready(&mut self, task: Arc<Task>) -> Told {
+    fn make_ready(&mut self, task: Arc<Task>) -> Notice {
         task.state.set(READY);
         let told = self.take_idle(&task);
         let mask = task.affinity();
         let is_ahead = self.queues.push_woken(task);
         let within_ns = if is_ahead { TICK_NS } else { SLICE_NS };
-        told.unwrap_or(Told::Busy { mask, within_ns })
+        told.unwrap_or(Notice::Busy { mask, within_ns })
     }
 
     /// An idle processor that can run a task, which is not idle any more: it has to be told.
     #[inline(always)]
-    fn take_idle(&mut self, task: &Task) -> Option<Told> {
+    fn take_idle(&mut self, task: &Task) -> Option<Notice> {
         let able = self.idle & task.affinity();
         let processor = (able != 0).then(|| able.trailing_zeros() as usize)?;
         self.idle &= !(1 << processor);
-        Some(Told::Kick(processor))
+        Some(Notice::Kick(processor))
     }
 
     /// Puts the current task of `processor` back and chooses anew. Another processor is told if it is idle, or if only
     /// others may go on with the task.
-    fn make_room(&mut self, processor: usize, task: &Arc<Task>, now_ns: u64) -> (Decision, Option<Told>) {
+    fn make_room(&mut self, processor: usize, task: &Arc<Task>, now_ns: u64) -> (Decision, Option<Notice>) {
         task.state.set(READY);
         self.queues.push_interrupted(task);
         let decision = self.choose(processor, Some(task), now_ns);
-        self.told_of_room(processor, task, decision)
+        self.notice_of_room(processor, task, decision)
     }
 
     /// As [`Inner::make_room`] for a task that gives up its turn: where turns are drawn for, it is not in this draw.
-    fn give_way(&mut self, processor: usize, task: &Arc<Task>, now_ns: u64) -> (Decision, Option<Told>) {
+    fn give_way(&mut self, processor: usize, task: &Arc<Task>, now_ns: u64) -> (Decision, Option<Notice>) {
         if !self.queues.is_uneven() {
             return self.make_room(processor, task, now_ns);
         }
@@ -381,11 +381,11 @@ impl Inner {
         task.state.set(READY);
         self.queues.push_interrupted(task);
         let tick_within_ns = self.wanted_tick(processor);
-        self.told_of_room(processor, task, Decision { tick_within_ns, ..decision })
+        self.notice_of_room(processor, task, Decision { tick_within_ns, ..decision })
     }
 
     /// The processor to be told that `task` made room.
-    fn told_of_room(&mut self, processor: usize, task: &Arc<Task>, decision: Decision) -> (Decision, Option<Told>) {
+    fn notice_of_room(&mut self, processor: usize, task: &Arc<Task>, decision: Decision) -> (Decision, Option<Notice>) {
         let told = match decision.choice {
             Choice::Stay => None,
             _ if self.queues.groups.is_throttled(task.group()) => None,
@@ -396,8 +396,8 @@ impl Inner {
     }
 
     /// The processor to be told of a task that waits for one, and did before.
-    fn whom_to_tell(&mut self, task: &Task) -> Told {
-        self.take_idle(task).unwrap_or(Told::Busy { mask: task.affinity(), within_ns: SLICE_NS })
+    fn whom_to_tell(&mut self, task: &Task) -> Notice {
+        self.take_idle(task).unwrap_or(Notice::Busy { mask: task.affinity(), within_ns: SLICE_NS })
     }
 }
 
@@ -474,12 +474,12 @@ impl Scheduler {
     }
 
     #[inline(always)]
-    fn tell(&self, told: &Told) {
+    fn tell(&self, told: &Notice) {
         match *told {
-            Told::Kick(processor) => self.processors.kick(processor),
+            Notice::Kick(processor) => self.processors.kick(processor),
             // Nearly always in a pod of one processor.
-            Told::Busy { mask, within_ns } if self.processor_count == 1 && mask & 1 != 0 => self.ask(0, within_ns),
-            Told::Busy { mask, within_ns } => self.ask_all(mask, within_ns),
+            Notice::Busy { mask, within_ns } if self.processor_count == 1 && mask & 1 != 0 => self.ask(0, within_ns),
+            Notice::Busy { mask, within_ns } => self.ask_all(mask, within_ns),
         }
     }
 
@@ -549,7 +549,7 @@ impl Scheduler {
         let mut inner = self.inner.lock();
         let told = match task.state.get() {
             Status::Ready => Some(inner.whom_to_tell(task)),
-            Status::Running(processor) if !task.may_run_on(processor) => Some(Told::Kick(processor)),
+            Status::Running(processor) if !task.may_run_on(processor) => Some(Notice::Kick(processor)),
             _ => None,
         };
         drop(inner);

@@ -9,13 +9,13 @@ use super::{Choice, Processors, SLICE_NS, Scheduler, Status, TICK_NS, Task};
 use crate::sync::Mutex;
 
 #[derive(Default)]
-struct Told {
+struct Notice {
     kicked: Mutex<Vec<usize>>,
     armed: Mutex<Vec<u64>>,
     slices: Mutex<Vec<(usize, u64)>>,
 }
 
-impl Processors for Told {
+impl Processors for Notice {
     fn kick(&self, index: usize) {
         self.kicked.lock().push(index);
     }
@@ -27,8 +27,8 @@ impl Processors for Told {
     }
 }
 
-fn world(processor_count: usize) -> (Arc<Scheduler>, Arc<Told>) {
-    let told = Arc::new(Told::default());
+fn world(processor_count: usize) -> (Arc<Scheduler>, Arc<Notice>) {
+    let told = Arc::new(Notice::default());
     (Scheduler::new(processor_count, told.clone()), told)
 }
 

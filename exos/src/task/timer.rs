@@ -48,7 +48,7 @@ pub struct Notice {
 /// When a timer expires; zeros where it does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
-    /// Until the next time (as an answer), or the time itself (as a wish).
+    /// Until the next time (as an answer), or the time itself (as an argument).
     pub value_ns: u64,
     /// From one time to the next.
     pub period_ns: u64,

@@ -414,7 +414,7 @@ impl exos::fs::transfer::Destination for UserWriter<'_> {
     }
 
     #[inline(always)]
-    fn put_at_once(&mut self, bytes: &[u8]) -> bool {
+    fn put_nofault(&mut self, bytes: &[u8]) -> bool {
         let Extent { address, length } = self.cursor.current;
         let is_done = bytes.len() as u64 <= length && self.memory.copy_out_nofault(address, bytes) == 0;
         if is_done {
@@ -430,7 +430,7 @@ impl exos::fs::transfer::Destination for UserWriter<'_> {
         })
     }
 
-    fn put_frame_at_once(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
+    fn put_frame_nofault(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
         let memory = self.memory;
         self.cursor.advance(count, |address, done, length| {
             Ok(memory.copy_frame_out_nofault(address, frames, frame, offset + done, length))
@@ -504,7 +504,7 @@ impl exos::fs::transfer::Source for UserReader<'_> {
     }
 
     #[inline(always)]
-    fn take_at_once(&mut self, into: &mut [u8]) -> bool {
+    fn take_nofault(&mut self, into: &mut [u8]) -> bool {
         let Extent { address, length } = self.cursor.current;
         let is_done = into.len() as u64 <= length && self.memory.copy_in_nofault(address, into) == 0;
         if is_done {
@@ -513,7 +513,7 @@ impl exos::fs::transfer::Source for UserReader<'_> {
         is_done
     }
 
-    fn take_frame_at_once(
+    fn take_frame_nofault(
         &mut self,
         frames: &dyn FrameBytes,
         frame: FrameNumber,

@@ -4,7 +4,7 @@ use exos::error::{Errno, Result};
 use exos::fs::location::Location;
 use exos::fs::metadata::Timestamp;
 use exos::fs::namespace::{OwnerChange, TimeChange, TimesChange};
-use exos::fs::permission::Wish;
+use exos::fs::permission::AccessMask;
 
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
@@ -136,10 +136,10 @@ pub fn faccessat(context: &mut Context<'_>, [directory, path, mode, ..]: Argumen
 pub fn faccessat2(context: &mut Context<'_>, [directory, path, mode, flags, ..]: Arguments) -> Result<u64> {
     const FLAGS: u64 = AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
     let (mode, flags) = (mode as u32, u64::from(flags as u32));
-    let wish = Wish::from_bits(mode).ok_or(Errno::EINVAL)?;
+    let mask = AccessMask::from_bits(mode).ok_or(Errno::EINVAL)?;
     let access = if flags & AT_EACCESS != 0 { Access::new(context) } else { Access::with_real_identity(context) };
     let location = find_at(context, &access, directory, path, flags, FLAGS)?;
-    access.namespace().check_access(&access.caller(), &location, wish)?;
+    access.namespace().check_access(&access.caller(), &location, mask)?;
     Ok(0)
 }
 

@@ -6,7 +6,7 @@ use exos::error::{Errno, Result};
 use exos::fs::description::SeekFrom;
 use exos::fs::location::{Location, MountFlags};
 use exos::fs::metadata::{DeviceNumber, FileKind};
-use exos::fs::permission::Wish;
+use exos::fs::permission::AccessMask;
 use exos::fs::vnode::{DirectoryEntry, NewNode, RenameMode};
 use exos::fs::walk::LookupFlags;
 use exos::preempt::{self, Pace};
@@ -122,7 +122,7 @@ fn directory_at(context: &Context<'_>, path: u64) -> Result<Location> {
     let access = Access::new(context);
     let caller = access.caller();
     let location = access.namespace().lookup(&caller, &start, &path, LookupFlags::DIRECTORY)?;
-    caller.check(&location, Wish::EXECUTE)?;
+    caller.check(&location, AccessMask::EXECUTE)?;
     Ok(location)
 }
 
@@ -141,7 +141,7 @@ pub fn fchdir(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<
     }
     // One about a process that has ended is not entered.
     location.inode().check_search()?;
-    Access::new(context).caller().check(&location, Wish::EXECUTE)?;
+    Access::new(context).caller().check(&location, AccessMask::EXECUTE)?;
     drop(context.process.files.set_current(location));
     Ok(0)
 }

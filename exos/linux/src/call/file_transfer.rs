@@ -195,22 +195,22 @@ impl Source for Capped<'_> {
         self.inner.pass_over()
     }
 
-    fn take_at_once(&mut self, into: &mut [u8]) -> bool {
-        let is_done = into.len() <= self.left && self.inner.take_at_once(into);
+    fn take_nofault(&mut self, into: &mut [u8]) -> bool {
+        let is_done = into.len() <= self.left && self.inner.take_nofault(into);
         if is_done {
             self.left -= into.len();
         }
         is_done
     }
 
-    fn take_frame_at_once(
+    fn take_frame_nofault(
         &mut self,
         frames: &dyn FrameBytes,
         frame: FrameNumber,
         offset: usize,
         count: usize,
     ) -> usize {
-        let count = self.inner.take_frame_at_once(frames, frame, offset, count.min(self.left));
+        let count = self.inner.take_frame_nofault(frames, frame, offset, count.min(self.left));
         self.left -= count;
         count
     }

@@ -164,7 +164,7 @@ pub(super) fn read_socket(
     if socket.kind() == SocketKind::Stream && socket.low_water_bytes() == 1 && socket.receive_timeout_ns() == 0 {
         let mut writer = UserWriter::new(context.memory, extents);
         let mut waiting = Waiting::begin(context, description, Readiness::READ, 0);
-        while let Some(outcome) = socket.receive_at_once(&mut writer) {
+        while let Some(outcome) = socket.receive_nofault(&mut writer) {
             if outcome != Err(Errno::EAGAIN) || description.is_non_blocking() {
                 return outcome.map(|count| count as u64);
             }
@@ -181,7 +181,7 @@ pub(super) fn write_socket(
     socket: &Socket,
     source: &mut dyn Source,
 ) -> Result<u64> {
-    match socket.send_at_once(source) {
+    match socket.send_nofault(source) {
         Some(count) => Ok(count as u64),
         None => send_source(context, description, socket, source, &mut Sending::default(), 0),
     }

@@ -6,7 +6,7 @@ use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::metadata::{FileKind, Protection};
 use exos::fs::open_file::OpenRequest;
-use exos::fs::permission::{Credentials, Wish};
+use exos::fs::permission::{AccessMask, Credentials};
 use exos::ipc::posix_queue::{
     Capacity, Maker, Notification, PRIORITY_COUNT, PosixQueue, Receiving, Sending, check_name,
 };
@@ -62,10 +62,10 @@ pub fn mq_open(context: &mut Context<'_>, [name, flags, mode, attributes, ..]: A
     let name = read_path(context, name)?;
     check_name(&name)?;
     context.process.files.check_room()?;
-    let (wish, request) = match flags & O_ACCMODE {
-        0 => (Wish::READ, OpenRequest { read: true, write: false, non_blocking: false }),
-        1 => (Wish::WRITE, OpenRequest { read: false, write: true, non_blocking: false }),
-        2 => (Wish::READ | Wish::WRITE, OpenRequest { read: true, write: true, non_blocking: false }),
+    let (mask, request) = match flags & O_ACCMODE {
+        0 => (AccessMask::READ, OpenRequest { read: true, write: false, non_blocking: false }),
+        1 => (AccessMask::WRITE, OpenRequest { read: false, write: true, non_blocking: false }),
+        2 => (AccessMask::READ | AccessMask::WRITE, OpenRequest { read: true, write: true, non_blocking: false }),
         _ => return Err(Errno::EINVAL),
     };
     let credentials = credentials(context);
@@ -86,7 +86,7 @@ pub fn mq_open(context: &mut Context<'_>, [name, flags, mode, attributes, ..]: A
         if flags & O_CREAT != 0 && flags & O_EXCL != 0 {
             return Err(Errno::EEXIST);
         }
-        credentials.check(protection(&queue), wish)?;
+        credentials.check(protection(&queue), mask)?;
     }
     let shown = [b"/", &*name].concat();
     let now = crate::file::paths::now(context);
@@ -215,7 +215,7 @@ pub fn mq_timedreceive(
 /// `mq_notify(2)`.
 pub fn mq_notify(context: &mut Context<'_>, [descriptor, event, ..]: Arguments) -> Result<u64> {
     const EVENT_BYTES: usize = 64;
-    let wish = match event {
+    let wanted = match event {
         0 => None,
         address => {
             let bytes: [u8; EVENT_BYTES] = read_array(context.memory, address)?;
@@ -231,7 +231,7 @@ pub fn mq_notify(context: &mut Context<'_>, [descriptor, event, ..]: Arguments) 
         }
     };
     let (_, queue) = queue_of(context, descriptor)?;
-    match wish {
+    match wanted {
         None => queue.forget_notification(context.process.pid),
         Some(notification) => {
             queue.notify(notification)?;

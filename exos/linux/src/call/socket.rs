@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::metadata::FileKind;
-use exos::fs::permission::Wish;
+use exos::fs::permission::AccessMask;
 use exos::fs::readiness::Readiness;
 use exos::fs::vnode::NewNode;
 use exos::net::unix::address::Address;
@@ -142,7 +142,7 @@ pub(super) fn find(context: &Context<'_>, kind: SocketKind, address: &Address) -
         Address::Path(path) => {
             let access = Access::new(context);
             let location = access.find(&context.process.files.current(), path, true, false)?;
-            access.caller().check(&location, Wish::WRITE)?;
+            access.caller().check(&location, AccessMask::WRITE)?;
             if location.inode().kind() != FileKind::Socket {
                 return Err(Errno::ECONNREFUSED);
             }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
-use exos::fs::permission::Wish;
+use exos::fs::permission::AccessMask;
 use exos::fs::walk::LookupFlags;
 use exos::fs::watch::{Watcher, event};
 
@@ -60,7 +60,7 @@ pub fn inotify_add_watch(context: &mut Context<'_>, [descriptor, path, mask, ..]
     let access = Access::new(context);
     let flags = LookupFlags { follow: mask & event::DONT_FOLLOW == 0, directory: mask & event::ONLY_DIRECTORY != 0 };
     let location = access.namespace().lookup(&access.caller(), &start, &path, flags)?;
-    access.caller().check(&location, Wish::READ)?;
+    access.caller().check(&location, AccessMask::READ)?;
     with_watcher(&description, |watcher| watcher.add(location.inode(), mask)).map(|number| number as u64)
 }
 

@@ -14,7 +14,7 @@ use exos::fs::location::Location;
 use exos::fs::metadata::FileKind;
 use exos::fs::namespace::{OpenFlags, OpenHow};
 use exos::fs::page::{MappedFile, RunningFile};
-use exos::fs::permission::Wish as Permission;
+use exos::fs::permission::AccessMask;
 use exos::load::script::{parse_script, script_arguments};
 use exos::load::stack::StartFacts;
 use exos::load::{LoadError, LoadRequest, Program, ProgramFile, Shifts, read_file};
@@ -139,7 +139,7 @@ pub fn prepare(
         // Of a script too, which must not be written while it is looked at.
         let running = RunningFile::begin(location.inode()).map_err(StartError::Open)?;
         let Some(line) = script_line(system, &file).map_err(StartError::Open)? else {
-            let may_read = |location: &Location| access.caller().check(location, Permission::READ).is_ok();
+            let may_read = |location: &Location| access.caller().check(location, AccessMask::READ).is_ok();
             let mut is_readable = may_read(&location);
             let mut open = |path: &[u8]| {
                 let (file, location) = find_program(access, start, path)?;

@@ -301,7 +301,7 @@ impl MemoryNode {
 
     /// Moves bytes of own pages from `offset` on under the lock, until an end of the file, of the own pages or of
     /// `wanted`, or a fault; `step` moves so many bytes of one frame from so far in it. How many were moved.
-    pub(super) fn move_at_once(
+    pub(super) fn move_nofault(
         &self,
         content: &Content,
         offset: u64,
@@ -326,10 +326,10 @@ impl MemoryNode {
     }
 
     /// The beginning of a read, without a reference to a page for each.
-    fn read_at_once(&self, offset: u64, wanted: usize, destination: &mut dyn Destination) -> usize {
+    fn read_nofault(&self, offset: u64, wanted: usize, destination: &mut dyn Destination) -> usize {
         match &self.state.lock().body {
-            Body::File(content) => self.move_at_once(content, offset, wanted, |frames, frame, within, count| {
-                destination.put_frame_at_once(frames, frame, within, count)
+            Body::File(content) => self.move_nofault(content, offset, wanted, |frames, frame, within, count| {
+                destination.put_frame_nofault(frames, frame, within, count)
             }),
             _ => 0,
         }
@@ -529,7 +529,7 @@ impl Inode for MemoryNode {
             return outcome;
         }
         let wanted = destination.remaining();
-        let mut done = self.read_at_once(offset, wanted, destination);
+        let mut done = self.read_nofault(offset, wanted, destination);
         let mut pace = Pace::default();
         while done < wanted {
             if let Err(error) = pace.page_unless_killed() {
@@ -561,7 +561,7 @@ impl Inode for MemoryNode {
 
     fn write_at(&self, position: WritePosition, source: &mut dyn Source, now: Timestamp) -> Result<(u64, usize)> {
         let (start, begun) = match position {
-            WritePosition::At(offset) => (offset, self.write_at_once(offset, source, now)),
+            WritePosition::At(offset) => (offset, self.write_nofault(offset, source, now)),
             WritePosition::End => (0, 0),
         };
         let length = source.remaining().min(WRITE_CHUNK_BYTES_MAX);

@@ -165,7 +165,7 @@ impl MemoryNode {
 
     /// The beginning of a write over what is there, without a buffer in between. What it cannot do is left to
     /// [`Self::write_by`], which says why.
-    pub(super) fn write_at_once(&self, offset: u64, source: &mut dyn Source, now: Timestamp) -> usize {
+    pub(super) fn write_nofault(&self, offset: u64, source: &mut dyn Source, now: Timestamp) -> usize {
         let (done, is_first) = {
             let mut state = self.state.lock();
             let Body::File(content) = &state.body else { return 0 };
@@ -173,8 +173,8 @@ impl MemoryNode {
                 return 0;
             }
             let wanted = source.remaining();
-            let done = self.move_at_once(content, offset, wanted, |frames, frame, within, count| {
-                source.take_frame_at_once(frames, frame, within, count)
+            let done = self.move_nofault(content, offset, wanted, |frames, frame, within, count| {
+                source.take_frame_nofault(frames, frame, within, count)
             });
             if done == 0 {
                 return 0;

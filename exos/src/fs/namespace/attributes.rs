@@ -5,7 +5,7 @@ use crate::error::{Errno, Result};
 use crate::fs::location::{Location, MountFlags};
 use crate::fs::metadata::{Decision, FileKind, FileSystemStatistics, Protection, SetAttributes, Timestamp};
 use crate::fs::page::check_not_run;
-use crate::fs::permission::{MODE_SET_GID, Wish, without_set_ids};
+use crate::fs::permission::{AccessMask, MODE_SET_GID, without_set_ids};
 use crate::fs::walk::{Caller, LookupFlags};
 use crate::fs::watch::event;
 use crate::task::capability::Capability;
@@ -134,7 +134,7 @@ impl Namespace {
                 if change.accessed != TimeChange::Now || change.modified != TimeChange::Now {
                     return Err(Errno::EPERM);
                 }
-                caller.credentials.check(file, Wish::WRITE)?;
+                caller.credentials.check(file, AccessMask::WRITE)?;
             }
             Ok(Some(attributes))
         };
@@ -161,7 +161,7 @@ impl Namespace {
             _ => return Err(Errno::EINVAL),
         }
         location.mount().check_writable()?;
-        caller.check(&location, Wish::WRITE)?;
+        caller.check(&location, AccessMask::WRITE)?;
         check_not_run(location.inode())?;
         location.inode().truncate(size_bytes, caller.now)?;
         self.drop_set_ids(caller, &location)?;
@@ -181,16 +181,16 @@ impl Namespace {
     ///
     /// # Errors
     /// `EACCES`. `EROFS`: writing to a file on a read-only mount.
-    pub fn check_access(&self, caller: &Caller<'_>, location: &Location, wish: Wish) -> Result<()> {
+    pub fn check_access(&self, caller: &Caller<'_>, location: &Location, mask: AccessMask) -> Result<()> {
         let kind = location.inode().kind();
         let flags = location.mount().flags();
         let is_regular = kind == FileKind::Regular;
-        if wish.contains(Wish::EXECUTE) && is_regular && flags.contains(MountFlags::NO_EXECUTE) {
+        if mask.contains(AccessMask::EXECUTE) && is_regular && flags.contains(MountFlags::NO_EXECUTE) {
             return Err(Errno::EACCES);
         }
-        caller.check(location, wish)?;
+        caller.check(location, mask)?;
         let is_stored = matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
-        if wish.contains(Wish::WRITE) && is_stored {
+        if mask.contains(AccessMask::WRITE) && is_stored {
             location.mount().check_writable()?;
         }
         Ok(())

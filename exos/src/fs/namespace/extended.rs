@@ -11,7 +11,7 @@ use crate::error::{Errno, Result};
 use crate::fs::extended_attribute::AttributeChange;
 use crate::fs::location::Location;
 use crate::fs::metadata::FileKind;
-use crate::fs::permission::{MODE_STICKY, Wish};
+use crate::fs::permission::{AccessMask, MODE_STICKY};
 use crate::fs::walk::Caller;
 use crate::fs::watch::event;
 use crate::task::capability::Capability;
@@ -26,7 +26,7 @@ impl Namespace {
     /// # Errors
     /// `ENODATA`, `EACCES`, `EOPNOTSUPP`.
     pub fn extended_attribute(&self, caller: &Caller<'_>, location: &Location, name: &[u8]) -> Result<Vec<u8>> {
-        check(caller, location, name, Wish::READ)?;
+        check(caller, location, name, AccessMask::READ)?;
         location.inode().extended_attribute(name)
     }
 
@@ -43,7 +43,7 @@ impl Namespace {
         change: AttributeChange,
     ) -> Result<()> {
         location.mount().check_writable()?;
-        check(caller, location, name, Wish::WRITE)?;
+        check(caller, location, name, AccessMask::WRITE)?;
         location.inode().set_extended_attribute(name, value, change, caller.now)?;
         self.watches.tell(location, event::ATTRIB, false);
         Ok(())
@@ -67,9 +67,9 @@ impl Namespace {
 }
 
 /// Whether the caller may do with the attribute what it wishes.
-fn check(caller: &Caller<'_>, location: &Location, name: &[u8], wish: Wish) -> Result<()> {
+fn check(caller: &Caller<'_>, location: &Location, name: &[u8], mask: AccessMask) -> Result<()> {
     let credentials = caller.credentials;
-    let writes = wish.contains(Wish::WRITE);
+    let writes = mask.contains(AccessMask::WRITE);
     let hidden = if writes { Errno::EPERM } else { Errno::ENODATA };
     if name.starts_with(SECURITY) {
         let may_write = name.len() > SECURITY.len() && credentials.can(Capability::SYS_ADMIN);
@@ -93,7 +93,7 @@ fn check(caller: &Caller<'_>, location: &Location, name: &[u8], wish: Wish) -> R
             return Err(Errno::EPERM);
         }
     }
-    caller.check(location, wish)?;
+    caller.check(location, mask)?;
     match is_user {
         false => Err(Errno::EOPNOTSUPP),
         true if name.len() == USER.len() => Err(Errno::EINVAL),

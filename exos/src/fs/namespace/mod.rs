@@ -31,7 +31,7 @@ use super::metadata::{
     Decision, DeviceNumber, FileKind, FileSystemStatistics, Metadata, Protection, SetAttributes, Timestamp,
 };
 use super::open_file::{OpenFile, OpenRequest};
-use super::permission::{Credentials, Wish};
+use super::permission::{AccessMask, Credentials};
 use super::pipe::PipeEnd;
 use super::seals::Seals;
 use super::stream_inode::StreamInode;
@@ -265,7 +265,7 @@ impl Namespace {
         let (route, name) = route_to_parent(caller, start, path)?;
         let parent = self.known(&route, || caller.credentials.may_search_all())?;
         // The walk to a directory does not ask whether one may search that.
-        let may_search = parent.entry().is_steady() && caller.check(&parent, Wish::EXECUTE).is_ok();
+        let may_search = parent.entry().is_steady() && caller.check(&parent, AccessMask::EXECUTE).is_ok();
         may_search.then_some((parent, name))
     }
 

@@ -5,7 +5,7 @@ use crate::error::{Errno, Result};
 use crate::fs::location::{InMotion, Location};
 use crate::fs::metadata::{DeviceNumber, FileKind};
 use crate::fs::name::Name;
-use crate::fs::permission::Wish;
+use crate::fs::permission::AccessMask;
 use crate::fs::vnode::{NewNode, PATH_BYTES_MAX, RenameMode, is_same};
 use crate::fs::walk::{Caller, Last, LookupFlags, Walk};
 use crate::fs::watch::event;
@@ -41,7 +41,7 @@ impl Target {
     /// Checks that `victim`, which `name` leads to, may be taken out of its directory.
     fn check_removable(&self, caller: &Caller<'_>, victim: &Location, wants_directory: bool) -> Result<()> {
         let parent = self.parent.inode().protection();
-        caller.credentials.check(parent, Wish::WRITE | Wish::EXECUTE)?;
+        caller.credentials.check(parent, AccessMask::WRITE | AccessMask::EXECUTE)?;
         caller.credentials.check_sticky(parent, || victim.inode().protection())?;
         match (wants_directory, victim.is_directory()) {
             (true, false) => Err(Errno::ENOTDIR),
@@ -132,7 +132,7 @@ impl Namespace {
         if parent.is_deleted() {
             return Err(Errno::ENOENT);
         }
-        caller.check(parent, Wish::WRITE | Wish::EXECUTE)?;
+        caller.check(parent, AccessMask::WRITE | AccessMask::EXECUTE)?;
         if existing.is_directory() {
             return Err(Errno::EPERM);
         }
@@ -192,7 +192,7 @@ impl Namespace {
             self.watches.tell_self(victim.inode(), event::ATTRIB);
         }
         if self.watches.is_watched(victim.inode()) {
-            victim.entry().mourn(&self.watches);
+            victim.entry().watch_gone(&self.watches);
         }
         drop(victim);
     }
@@ -398,7 +398,7 @@ fn check_rename_allowed(
             if new.parent.is_deleted() {
                 return Err(Errno::ENOENT);
             }
-            caller.check(&new.parent, Wish::WRITE | Wish::EXECUTE)?;
+            caller.check(&new.parent, AccessMask::WRITE | AccessMask::EXECUTE)?;
         }
     }
     if !is_same(old.parent.inode(), new.parent.inode()) {
@@ -406,7 +406,7 @@ fn check_rename_allowed(
         let targets = target.filter(|_| mode == RenameMode::Exchange);
         for moved in [Some(source), targets].into_iter().flatten() {
             if moved.is_directory() {
-                caller.check(moved, Wish::WRITE)?;
+                caller.check(moved, AccessMask::WRITE)?;
             }
         }
     }

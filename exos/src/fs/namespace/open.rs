@@ -12,7 +12,7 @@ use crate::fs::location::{Location, MountFlags};
 use crate::fs::metadata::{FileKind, Timestamp};
 use crate::fs::open_file::{OpenFile, OpenRequest};
 use crate::fs::page::check_not_run;
-use crate::fs::permission::{MODE_SET_GID, Wish};
+use crate::fs::permission::{AccessMask, MODE_SET_GID};
 use crate::fs::vnode::{Creation, InodeRef, NAME_BYTES_MAX, NewNode};
 use crate::fs::walk::{Caller, Last, LookupFlags, Restriction, Walk};
 use crate::fs::watch::event;
@@ -38,11 +38,11 @@ impl Access {
         OpenRequest { read, write, non_blocking }
     }
 
-    fn wish(self) -> Wish {
+    fn mask(self) -> AccessMask {
         match self {
-            Self::Read => Wish::READ,
-            Self::Write => Wish::WRITE,
-            Self::ReadWrite | Self::Neither => Wish::READ | Wish::WRITE,
+            Self::Read => AccessMask::READ,
+            Self::Write => AccessMask::WRITE,
+            Self::ReadWrite | Self::Neither => AccessMask::READ | AccessMask::WRITE,
         }
     }
 }
@@ -226,17 +226,17 @@ impl Namespace {
     pub fn open_at(&self, caller: &Caller<'_>, location: Location, how: &OpenHow) -> Result<Arc<Description>> {
         let kind = location.inode().kind();
         let truncates = how.flags.contains(OpenFlags::TRUNCATE);
-        let mut wish = how.access.wish();
+        let mut mask = how.access.mask();
         if truncates {
-            wish |= Wish::WRITE;
+            mask |= AccessMask::WRITE;
         }
         let executes = how.flags.contains(OpenFlags::EXECUTE);
         if executes {
-            wish = Wish::EXECUTE;
+            mask = AccessMask::EXECUTE;
         }
         match kind {
             FileKind::Symlink => return Err(Errno::ELOOP),
-            FileKind::Directory if wish.contains(Wish::WRITE) => return Err(Errno::EISDIR),
+            FileKind::Directory if mask.contains(AccessMask::WRITE) => return Err(Errno::EISDIR),
             FileKind::Regular => {}
             _ if executes => return Err(Errno::EACCES),
             _ => {}
@@ -248,16 +248,16 @@ impl Namespace {
         {
             return Err(Errno::EACCES);
         }
-        if wish.contains(Wish::WRITE) && kind == FileKind::Regular {
+        if mask.contains(AccessMask::WRITE) && kind == FileKind::Regular {
             location.mount().check_writable()?;
         }
-        caller.check(&location, wish)?;
+        caller.check(&location, mask)?;
         let silent = how.status.contains(StatusFlags::NO_ACCESS_TIME);
         if silent && !caller.credentials.is_owner(&location.inode().metadata()) {
             return Err(Errno::EPERM);
         }
         let request = how.access.request(how.status.contains(StatusFlags::NON_BLOCKING));
-        let writes = wish.contains(Wish::WRITE);
+        let writes = mask.contains(AccessMask::WRITE);
         if writes {
             check_not_run(location.inode())?;
         }
@@ -382,7 +382,7 @@ impl Namespace {
         if parent.is_deleted() {
             return Err(Errno::ENOENT);
         }
-        caller.check(parent, Wish::WRITE | Wish::EXECUTE)?;
+        caller.check(parent, AccessMask::WRITE | AccessMask::EXECUTE)?;
         let permissions = match node {
             NewNode::Symlink(_) => 0o777,
             NewNode::Directory => permissions & 0o7777 & !caller.umask,
@@ -410,7 +410,7 @@ impl Namespace {
         }
         let directory = self.find_to_open(caller, start, path, how, LookupFlags::DIRECTORY)?;
         directory.mount().check_writable()?;
-        caller.check(&directory, Wish::WRITE | Wish::EXECUTE)?;
+        caller.check(&directory, AccessMask::WRITE | AccessMask::EXECUTE)?;
         let creation = Creation {
             permissions: without_foreign_group(caller, &directory, how.permissions & 0o7777) & !caller.umask,
             uid: caller.credentials.uid,

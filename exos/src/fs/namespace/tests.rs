@@ -13,7 +13,7 @@ use crate::fs::device_fs;
 use crate::fs::location::{Location, MountFlags};
 use crate::fs::metadata::{DeviceNumber, FileKind, Protection, SetAttributes, Timestamp};
 use crate::fs::page::MappedFile;
-use crate::fs::permission::{Credentials, Wish};
+use crate::fs::permission::{AccessMask, Credentials};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::seals::Seals;
 use crate::fs::stream::Stream;
@@ -103,7 +103,7 @@ fn read_only_mounts_refuse_changes() {
     let file = find(&world, "/a/b/sub/file").unwrap();
     assert_eq!(world.namespace.unlink(&caller, root, b"/a/b/sub/file"), Err(Errno::EROFS));
     assert_eq!(world.namespace.set_permissions(&caller, &file, 0), Err(Errno::EROFS));
-    assert_eq!(world.namespace.check_access(&caller, &file, Wish::WRITE), Err(Errno::EROFS));
+    assert_eq!(world.namespace.check_access(&caller, &file, AccessMask::WRITE), Err(Errno::EROFS));
     assert_eq!(rename(&world, "/a/b/sub/file", "/a/b/x"), Err(Errno::EROFS));
 }
 

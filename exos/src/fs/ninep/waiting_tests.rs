@@ -31,7 +31,7 @@ const READ: u8 = 116;
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-struct Desk {
+struct Server {
     /// Types of requests that are held, once each.
     to_hold: Vec<u8>,
     /// Replies of requests that are held, in the order in which they came; taken by their owners when they may go.
@@ -47,7 +47,7 @@ struct Held {
 /// A server that keeps some answers back.
 struct SlowServer {
     fast: Arc<FakeServer>,
-    desk: Mutex<Desk>,
+    desk: Mutex<Server>,
     changed: Condvar,
 }
 
@@ -61,7 +61,7 @@ impl SlowServer {
         Arc::new(Self { fast, desk: Mutex::default(), changed: Condvar::new() })
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
+    fn desk(&self) -> MutexGuard<'_, Server> {
         self.desk.lock().expect("no test panics with it")
     }
 

@@ -293,7 +293,7 @@ impl Destination for AtOnce {
         bytes.len()
     }
 
-    fn put_at_once(&mut self, bytes: &[u8]) -> bool {
+    fn put_nofault(&mut self, bytes: &[u8]) -> bool {
         self.put(bytes) == bytes.len()
     }
 }

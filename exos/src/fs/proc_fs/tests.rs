@@ -24,9 +24,9 @@ struct Facts {
 }
 
 /// A text of a process; or of a descriptor, by its number.
-struct Told(core::result::Result<(ProcessName, ProcessText), u32>, Arc<Mutex<u32>>);
+struct Answer(core::result::Result<(ProcessName, ProcessText), u32>, Arc<Mutex<u32>>);
 
-impl OpenText for Told {
+impl OpenText for Answer {
     fn append(&self, out: &mut Vec<u8>) -> Result<()> {
         match &self.0 {
             Ok((name, text)) => {
@@ -70,7 +70,7 @@ impl ProcessProvider for Facts {
     }
 
     fn open_text(&self, name: ProcessName, text: ProcessText) -> Result<Arc<dyn OpenText>> {
-        Ok(Arc::new(Told(Ok((name, text)), self.reads.clone())))
+        Ok(Arc::new(Answer(Ok((name, text)), self.reads.clone())))
     }
 
     fn check_look(&self, _: ProcessName) -> Result<()> {
@@ -99,7 +99,7 @@ impl ProcessProvider for Facts {
     }
 
     fn open_descriptor_text(&self, _: ProcessName, number: u32) -> Result<Arc<dyn OpenText>> {
-        Ok(Arc::new(Told(Err(number), self.reads.clone())))
+        Ok(Arc::new(Answer(Err(number), self.reads.clone())))
     }
 
     fn system_text(&self, text: SystemText, out: &mut Vec<u8>) -> Result<()> {

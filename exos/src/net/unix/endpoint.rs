@@ -168,13 +168,13 @@ impl Stream {
     /// All that `destination` has room for or that is there, if it is of one sender, came with nothing, and goes in by
     /// one copy that ends at a fault. `None`: not so, and nothing has been taken.
     #[inline]
-    fn take_at_once(&mut self, destination: &mut dyn Destination) -> Option<usize> {
+    fn take_nofault(&mut self, destination: &mut dyn Destination) -> Option<usize> {
         let count = destination.remaining().min(self.ring.length());
         let segment = self.segments.iter().find(|segment| segment.end > self.head)?;
         if segment.rights.is_some() || segment.end - self.head < count as u64 {
             return None;
         }
-        if !destination.put_at_once(self.ring.front(count)?) {
+        if !destination.put_nofault(self.ring.front(count)?) {
             return None;
         }
         self.ring.skip(count);
@@ -374,13 +374,13 @@ impl Endpoint {
     /// Appends all that `source` has, whose bytes the sender's budget has room for, as one copy that ends at a fault.
     /// False: that cannot be done now, and nothing has been appended.
     #[inline]
-    pub(super) fn push_at_once(&self, source: &mut dyn Source, count: usize) -> bool {
+    pub(super) fn push_nofault(&self, source: &mut dyn Source, count: usize) -> bool {
         let mut inbox = self.inbox.lock();
         let is_shut = inbox.is_shut;
         let Contents::Stream(stream) = &mut inbox.contents else { return false };
         let is_done = !is_shut
             && stream.ring.reserve(count).is_ok()
-            && stream.ring.push_with(count, |room| source.take_at_once(room));
+            && stream.ring.push_with(count, |room| source.take_nofault(room));
         if is_done {
             stream.close_segment(None, None);
         }
@@ -390,14 +390,14 @@ impl Endpoint {
     /// Receives from a stream as one copy that ends at a fault, or finds that there is nothing (`EAGAIN`). `None`: that
     /// cannot be done now, and nothing has been taken.
     #[inline]
-    pub(super) fn take_at_once(&self, destination: &mut dyn Destination) -> Option<Result<usize>> {
+    pub(super) fn take_nofault(&self, destination: &mut dyn Destination) -> Option<Result<usize>> {
         let mut inbox = self.inbox.lock();
         let is_quiet = inbox.error.is_none() && !inbox.is_shut;
         let Contents::Stream(stream) = &mut inbox.contents else { return None };
         if stream.ring.length() == 0 {
             return is_quiet.then_some(Err(Errno::EAGAIN));
         }
-        let count = stream.take_at_once(destination)?;
+        let count = stream.take_nofault(destination)?;
         let told = stream.writer.as_ref().filter(|writer| writer.give_untold(count)).cloned();
         drop(inbox);
         if let Some(writer) = told {

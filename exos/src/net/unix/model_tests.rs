@@ -61,14 +61,14 @@ proptest! {
                 3 => {
                     let bytes: Vec<u8> = (0..first).map(|_| { next = next.wrapping_add(1); next }).collect();
                     let is_room = (1..=limit - model.len()).contains(&first);
-                    if let Some(done) = left.send_at_once(&mut &bytes[..]) {
+                    if let Some(done) = left.send_nofault(&mut &bytes[..]) {
                         prop_assert!(is_room && done == first);
                         model.extend(&bytes);
                     }
                 }
                 4 => {
                     let mut bytes = alloc::vec![0; first];
-                    match right.receive_at_once(&mut SliceDestination::new(&mut bytes)) {
+                    match right.receive_nofault(&mut SliceDestination::new(&mut bytes)) {
                         None => prop_assert!(first == 0 || !model.is_empty()),
                         Some(outcome) => {
                             let expected: Vec<u8> = model.drain(..first.min(model.len())).collect();

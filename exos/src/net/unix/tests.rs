@@ -41,13 +41,13 @@ pub(super) fn receive(socket: &Socket, length: usize) -> Result<Vec<u8>> {
     receive_with(socket, length, &mut Wants::default()).map(|(bytes, _)| bytes)
 }
 
-fn send_at_once(socket: &Socket, bytes: &[u8]) -> Option<usize> {
-    socket.send_at_once(&mut &bytes[..])
+fn send_nofault(socket: &Socket, bytes: &[u8]) -> Option<usize> {
+    socket.send_nofault(&mut &bytes[..])
 }
 
-fn receive_at_once(socket: &Socket, length: usize) -> Option<Result<Vec<u8>>> {
+fn receive_nofault(socket: &Socket, length: usize) -> Option<Result<Vec<u8>>> {
     let mut bytes = alloc::vec![0; length];
-    let outcome = socket.receive_at_once(&mut SliceDestination::new(&mut bytes))?;
+    let outcome = socket.receive_nofault(&mut SliceDestination::new(&mut bytes))?;
     Some(outcome.map(|count| bytes[..count].to_vec()))
 }
 
@@ -55,20 +55,20 @@ fn receive_at_once(socket: &Socket, length: usize) -> Option<Result<Vec<u8>>> {
 fn one_copy_does_where_nothing_is_special() {
     let [left, right] = pair(SocketKind::Stream);
     let (left, right) = (left.socket(), right.socket());
-    assert_eq!(receive_at_once(right, 4), Some(Err(Errno::EAGAIN)));
-    assert_eq!((send_at_once(left, b"one"), send(left, b"two")), (Some(3), Ok(3)));
+    assert_eq!(receive_nofault(right, 4), Some(Err(Errno::EAGAIN)));
+    assert_eq!((send_nofault(left, b"one"), send(left, b"two")), (Some(3), Ok(3)));
     assert_eq!(
-        (receive_at_once(right, 4), receive_at_once(right, 9)),
+        (receive_nofault(right, 4), receive_nofault(right, 9)),
         (Some(Ok(b"onet".to_vec())), Some(Ok(b"wo".to_vec())))
     );
-    assert_eq!((send_at_once(left, b""), receive_at_once(right, 0)), (None, None));
+    assert_eq!((send_nofault(left, b""), receive_nofault(right, 0)), (None, None));
     // More than there is room for is sent in parts.
     left.set_send_buffer_bytes(0);
     let limit = left.send_buffer_bytes();
     let many = alloc::vec![7; limit];
-    assert_eq!((send_at_once(left, &many), send_at_once(left, b"1")), (Some(limit), None));
+    assert_eq!((send_nofault(left, &many), send_nofault(left, b"1")), (Some(limit), None));
     let told = left.endpoint.queue.told_count();
-    assert_eq!(receive_at_once(right, limit), Some(Ok(many)));
+    assert_eq!(receive_nofault(right, limit), Some(Ok(many)));
     // A waiter for room is told.
     assert_eq!((left.endpoint.queue.told_count(), left.unreceived_bytes()), (told + 1, 0));
 }
@@ -79,19 +79,19 @@ fn one_copy_does_not_where_something_is() {
     let (left, right) = (left.socket(), right.socket());
     // A sender that the receiver wants to know.
     right.set_wants_identity(true);
-    assert_eq!((send_at_once(left, b"1"), send(left, b"12")), (None, Ok(2)));
-    assert_eq!(receive_at_once(right, 2), None);
+    assert_eq!((send_nofault(left, b"1"), send(left, b"12")), (None, Ok(2)));
+    assert_eq!(receive_nofault(right, 2), None);
     right.set_wants_identity(false);
     // Bytes of several senders.
-    assert_eq!(send_at_once(left, b"3"), Some(1));
-    assert_eq!((receive_at_once(right, 3), receive_at_once(right, 2)), (None, Some(Ok(b"12".to_vec()))));
-    assert_eq!(receive_at_once(right, 2), Some(Ok(b"3".to_vec())));
+    assert_eq!(send_nofault(left, b"3"), Some(1));
+    assert_eq!((receive_nofault(right, 3), receive_nofault(right, 2)), (None, Some(Ok(b"12".to_vec()))));
+    assert_eq!(receive_nofault(right, 2), Some(Ok(b"3".to_vec())));
     // The end, and what nobody receives any more.
     left.shutdown(SENDING);
-    assert_eq!((receive_at_once(right, 1), send_at_once(left, b"1")), (None, None));
+    assert_eq!((receive_nofault(right, 1), send_nofault(left, b"1")), (None, None));
     assert_eq!((receive(right, 1), send(left, b"1")), (Ok(Vec::new()), Err(Errno::EPIPE)));
     let [left, right] = pair(SocketKind::SeqPacket);
-    assert_eq!((send_at_once(left.socket(), b"1"), receive_at_once(right.socket(), 1)), (None, None));
+    assert_eq!((send_nofault(left.socket(), b"1"), receive_nofault(right.socket(), 1)), (None, None));
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl Socket {
 
     /// Sends all that `source` has on a stream by one copy that ends at a fault. `None`: that is not to be had now, or
     /// the bytes are to name their sender; nothing has been sent then.
-    pub fn send_at_once(&self, source: &mut dyn Source) -> Option<usize> {
+    pub fn send_nofault(&self, source: &mut dyn Source) -> Option<usize> {
         let peer = {
             let state = self.state.lock();
             match &state.phase {
@@ -122,7 +122,7 @@ impl Socket {
             return None;
         }
         let granted = self.budget.take_some(wanted);
-        if granted < wanted || !peer.push_at_once(source, wanted) {
+        if granted < wanted || !peer.push_nofault(source, wanted) {
             self.budget.give(granted);
             return None;
         }
@@ -132,12 +132,12 @@ impl Socket {
 
     /// Receives from a stream, for a caller that wants the bytes alone, by one copy that ends at a fault; `EAGAIN` if
     /// there is nothing. `None`: that cannot be done so now, and nothing has been received.
-    pub fn receive_at_once(&self, destination: &mut dyn Destination) -> Option<Result<usize>> {
+    pub fn receive_nofault(&self, destination: &mut dyn Destination) -> Option<Result<usize>> {
         let is_connected = matches!(self.state.lock().phase, Phase::Connected(_));
         if !is_connected || self.wants_identity() || destination.remaining() == 0 {
             return None;
         }
-        self.endpoint.take_at_once(destination)
+        self.endpoint.take_nofault(destination)
     }
 
     /// A datagram socket whose peer is closed talks to nobody.

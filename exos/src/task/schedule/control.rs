@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 
 use super::group::{GroupId, Groups, Limit, Usage};
 use super::queue::Queues;
-use super::{Inner, Scheduler, Status, Task, Told, WEIGHT_MAX};
+use super::{Inner, Notice, Scheduler, Status, Task, WEIGHT_MAX};
 use crate::error::{Errno, Result};
 
 impl Inner {
@@ -21,13 +21,13 @@ impl Inner {
     }
 
     /// Lets tasks run whose groups have a new period; answers the processors to tell.
-    pub(super) fn release(&mut self, now_ns: u64) -> alloc::vec::Vec<Told> {
+    pub(super) fn release(&mut self, now_ns: u64) -> alloc::vec::Vec<Notice> {
         let released = self.queues.groups.release(now_ns);
         self.unpark(released)
     }
 
     /// Puts tasks that may run again among the ready ones; answers the processors to tell.
-    fn unpark(&mut self, tasks: alloc::vec::Vec<Arc<Task>>) -> alloc::vec::Vec<Told> {
+    fn unpark(&mut self, tasks: alloc::vec::Vec<Arc<Task>>) -> alloc::vec::Vec<Notice> {
         let unpark = |task: Arc<Task>| {
             self.queues.unpark(task.clone());
             self.whom_to_tell(&task)
@@ -74,7 +74,7 @@ impl Task {
             match status {
                 Status::Ready => Some(inner.whom_to_tell(self)),
                 // Its new group may have a limit.
-                Status::Running(processor) => Some(Told::Busy { mask: 1 << processor, within_ns: super::TICK_NS }),
+                Status::Running(processor) => Some(Notice::Busy { mask: 1 << processor, within_ns: super::TICK_NS }),
                 _ => None,
             }
         };
@@ -185,7 +185,7 @@ impl Scheduler {
     /// Running tasks learn of a limit that was set or ended at the next tick.
     fn tell_of_limit(&self) {
         let mask = u64::MAX >> (64 - self.processor_count.clamp(1, 64));
-        self.tell(&Told::Busy { mask, within_ns: super::TICK_NS });
+        self.tell(&Notice::Busy { mask, within_ns: super::TICK_NS });
     }
 
     /// What a group has used. Of the pod: what all have.
