@@ -4,7 +4,7 @@
 //! where there is an IOMMU) from `allocate` to `release`. Addresses that a device is told are
 //! [`DeviceAddress`], which is a physical address only where nothing translates.
 
-use crate::{AccessError, Width};
+use crate::{AccessError, Volatile};
 
 /// Allocation unit in bytes.
 pub const PAGE_BYTES: usize = 4096;
@@ -74,26 +74,11 @@ pub trait Dma {
     }
 }
 
-/// One buffer, seen from both sides. All access by the processor is volatile and bounds-checked
-/// (HAL-1, HAL-2).
-pub trait DmaBuffer {
-    /// Bytes in the buffer: a multiple of [`PAGE_BYTES`].
-    fn length_bytes(&self) -> usize;
-
+/// One buffer, seen from both sides: a multiple of [`PAGE_BYTES`]. All access by the processor is volatile and
+/// bounds-checked (HAL-1, HAL-2).
+pub trait DmaBuffer: Volatile {
     /// Where the buffer starts for the device; page-aligned.
     fn device_address(&self) -> DeviceAddress;
-
-    /// Reads `width` at byte `offset`, once; zero-extended.
-    ///
-    /// # Errors
-    /// [`AccessError`] if the access is out of bounds or not aligned.
-    fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError>;
-
-    /// Writes the low `width` of `value` at byte `offset`, once.
-    ///
-    /// # Errors
-    /// [`AccessError`] if the access is out of bounds or not aligned; nothing is written then.
-    fn write(&mut self, offset: usize, width: Width, value: u64) -> Result<(), AccessError>;
 
     /// Copies `bytes` into the buffer at `offset`.
     ///
@@ -106,49 +91,4 @@ pub trait DmaBuffer {
     /// # Errors
     /// [`AccessError`] if there are not as many bytes; nothing is read then.
     fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result<(), AccessError>;
-
-    /// Reads two bytes.
-    ///
-    /// # Errors
-    /// As [`DmaBuffer::read`].
-    #[inline]
-    fn read_u16(&self, offset: usize) -> Result<u16, AccessError> {
-        Ok(self.read(offset, Width::U16)? as u16)
-    }
-
-    /// Reads four bytes.
-    ///
-    /// # Errors
-    /// As [`DmaBuffer::read`].
-    #[inline]
-    fn read_u32(&self, offset: usize) -> Result<u32, AccessError> {
-        Ok(self.read(offset, Width::U32)? as u32)
-    }
-
-    /// Writes two bytes.
-    ///
-    /// # Errors
-    /// As [`DmaBuffer::write`].
-    #[inline]
-    fn write_u16(&mut self, offset: usize, value: u16) -> Result<(), AccessError> {
-        self.write(offset, Width::U16, u64::from(value))
-    }
-
-    /// Writes four bytes.
-    ///
-    /// # Errors
-    /// As [`DmaBuffer::write`].
-    #[inline]
-    fn write_u32(&mut self, offset: usize, value: u32) -> Result<(), AccessError> {
-        self.write(offset, Width::U32, u64::from(value))
-    }
-
-    /// Writes eight bytes.
-    ///
-    /// # Errors
-    /// As [`DmaBuffer::write`].
-    #[inline]
-    fn write_u64(&mut self, offset: usize, value: u64) -> Result<(), AccessError> {
-        self.write(offset, Width::U64, value)
-    }
 }

@@ -1,4 +1,4 @@
-//! What a driver may touch of the world, as four traits: [`Mmio`], [`Port`], [`Dma`] and [`Irq`].
+//! What a driver may touch of the world, as four traits: [`Volatile`], [`Port`], [`Dma`] and [`Irq`].
 //!
 //! A driver is written once over these traits, as a crate that forbids unsafe code, and is *placed*
 //! by its constructor's caller: in the kernel, in a driver domain, or in a program's library OS.
@@ -41,7 +41,7 @@ mod region;
 
 pub use dma::{DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES};
 pub use irq::{Irq, IrqError};
-pub use mmio::{AccessError, Mmio, Width, check_access, check_range};
+pub use mmio::{AccessError, Volatile, Width, check_access, check_range};
 pub use pool::DmaPool;
 pub use port::Port;
 pub use region::{DmaRegion, MmioRegion};

@@ -1,4 +1,5 @@
-//! Device registers in memory, and the bounds check that all of this crate shares.
+//! What a device sees and changes: its registers in memory, and memory that it shares; and the
+//! bounds check that all of this crate shares.
 //!
 //! Reads take `&self` although some registers change by being read: a region has one owner, its
 //! driver, which knows its registers. Writes take `&mut self` so that two parts of a driver cannot
@@ -75,9 +76,9 @@ pub const fn check_access(
     }
 }
 
-/// A window on a device's registers. Every access reaches the device once, with the width asked
-/// for, in program order.
-pub trait Mmio {
+/// A window on a device's registers, or on memory that it reaches. Every access happens once, with the width asked for,
+/// in program order.
+pub trait Volatile {
     /// Bytes in the window.
     fn length_bytes(&self) -> usize;
 
@@ -96,7 +97,7 @@ pub trait Mmio {
     /// Reads one byte.
     ///
     /// # Errors
-    /// As [`Mmio::read`].
+    /// As [`Volatile::read`].
     #[inline]
     fn read_u8(&self, offset: usize) -> Result<u8, AccessError> {
         Ok(self.read(offset, Width::U8)? as u8)
@@ -105,7 +106,7 @@ pub trait Mmio {
     /// Reads two bytes.
     ///
     /// # Errors
-    /// As [`Mmio::read`].
+    /// As [`Volatile::read`].
     #[inline]
     fn read_u16(&self, offset: usize) -> Result<u16, AccessError> {
         Ok(self.read(offset, Width::U16)? as u16)
@@ -114,7 +115,7 @@ pub trait Mmio {
     /// Reads four bytes.
     ///
     /// # Errors
-    /// As [`Mmio::read`].
+    /// As [`Volatile::read`].
     #[inline]
     fn read_u32(&self, offset: usize) -> Result<u32, AccessError> {
         Ok(self.read(offset, Width::U32)? as u32)
@@ -123,7 +124,7 @@ pub trait Mmio {
     /// Reads eight bytes in one access.
     ///
     /// # Errors
-    /// As [`Mmio::read`].
+    /// As [`Volatile::read`].
     #[inline]
     fn read_u64(&self, offset: usize) -> Result<u64, AccessError> {
         self.read(offset, Width::U64)
@@ -132,7 +133,7 @@ pub trait Mmio {
     /// Writes one byte.
     ///
     /// # Errors
-    /// As [`Mmio::write`].
+    /// As [`Volatile::write`].
     #[inline]
     fn write_u8(&mut self, offset: usize, value: u8) -> Result<(), AccessError> {
         self.write(offset, Width::U8, u64::from(value))
@@ -141,7 +142,7 @@ pub trait Mmio {
     /// Writes two bytes.
     ///
     /// # Errors
-    /// As [`Mmio::write`].
+    /// As [`Volatile::write`].
     #[inline]
     fn write_u16(&mut self, offset: usize, value: u16) -> Result<(), AccessError> {
         self.write(offset, Width::U16, u64::from(value))
@@ -150,7 +151,7 @@ pub trait Mmio {
     /// Writes four bytes.
     ///
     /// # Errors
-    /// As [`Mmio::write`].
+    /// As [`Volatile::write`].
     #[inline]
     fn write_u32(&mut self, offset: usize, value: u32) -> Result<(), AccessError> {
         self.write(offset, Width::U32, u64::from(value))
@@ -159,7 +160,7 @@ pub trait Mmio {
     /// Writes eight bytes in one access.
     ///
     /// # Errors
-    /// As [`Mmio::write`].
+    /// As [`Volatile::write`].
     #[inline]
     fn write_u64(&mut self, offset: usize, value: u64) -> Result<(), AccessError> {
         self.write(offset, Width::U64, value)

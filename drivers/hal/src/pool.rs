@@ -6,7 +6,7 @@
 //! reachable for the device, for as long as the pool lives. So `release` only makes a page
 //! available to the same device again.
 
-use crate::{Dma, DmaBuffer, DmaError, DmaRegion, PAGE_BYTES};
+use crate::{Dma, DmaBuffer, DmaError, DmaRegion, PAGE_BYTES, Volatile};
 
 /// At most `PAGE_COUNT` pages, all for the same device.
 ///

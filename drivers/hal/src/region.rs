@@ -9,7 +9,7 @@
 
 use core::ptr::NonNull;
 
-use crate::{AccessError, DeviceAddress, DmaBuffer, Mmio, PAGE_BYTES, Width, check_access, check_range};
+use crate::{AccessError, DeviceAddress, DmaBuffer, PAGE_BYTES, Volatile, Width, check_access, check_range};
 
 /// Device registers mapped at a virtual address.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl MmioRegion {
     }
 }
 
-impl Mmio for MmioRegion {
+impl Volatile for MmioRegion {
     #[inline]
     fn length_bytes(&self) -> usize {
         self.length_bytes
@@ -79,14 +79,10 @@ impl Mmio for MmioRegion {
 /// Memory shared with a device, mapped at a virtual address.
 #[derive(Debug)]
 pub struct DmaRegion {
-    base: NonNull<u8>,
-    length_bytes: usize,
+    /// What holds of registers (their constructor, 1 to 3) holds of this memory (constructor, 1 to 3).
+    memory: MmioRegion,
     device_address: DeviceAddress,
 }
-
-// SAFETY: the constructor's contract holds on every processor of the address space, and the type
-// has no thread-local state.
-unsafe impl Send for DmaRegion {}
 
 impl DmaRegion {
     /// Whole pages that are mapped at `base` and that the device reaches at `device_address`.
@@ -109,29 +105,25 @@ impl DmaRegion {
             && device_address.0.is_multiple_of(PAGE_BYTES as u64);
         let wraps = base.as_ptr().addr().checked_add(length_bytes).is_none()
             || device_address.0.checked_add(length_bytes as u64).is_none();
-        (page_multiple && !wraps).then_some(Self { base, length_bytes, device_address })
+        (page_multiple && !wraps).then_some(Self { memory: MmioRegion { base, length_bytes }, device_address })
     }
 
     /// The first page and the rest, if there is more than nothing.
     pub(crate) fn split_first_page(self) -> Option<(Self, Option<Self>)> {
-        if self.length_bytes < PAGE_BYTES {
-            return None;
-        }
-        let rest_bytes = self.length_bytes - PAGE_BYTES;
-        let rest = (rest_bytes > 0).then(|| Self {
-            // SAFETY: more than a page is left, so one page further is still within the mapping
-            // (constructor, 1).
-            base: unsafe { self.base.add(PAGE_BYTES) },
-            length_bytes: rest_bytes,
+        let rest_bytes = self.memory.length_bytes.checked_sub(PAGE_BYTES)?;
+        let first = Self { memory: self.memory.window(0, PAGE_BYTES).ok()?, ..self };
+        let rest = Self {
+            memory: self.memory.window(PAGE_BYTES, rest_bytes).ok()?,
             device_address: self.device_address.offset(PAGE_BYTES),
-        });
-        Some((Self { length_bytes: PAGE_BYTES, ..self }, rest))
+        };
+        Some((first, (rest_bytes > 0).then_some(rest)))
     }
 
     /// Whether `next` starts where this region ends, for the processor and for the device.
     pub(crate) fn is_followed_by(&self, next: &Self) -> bool {
-        self.base.as_ptr().addr() + self.length_bytes == next.base.as_ptr().addr()
-            && self.device_address.offset(self.length_bytes) == next.device_address
+        let MmioRegion { base, length_bytes } = self.memory;
+        base.as_ptr().addr() + length_bytes == next.memory.base.as_ptr().addr()
+            && self.device_address.offset(length_bytes) == next.device_address
     }
 
     /// One region out of two of which the second follows the first; otherwise both come back.
@@ -139,40 +131,36 @@ impl DmaRegion {
         if !self.is_followed_by(&next) {
             return Err((self, next));
         }
-        Ok(Self { length_bytes: self.length_bytes + next.length_bytes, ..self })
+        let length_bytes = self.memory.length_bytes + next.memory.length_bytes;
+        Ok(Self { memory: MmioRegion { length_bytes, ..self.memory }, ..self })
+    }
+}
+
+impl Volatile for DmaRegion {
+    #[inline]
+    fn length_bytes(&self) -> usize {
+        self.memory.length_bytes
+    }
+
+    #[inline]
+    fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError> {
+        self.memory.read(offset, width)
+    }
+
+    #[inline]
+    fn write(&mut self, offset: usize, width: Width, value: u64) -> Result<(), AccessError> {
+        self.memory.write(offset, width, value)
     }
 }
 
 impl DmaBuffer for DmaRegion {
     #[inline]
-    fn length_bytes(&self) -> usize {
-        self.length_bytes
-    }
-
-    #[inline]
     fn device_address(&self) -> DeviceAddress {
         self.device_address
     }
 
-    #[inline]
-    fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError> {
-        check_access(self.base.as_ptr().addr(), offset, width, self.length_bytes)?;
-        // SAFETY: in bounds and aligned (checked above); mapped for reading (constructor, 1); no
-        // Rust object (2).
-        Ok(unsafe { read_width(self.base.add(offset), width) })
-    }
-
-    #[inline]
-    fn write(&mut self, offset: usize, width: Width, value: u64) -> Result<(), AccessError> {
-        check_access(self.base.as_ptr().addr(), offset, width, self.length_bytes)?;
-        // SAFETY: in bounds and aligned (checked above); mapped for writing (constructor, 1); no
-        // Rust object (2).
-        unsafe { write_width(self.base.add(offset), width, value) };
-        Ok(())
-    }
-
     fn copy_in(&mut self, offset: usize, bytes: &[u8]) -> Result<(), AccessError> {
-        check_range(offset, bytes.len(), self.length_bytes)?;
+        check_range(offset, bytes.len(), self.memory.length_bytes)?;
         let (head, words, tail) = split_at_words(offset, bytes.len());
         let mut at = offset;
         let (head_bytes, rest) = bytes.split_at(head);
@@ -181,26 +169,26 @@ impl DmaBuffer for DmaRegion {
         for &byte in head_bytes {
             // SAFETY: `at` runs over the range checked above; mapped for writing (constructor, 1);
             // no Rust object (2).
-            unsafe { self.base.add(at).write_volatile(byte) };
+            unsafe { self.memory.base.add(at).write_volatile(byte) };
             at += 1;
         }
         for word in word_bytes.as_chunks::<8>().0 {
             // SAFETY: as above; the base is page-aligned and `at` a multiple of eight here, so the
             // word is aligned.
-            unsafe { self.base.add(at).cast::<u64>().write_volatile(u64::from_le_bytes(*word)) };
+            unsafe { self.memory.base.add(at).cast::<u64>().write_volatile(u64::from_le_bytes(*word)) };
             at += 8;
         }
         for &byte in tail_bytes {
             // SAFETY: `at` runs over the range checked above; mapped for writing (constructor, 1);
             // no Rust object (2).
-            unsafe { self.base.add(at).write_volatile(byte) };
+            unsafe { self.memory.base.add(at).write_volatile(byte) };
             at += 1;
         }
         Ok(())
     }
 
     fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result<(), AccessError> {
-        check_range(offset, bytes.len(), self.length_bytes)?;
+        check_range(offset, bytes.len(), self.memory.length_bytes)?;
         let (head, words, _) = split_at_words(offset, bytes.len());
         let mut at = offset;
         let (head_bytes, rest) = bytes.split_at_mut(head);
@@ -208,19 +196,19 @@ impl DmaBuffer for DmaRegion {
         for byte in head_bytes {
             // SAFETY: `at` runs over the range checked above; mapped for reading (constructor, 1);
             // no Rust object (2).
-            *byte = unsafe { self.base.add(at).read_volatile() };
+            *byte = unsafe { self.memory.base.add(at).read_volatile() };
             at += 1;
         }
         for word in word_bytes.as_chunks_mut::<8>().0 {
             // SAFETY: as above; the base is page-aligned and `at` a multiple of eight here, so the
             // word is aligned.
-            *word = unsafe { self.base.add(at).cast::<u64>().read_volatile() }.to_le_bytes();
+            *word = unsafe { self.memory.base.add(at).cast::<u64>().read_volatile() }.to_le_bytes();
             at += 8;
         }
         for byte in tail_bytes {
             // SAFETY: `at` runs over the range checked above; mapped for reading (constructor, 1);
             // no Rust object (2).
-            *byte = unsafe { self.base.add(at).read_volatile() };
+            *byte = unsafe { self.memory.base.add(at).read_volatile() };
             at += 1;
         }
         Ok(())

@@ -9,7 +9,7 @@ use alloc::vec;
 use core::ptr::NonNull;
 
 use super::{DmaRegion, MmioRegion};
-use crate::{AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, Mmio, PAGE_BYTES};
+use crate::{AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, PAGE_BYTES, Volatile};
 
 #[repr(C, align(4096))]
 struct Pages([u8; 4 * PAGE_BYTES]);

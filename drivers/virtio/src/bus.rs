@@ -1,6 +1,6 @@
 //! Which bus a device is on: finds the transport of a function, for any holder.
 
-use aegis_hal::Mmio;
+use aegis_hal::Volatile;
 
 use crate::guard::{Guard, GuardedTransport};
 use crate::{
@@ -35,7 +35,7 @@ pub enum FunctionKind {
 /// A device function, as its holder reaches it.
 pub trait Function: ConfigSpace {
     /// Registers of the kind that the bus has.
-    type Registers: Mmio;
+    type Registers: Volatile;
     /// Why they cannot be had.
     type Error: From<VirtioError>;
 
@@ -133,7 +133,7 @@ macro_rules! delegate {
     };
 }
 
-impl<M: Mmio, G: Guard> Transport for AnyTransport<M, G> {
+impl<M: Volatile, G: Guard> Transport for AnyTransport<M, G> {
     fn device_type(&self) -> Result<u32, VirtioError> {
         delegate!(self, transport => transport.device_type())
     }

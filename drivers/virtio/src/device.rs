@@ -1,7 +1,9 @@
 //! What every virtio driver does before and after its queues: status bits and features, in the
-//! order of section 3.1.1.
+//! order of section 3.1.1; interrupts; and the end.
 
 use core::hint::spin_loop;
+
+use aegis_hal::{Dma, Irq};
 
 use crate::{ConfigurationFault, DeviceFault, Transport, VirtioError};
 
@@ -93,4 +95,56 @@ pub fn start(transport: &mut impl Transport) -> Result<(), VirtioError> {
 /// Those of [`Transport`].
 pub fn needs_reset(transport: &impl Transport) -> Result<bool, VirtioError> {
     Ok(transport.status()? & status::DEVICE_NEEDS_RESET != 0)
+}
+
+/// Brings a new driver up, or stops it again: the error that stopped the set-up tells more than one that comes of it.
+pub(crate) fn bring_up<V, S>(
+    mut driver: V,
+    bring_up: impl FnOnce(&mut V) -> Result<(), VirtioError>,
+    stop: impl FnOnce(V) -> S,
+) -> Result<V, VirtioError> {
+    match bring_up(&mut driver) {
+        Ok(()) => Ok(driver),
+        Err(error) => {
+            stop(driver);
+            Err(error)
+        }
+    }
+}
+
+/// Clears an interrupt's cause and lets the next one through, in this order; what the driver does next is to poll. The
+/// fault, if the device says that it cannot go on.
+///
+/// # Errors
+/// Those of [`Transport`] and [`Irq`].
+pub fn acknowledge(transport: &mut impl Transport, irq: &mut impl Irq) -> Result<Option<DeviceFault>, VirtioError> {
+    let cause = transport.acknowledge_interrupt()?;
+    irq.unmask()?;
+    Ok((cause.configuration && needs_reset(transport)?).then_some(DeviceFault::NeedsReset))
+}
+
+/// What is left of a driver that was stopped.
+#[derive(Debug)]
+pub struct Stopped<T, D> {
+    /// The transport; a new driver can be made of it.
+    pub transport: T,
+    /// The allocator.
+    pub dma: D,
+    /// `Err` if the device did not stop; then its buffers are in quarantine ([`Dma::quarantine`]).
+    pub outcome: Result<(), VirtioError>,
+}
+
+/// Resets the device, waits until it has stopped, and only then gives back the memory that it could reach, which
+/// `for_each` names.
+pub fn stop<T: Transport, D: Dma>(
+    (mut transport, mut dma): (T, D),
+    poll_count_max: u32,
+    for_each: impl FnOnce(&mut dyn FnMut(D::Buffer)),
+) -> Stopped<T, D> {
+    let outcome = reset(&mut transport, poll_count_max);
+    for_each(&mut |buffer| match outcome {
+        Ok(()) => dma.release(buffer),
+        Err(_) => dma.quarantine(buffer),
+    });
+    Stopped { transport, dma, outcome }
 }

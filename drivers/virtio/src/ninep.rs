@@ -16,7 +16,7 @@
 
 use aegis_hal::{Dma, DmaBuffer, Irq, PAGE_BYTES};
 
-use crate::device::{self, FEATURE_ACCESS_PLATFORM};
+use crate::device::{self, FEATURE_ACCESS_PLATFORM, Stopped};
 use crate::queue::{Interrupts, Queue, Segment};
 use crate::{CallerFault, ConfigurationFault, DeviceFault, Transport, VirtioError, ring_page_count};
 
@@ -76,17 +76,6 @@ enum Slot {
     Answered(usize),
 }
 
-/// What is left of a channel that was stopped.
-#[derive(Debug)]
-pub struct Stopped<T, D> {
-    /// The transport; a new channel can be made of it.
-    pub transport: T,
-    /// The allocator.
-    pub dma: D,
-    /// `Err` if the device did not stop; then its buffers are in quarantine ([`Dma::quarantine`]).
-    pub outcome: Result<(), VirtioError>,
-}
-
 /// A running 9P transport.
 #[derive(Debug)]
 pub struct Channel<T, D: Dma> {
@@ -109,7 +98,7 @@ impl<T: Transport, D: Dma> Channel<T, D> {
     /// Any [`VirtioError`] but the caller's; [`ConfigurationFault::MountTag`] if the tag is not of [`TAG_BYTES`]. The
     /// device has been reset then, and all memory given back (or put in quarantine).
     pub fn new(transport: T, dma: D, limits: Limits) -> Result<Self, VirtioError> {
-        let mut channel = Self {
+        let channel = Self {
             transport,
             dma,
             limits,
@@ -119,14 +108,7 @@ impl<T: Transport, D: Dma> Channel<T, D> {
             tag: [0; TAG_BYTES],
             fault: None,
         };
-        match channel.bring_up() {
-            Ok(()) => Ok(channel),
-            Err(error) => {
-                // The error that stopped the set-up tells more than one that comes of it.
-                let _ = channel.stop();
-                Err(error)
-            }
-        }
+        device::bring_up(channel, Self::bring_up, Self::stop)
     }
 
     fn bring_up(&mut self) -> Result<(), VirtioError> {
@@ -285,26 +267,16 @@ impl<T: Transport, D: Dma> Channel<T, D> {
     /// # Errors
     /// As [`Channel::poll`], and [`crate::ConfigurationFault::Irq`], [`DeviceFault::NeedsReset`].
     pub fn on_interrupt(&mut self, irq: &mut impl Irq) -> Result<(), VirtioError> {
-        let cause = self.transport.acknowledge_interrupt()?;
-        irq.unmask()?;
-        if cause.configuration && device::needs_reset(&self.transport)? {
-            self.fault = Some(DeviceFault::NeedsReset);
-        }
+        self.fault = device::acknowledge(&mut self.transport, irq)?.or(self.fault);
         self.poll()
     }
 
     /// Resets the device, waits until it has stopped, and only then gives the memory back.
-    pub fn stop(mut self) -> Stopped<T, D> {
-        let outcome = device::reset(&mut self.transport, self.limits.reset_poll_count_max);
-        let mut give_back = |buffer: D::Buffer| match outcome {
-            Ok(()) => self.dma.release(buffer),
-            Err(_) => self.dma.quarantine(buffer),
-        };
-        if let Some(queue) = self.queue {
-            give_back(queue.into_ring());
-        }
-        self.buffers.into_iter().flatten().for_each(&mut give_back);
-        Stopped { transport: self.transport, dma: self.dma, outcome }
+    pub fn stop(self) -> Stopped<T, D> {
+        device::stop((self.transport, self.dma), self.limits.reset_poll_count_max, |give_back| {
+            let ring = self.queue.map(Queue::into_ring);
+            ring.into_iter().chain(self.buffers.into_iter().flatten()).for_each(give_back);
+        })
     }
 
     fn check(&self) -> Result<(), VirtioError> {

@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use aegis_hal::fake::{FakeBuffer, FakeBus};
-use aegis_hal::{DeviceAddress, Dma, DmaBuffer};
+use aegis_hal::{DeviceAddress, Dma, Volatile};
 use proptest::prelude::*;
 
 use super::{Interrupts, Queue, Segment, ring_page_count, used_offset};

@@ -1,7 +1,7 @@
 //! Virtio over memory-mapped registers, version 2 (section 4.2.2). All registers are accessed as
 //! four bytes.
 
-use aegis_hal::{DeviceAddress, Mmio};
+use aegis_hal::{DeviceAddress, Volatile};
 
 use crate::{ConfigurationFault, DeviceFault, InterruptCause, QueueAddresses, Transport, VirtioError};
 
@@ -44,7 +44,7 @@ pub struct MmioTransport<M> {
     registers: M,
 }
 
-impl<M: Mmio> MmioTransport<M> {
+impl<M: Volatile> MmioTransport<M> {
     /// The device behind `registers`, if one is there. An empty slot of QEMU has device type 0.
     ///
     /// # Errors
@@ -60,11 +60,6 @@ impl<M: Mmio> MmioTransport<M> {
         Ok(Self { registers })
     }
 
-    /// Gives the window back.
-    pub fn into_registers(self) -> M {
-        self.registers
-    }
-
     fn set_address(&mut self, register: usize, address: DeviceAddress) -> Result<(), VirtioError> {
         self.registers.write_u32(register, address.0 as u32)?;
         self.registers.write_u32(register + 4, (address.0 >> 32) as u32)?;
@@ -72,7 +67,7 @@ impl<M: Mmio> MmioTransport<M> {
     }
 }
 
-impl<M: Mmio> Transport for MmioTransport<M> {
+impl<M: Volatile> Transport for MmioTransport<M> {
     fn device_type(&self) -> Result<u32, VirtioError> {
         Ok(self.registers.read_u32(register::DEVICE_ID)?)
     }

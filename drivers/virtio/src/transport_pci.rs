@@ -6,7 +6,7 @@
 //! mastering, and hands the windows to [`PciTransport::new`]. The driver itself never touches
 //! configuration space.
 
-use aegis_hal::{DeviceAddress, Mmio, check_range};
+use aegis_hal::{DeviceAddress, Volatile, check_range};
 
 use crate::{ConfigurationFault, DeviceFault, InterruptCause, QueueAddresses, Transport, VirtioError};
 
@@ -206,7 +206,7 @@ pub struct PciTransport<M> {
     notify_offsets: [Option<u32>; QUEUE_COUNT_MAX],
 }
 
-impl<M: Mmio> PciTransport<M> {
+impl<M: Volatile> PciTransport<M> {
     /// The function behind `windows`. `device_type` is what [`modern_or_transitional_type`] said.
     pub const fn new(
         windows: PciWindows<M>,
@@ -215,11 +215,6 @@ impl<M: Mmio> PciTransport<M> {
         interrupt: PciInterrupt,
     ) -> Self {
         Self { windows, device_type, interrupt, notify_off_multiplier, notify_offsets: [None; QUEUE_COUNT_MAX] }
-    }
-
-    /// Gives the windows back.
-    pub fn into_windows(self) -> PciWindows<M> {
-        self.windows
     }
 
     /// 64-bit fields are written as two halves (section 4.1.3.1).
@@ -252,7 +247,7 @@ impl<M: Mmio> PciTransport<M> {
     }
 }
 
-impl<M: Mmio> Transport for PciTransport<M> {
+impl<M: Volatile> Transport for PciTransport<M> {
     fn device_type(&self) -> Result<u32, VirtioError> {
         Ok(self.device_type)
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use aegis_hal::fake::{FakeBuffer, FakeBus, FakeMmio};
-use aegis_hal::{AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES, Width, check_range};
+use aegis_hal::{AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES, Volatile, Width, check_range};
 use aegis_virtio::console::{Console, DEVICE_TYPE_CONSOLE, Limits, PortId};
 use aegis_virtio::device::{FEATURE_VERSION_1, negotiate, reset, start};
 use aegis_virtio::fake::{FakeSerial, HostPort, MmioModel, Pace, SharedSerial, mmio};
@@ -38,12 +38,9 @@ impl Part {
     }
 }
 
-impl DmaBuffer for Part {
+impl Volatile for Part {
     fn length_bytes(&self) -> usize {
         self.length_bytes
-    }
-    fn device_address(&self) -> DeviceAddress {
-        self.address
     }
     fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError> {
         check_range(offset, width.bytes(), self.length_bytes)?;
@@ -54,6 +51,13 @@ impl DmaBuffer for Part {
         check_range(offset, width.bytes(), self.length_bytes)?;
         self.all.borrow_mut().write(self.offset + offset, width, value)
     }
+}
+
+impl DmaBuffer for Part {
+    fn device_address(&self) -> DeviceAddress {
+        self.address
+    }
+
     fn copy_in(&mut self, offset: usize, bytes: &[u8]) -> Result<(), AccessError> {
         assert!(!self.is_read_only, "the driver wrote what it only reads");
         check_range(offset, bytes.len(), self.length_bytes)?;
@@ -89,15 +93,12 @@ impl Buffer {
     }
 }
 
-impl DmaBuffer for Buffer {
+impl Volatile for Buffer {
     fn length_bytes(&self) -> usize {
         match self {
             Self::Pages(part) => part.length_bytes,
             Self::Rings(..) => 2 * PAGE_BYTES,
         }
-    }
-    fn device_address(&self) -> DeviceAddress {
-        self.at(0).0.address
     }
     fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError> {
         let (part, offset) = self.at(offset);
@@ -107,6 +108,13 @@ impl DmaBuffer for Buffer {
         let (part, offset) = self.at_mut(offset);
         part.write(offset, width, value)
     }
+}
+
+impl DmaBuffer for Buffer {
+    fn device_address(&self) -> DeviceAddress {
+        self.at(0).0.address
+    }
+
     fn copy_in(&mut self, offset: usize, bytes: &[u8]) -> Result<(), AccessError> {
         self.at_mut(0).0.copy_in(offset, bytes)
     }

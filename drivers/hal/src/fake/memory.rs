@@ -8,7 +8,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use crate::{AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES, Width, check_access, check_range};
+use crate::{
+    AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES, Volatile, Width, check_access, check_range,
+};
 
 /// What fresh memory is filled with: a driver that relies on zeroed memory meets this.
 pub const POISON_FRESH: u8 = 0xdf;
@@ -200,13 +202,9 @@ impl Dma for FakeDma {
     }
 }
 
-impl DmaBuffer for FakeBuffer {
+impl Volatile for FakeBuffer {
     fn length_bytes(&self) -> usize {
         self.length_bytes
-    }
-
-    fn device_address(&self) -> DeviceAddress {
-        DeviceAddress(self.base)
     }
 
     fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError> {
@@ -224,6 +222,12 @@ impl DmaBuffer for FakeBuffer {
         memory.regions[self.region].bytes[offset..offset + width.bytes()]
             .copy_from_slice(&value.to_le_bytes()[..width.bytes()]);
         Ok(())
+    }
+}
+
+impl DmaBuffer for FakeBuffer {
+    fn device_address(&self) -> DeviceAddress {
+        DeviceAddress(self.base)
     }
 
     fn copy_in(&mut self, offset: usize, bytes: &[u8]) -> Result<(), AccessError> {

@@ -1,11 +1,11 @@
-//! Registers whose meaning a test gives: a device model behind the [`Mmio`] and [`Port`] traits.
+//! Registers whose meaning a test gives: a device model behind the [`Volatile`] and [`Port`] traits.
 
 extern crate alloc;
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
 
-use crate::{AccessError, Mmio, Port, Width, check_access, check_range};
+use crate::{AccessError, Port, Volatile, Width, check_access, check_range};
 
 /// A device model's register file. Offsets are in bounds and aligned when it is called.
 pub trait Registers {
@@ -34,7 +34,7 @@ const fn mask(width: Width) -> u64 {
     u64::MAX >> (64 - 8 * width.bytes())
 }
 
-impl<R: Registers> Mmio for FakeMmio<R> {
+impl<R: Registers> Volatile for FakeMmio<R> {
     fn length_bytes(&self) -> usize {
         self.length_bytes
     }

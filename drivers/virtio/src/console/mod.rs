@@ -43,7 +43,7 @@ use core::hint::spin_loop;
 
 use aegis_hal::{Dma, DmaBuffer, Irq};
 
-use crate::device::{self, FEATURE_ACCESS_PLATFORM};
+use crate::device::{self, FEATURE_ACCESS_PLATFORM, Stopped};
 use crate::queue::Queue;
 use crate::{CallerFault, DeviceFault, Transport, VirtioError, ring_page_count};
 
@@ -202,17 +202,6 @@ impl Events {
     }
 }
 
-/// What is left of a console that was stopped.
-#[derive(Debug)]
-pub struct Stopped<T, D> {
-    /// The transport; a new console can be made of it.
-    pub transport: T,
-    /// The allocator.
-    pub dma: D,
-    /// `Err` if the device did not stop; then its buffers are in quarantine ([`Dma::quarantine`]).
-    pub outcome: Result<(), VirtioError>,
-}
-
 /// A running console.
 #[derive(Debug)]
 pub struct Console<T, D: Dma> {
@@ -236,7 +225,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
     /// Any [`VirtioError`] but the caller's. The device has been reset then, and all memory given
     /// back (or put in quarantine).
     pub fn new(transport: T, dma: D, limits: Limits) -> Result<Self, VirtioError> {
-        let mut console = Self {
+        let console = Self {
             transport,
             dma,
             limits: limits.clamped(),
@@ -246,14 +235,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
             orphan: None,
             fault: None,
         };
-        match console.bring_up() {
-            Ok(()) => Ok(console),
-            Err(error) => {
-                // The error that stopped the set-up tells more than one that comes of it.
-                let _ = console.stop();
-                Err(error)
-            }
-        }
+        device::bring_up(console, Self::bring_up, Self::stop)
     }
 
     /// Section 3.1.1, with the queues between features and `DRIVER_OK`.
@@ -301,11 +283,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
     /// # Errors
     /// As [`Console::poll`], and [`crate::ConfigurationFault::Irq`], [`DeviceFault::NeedsReset`].
     pub fn on_interrupt(&mut self, irq: &mut impl Irq) -> Result<Events, VirtioError> {
-        let cause = self.transport.acknowledge_interrupt()?;
-        irq.unmask()?;
-        if cause.configuration && device::needs_reset(&self.transport)? {
-            self.fault = Some(DeviceFault::NeedsReset);
-        }
+        self.fault = device::acknowledge(&mut self.transport, irq)?.or(self.fault);
         self.poll()
     }
 
@@ -515,19 +493,15 @@ impl<T: Transport, D: Dma> Console<T, D> {
 
     /// Resets the device, waits until it has stopped, and only then gives the memory back. Unsent
     /// and unread bytes are lost.
-    pub fn stop(mut self) -> Stopped<T, D> {
-        let outcome = device::reset(&mut self.transport, self.limits.reset_poll_count_max);
-        let mut give_back = |buffer: D::Buffer| match outcome {
-            Ok(()) => self.dma.release(buffer),
-            Err(_) => self.dma.quarantine(buffer),
-        };
-        self.orphan.map(&mut give_back);
-        self.control.into_buffers(&mut give_back);
-        for port in self.ports {
-            port.receiver.into_buffers(&mut give_back);
-            port.transmitter.into_buffers(&mut give_back);
-        }
-        Stopped { transport: self.transport, dma: self.dma, outcome }
+    pub fn stop(self) -> Stopped<T, D> {
+        device::stop((self.transport, self.dma), self.limits.reset_poll_count_max, |mut give_back| {
+            self.orphan.into_iter().for_each(&mut give_back);
+            self.control.into_buffers(&mut give_back);
+            for port in self.ports {
+                port.receiver.into_buffers(&mut give_back);
+                port.transmitter.into_buffers(&mut give_back);
+            }
+        })
     }
 
     /// Takes control messages in and answers them.

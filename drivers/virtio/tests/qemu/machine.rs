@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::thread::JoinHandle;
 
 use aegis_hal::{
-    AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, Mmio, PAGE_BYTES, Width, check_access, check_range,
+    AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES, Volatile, Width, check_access, check_range,
 };
 use aegis_virtio::{ConfigSpace, PciWindow};
 
@@ -220,7 +220,7 @@ pub(crate) struct MachineMmio {
     length_bytes: usize,
 }
 
-impl Mmio for MachineMmio {
+impl Volatile for MachineMmio {
     fn length_bytes(&self) -> usize {
         self.length_bytes
     }
@@ -318,13 +318,9 @@ pub(crate) struct MachineBuffer {
     length_bytes: usize,
 }
 
-impl DmaBuffer for MachineBuffer {
+impl Volatile for MachineBuffer {
     fn length_bytes(&self) -> usize {
         self.length_bytes
-    }
-
-    fn device_address(&self) -> DeviceAddress {
-        DeviceAddress(self.base)
     }
 
     fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError> {
@@ -336,6 +332,12 @@ impl DmaBuffer for MachineBuffer {
         check_access(0, offset, width, self.length_bytes)?;
         self.machine.store(self.base + offset as u64, width, value);
         Ok(())
+    }
+}
+
+impl DmaBuffer for MachineBuffer {
+    fn device_address(&self) -> DeviceAddress {
+        DeviceAddress(self.base)
     }
 
     fn copy_in(&mut self, offset: usize, bytes: &[u8]) -> Result<(), AccessError> {

@@ -9,7 +9,8 @@ mod machine;
 
 use aegis_hal::DmaBuffer;
 use aegis_hal::fake::FakeIrq;
-use aegis_virtio::console::{Console, Limits, PortId, PortState, Stopped};
+use aegis_virtio::console::{Console, Limits, PortId, PortState};
+use aegis_virtio::device::Stopped;
 use aegis_virtio::{MmioTransport, PciInterrupt, PciTransport, Transport, find_layout};
 use machine::{HostEnds, Machine, MachineDma};
 
