@@ -2,6 +2,7 @@
 //! back when the last of its objects does.
 
 #![allow(unsafe_code, reason = "allocates and writes the blocks that slabs are made of")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
