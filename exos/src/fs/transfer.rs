@@ -94,8 +94,7 @@ pub trait Source {
     /// Whether the next `count` bytes (at most [`Self::remaining`]) are there now, as far as that can be told without
     /// taking them.
     fn can_take(&mut self, count: usize) -> bool {
-        let _ = count;
-        true
+        count <= self.remaining()
     }
 
     /// Fills all of `into` and moves on, or says `false` and does not move, as [`Destination::put_nofault`] does.

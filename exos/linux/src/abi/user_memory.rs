@@ -100,17 +100,11 @@ pub trait UserMemory {
     /// Saves the processor's vector state to `address`, a multiple of 64, as signal frames have it: XSAVE's standard
     /// format, what it is in the software-reserved bytes, the second magic word behind it. `format` is XCR0 and the
     /// bytes that go with it. `EFAULT`.
-    fn save_vector(&self, address: u64, format: (u64, usize)) -> Result<()> {
-        let _ = (address, format);
-        Ok(())
-    }
+    fn save_vector(&self, address: u64, format: (u64, usize)) -> Result<()>;
     /// Loads what [`Self::save_vector`] left there, as the handler changed it; state in FXSAVE's format where the
     /// program says nothing of more. `EFAULT`: it is not there, or the processor refuses it; what is loaded then is
     /// any state of the program's.
-    fn load_vector(&self, address: u64, format: (u64, usize)) -> Result<()> {
-        let _ = (address, format);
-        Ok(())
-    }
+    fn load_vector(&self, address: u64, format: (u64, usize)) -> Result<()>;
     /// The credentials of the call that copies, as files see them; `None` where no call does.
     fn caller(&self) -> Option<Credentials> {
         None

@@ -36,6 +36,15 @@ impl UserMemory for Remote {
     fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize> {
         self.0.lock().write(address, from)
     }
+
+    /// No signal is delivered to a process that does not run.
+    fn save_vector(&self, _: u64, _: (u64, usize)) -> Result<()> {
+        Err(Errno::EFAULT)
+    }
+
+    fn load_vector(&self, _: u64, _: (u64, usize)) -> Result<()> {
+        Err(Errno::EFAULT)
+    }
 }
 
 /// The process that a process or thread number names.

@@ -107,6 +107,15 @@ impl UserMemory for FakeMemory {
         frames.write(frame, offset, &bytes[..count]);
         count
     }
+
+    /// The test's processor has no state of a program's.
+    fn save_vector(&self, _: u64, _: (u64, usize)) -> Result<()> {
+        Ok(())
+    }
+
+    fn load_vector(&self, _: u64, _: (u64, usize)) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Standard input, output or error.

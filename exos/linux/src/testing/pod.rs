@@ -38,6 +38,14 @@ impl UserMemory for SpaceMemory {
     fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize> {
         self.0.lock().write(address, from)
     }
+    /// The test's processor has no state of a program's.
+    fn save_vector(&self, _: u64, _: (u64, usize)) -> Result<()> {
+        Ok(())
+    }
+
+    fn load_vector(&self, _: u64, _: (u64, usize)) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A pod with one process, which has no program but can be given memory and files.
