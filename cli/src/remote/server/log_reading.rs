@@ -13,10 +13,7 @@ const OUT_BYTES_ENOUGH: usize = 128 * 1024;
 impl ControlServer {
     pub(super) fn show_logs(&mut self, number: u64, follows: bool, pod: Option<&str>) -> Result<(), String> {
         let pod = pod.map(|name| self.pod(name)).transpose()?;
-        if let Some(client) = self.clients.get_mut(&number) {
-            client.job = Job::Logs { pod, follows, position: Position::default() };
-        }
-        Ok(())
+        self.begin(number, Job::Logs { pod, follows, position: Position::default() })
     }
 
     pub(super) fn go_on_with_logs(&mut self, number: u64, links: &[PodLink]) {

@@ -40,8 +40,9 @@ impl ControlServer {
                 silent.push(pod);
             }
         }
-        if let Some(client) = self.clients.get_mut(&number) {
-            client.job = Job::Report(ReportJob {
+        self.begin(
+            number,
+            Job::Report(ReportJob {
                 states,
                 currencies,
                 processes: vec![Vec::new(); self.pods.len()],
@@ -50,9 +51,8 @@ impl ControlServer {
                 silent,
                 token,
                 deadline,
-            });
-        }
-        Ok(())
+            }),
+        )
     }
 
     /// A pod says something about its processes.

@@ -33,10 +33,7 @@ impl ControlServer {
         if let Some(token) = token {
             links[pod].send(ToGuest::Sessions { token });
         }
-        if let Some(client) = self.clients.get_mut(&number) {
-            client.job = Job::Session { pod, session };
-        }
-        Ok(())
+        self.begin(number, Job::Session { pod, session })
     }
 
     /// A message of a caller.

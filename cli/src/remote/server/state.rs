@@ -173,6 +173,14 @@ impl ControlServer {
         })
     }
 
+    /// What a client waits for from now on.
+    pub(super) fn begin(&mut self, number: u64, job: Job) -> Result<(), String> {
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.job = job;
+        }
+        Ok(())
+    }
+
     pub(super) fn refuse(&mut self, number: u64, text: &str) {
         if let Some(client) = self.clients.get_mut(&number) {
             client.refuse(text);

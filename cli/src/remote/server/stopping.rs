@@ -33,10 +33,7 @@ impl ControlServer {
             links[pod].begin_ending(Stage::Waiting, now + grace);
             self.go_on_stopping(pod, &mut links[pod], now);
         }
-        if let Some(client) = self.clients.get_mut(&number) {
-            client.job = Job::Stop { pods };
-        }
-        Ok(())
+        self.begin(number, Job::Stop { pods })
     }
 
     pub(super) fn go_on_stopping(&mut self, pod: usize, link: &mut PodLink, now: Instant) {

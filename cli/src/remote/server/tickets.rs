@@ -63,9 +63,6 @@ impl ControlServer {
         if !self.orders.give(what, holder, amount, OrderReason::Tickets(number)) {
             return Err("the machine's manager does not listen".into());
         }
-        if let Some(client) = self.clients.get_mut(&number) {
-            client.job = Job::Tickets { deadline: Instant::now() + ANSWER_LIMIT };
-        }
-        Ok(())
+        self.begin(number, Job::Tickets { deadline: Instant::now() + ANSWER_LIMIT })
     }
 }
