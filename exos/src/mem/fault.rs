@@ -6,7 +6,6 @@
 //! was `PROT_NONE`). The page that faulted decides the outcome; the others are only taken when they
 //! are free of cost and risk.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::Range;
 
@@ -60,7 +59,7 @@ pub enum FaultOutcome {
     /// No frames: the limit of the pod or the machine's end.
     OutOfMemory,
     /// This page of a file first, which may not be waited for ([`Wait::Refused`]).
-    Wants(Box<WantedPage>),
+    Wants(WantedPage),
 }
 
 impl AddressSpace {
@@ -635,7 +634,7 @@ fn file_page(
         match file.source.resident_page(index) {
             Some(page) if intent == PageIntent::Read => return Ok(page),
             Some(_) => {}
-            None => return Err(FaultOutcome::Wants(Box::new(WantedPage::new(&file.source, index)))),
+            None => return Err(FaultOutcome::Wants(WantedPage::new(&file.source, index))),
         }
     }
     file.source.page(index, intent).map_err(outcome_of)

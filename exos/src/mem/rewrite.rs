@@ -203,7 +203,7 @@ impl AddressSpace {
     fn present(&mut self, address: u64, wait: Wait) -> Result<PageEntry, Stop> {
         match self.frame_for(address, Access::Execute, wait) {
             Ok(_) => Ok(self.pages.get(address >> PAGE_SHIFT).ok_or(Refusal::NoMemory)?),
-            Err(FaultOutcome::Wants(page)) => Err(Stop::Wants(*page)),
+            Err(FaultOutcome::Wants(page)) => Err(Stop::Wants(page)),
             Err(_) => Err(Refusal::NoMemory.into()),
         }
     }

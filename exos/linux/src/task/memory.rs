@@ -184,7 +184,7 @@ impl Space {
                 FaultOutcome::Segv(reason) => reason.into(),
                 FaultOutcome::Bus => FaultResult::Failed(FaultCause::BeyondFile),
                 FaultOutcome::OutOfMemory => FaultResult::OutOfMemory,
-                FaultOutcome::Wants(page) => return Err(*page),
+                FaultOutcome::Wants(page) => return Err(page),
             };
             Ok(more(space, result))
         })
