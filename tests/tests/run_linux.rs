@@ -82,6 +82,16 @@ fn local_sockets_and_named_pipes() {
 }
 
 #[test]
+fn connections_over_loopback() {
+    same_in_all_builds("tcp");
+}
+
+#[test]
+fn datagrams_over_loopback() {
+    same_in_all_builds("udp");
+}
+
+#[test]
 fn pseudo_terminals() {
     same_in_all_builds("terminal");
 }

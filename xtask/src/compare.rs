@@ -12,7 +12,7 @@ use crate::process;
 
 /// Programs and the arguments that they run with; what is not named here needs others beside it (`faults` ends by a
 /// signal for each of its arguments) or has its own test.
-const PROGRAMS: [(&str, &[&str]); 15] = [
+const PROGRAMS: [(&str, &[&str]); 17] = [
     ("copies", &[]),
     ("files", &[]),
     ("inotify", &[]),
@@ -21,8 +21,10 @@ const PROGRAMS: [(&str, &[&str]); 15] = [
     ("pidfds", &[]),
     ("signals", &[]),
     ("sockets", &[]),
+    ("tcp", &[]),
     ("terminal", &[]),
     ("timers", &[]),
+    ("udp", &[]),
     ("faults", &["null"]),
     ("faults", &["divide"]),
     ("faults", &["stack"]),

@@ -34,7 +34,9 @@ const GAPS: &[Gap] = &[
     },
     Gap {
         what: "Networking",
-        text: "Of the address families only local sockets (`AF_UNIX`) are there; every other is \
+        text: "TCP and UDP reach the programs of the same pod, over loopback (127.0.0.0/8 and `::1`); there \
+               is no card, and whatever is elsewhere is `ENETUNREACH`. No raw, packet or netlink sockets; no \
+               urgent data; no groups (`ENODEV`). Address families but `AF_UNIX`, `AF_INET` and `AF_INET6` are \
                `EAFNOSUPPORT`.",
         calls: &[Sysno::socket],
     },

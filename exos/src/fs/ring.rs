@@ -81,6 +81,19 @@ impl Ring {
         is_done
     }
 
+    /// Bytes that lie in a row from the first one on.
+    #[inline]
+    pub fn front_length(&self) -> usize {
+        self.length.min(self.bytes.len() - self.start)
+    }
+
+    /// Bytes that there is room for in a row behind the last one.
+    #[inline]
+    pub fn back_room(&self) -> usize {
+        let end = self.start + self.length;
+        if end < self.bytes.len() { self.bytes.len() - end } else { self.bytes.len() - self.length }
+    }
+
     /// Shows the first `count` bytes, if they are there and lie in a row.
     pub fn front(&self, count: usize) -> Option<&[u8]> {
         if count > self.length {

@@ -1,3 +1,21 @@
-//! Sockets, as policy of the library OS. So far [`unix`]; the other address families are not there.
+//! Sockets, as policy of the library OS.
+//!
+//! - [`unix`]: local sockets; [`inet`]: TCP and UDP, so far over the loopback interface alone;
+//! - [`file`]: the file that a descriptor of a socket is for, whichever family it has;
+//! - [`options`]: what all of them keep for `getsockopt`.
 
+pub mod file;
+pub mod inet;
+pub mod options;
 pub mod unix;
+
+pub use file::{AnySocket, SocketFile};
+
+/// Which half of a connection to end (`shutdown`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Halves {
+    /// `SHUT_RD`.
+    pub receiving: bool,
+    /// `SHUT_WR`.
+    pub sending: bool,
+}

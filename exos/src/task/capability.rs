@@ -24,7 +24,9 @@ impl Capability {
     pub const SETGID: Self = Self(6);
     pub const SETUID: Self = Self(7);
     pub const SETPCAP: Self = Self(8);
+    pub const NET_BIND_SERVICE: Self = Self(10);
     pub const NET_ADMIN: Self = Self(12);
+    pub const NET_RAW: Self = Self(13);
     pub const IPC_LOCK: Self = Self(14);
     pub const IPC_OWNER: Self = Self(15);
     pub const SYS_CHROOT: Self = Self(18);

@@ -73,6 +73,7 @@ const fn socket_number(errno: Errno) -> u32 {
         Errno::EADDRINUSE => 98,
         Errno::EADDRNOTAVAIL => 99,
         Errno::ENETUNREACH => 101,
+        Errno::ECONNABORTED => 103,
         Errno::ECONNRESET => 104,
         Errno::ENOBUFS => 105,
         Errno::EISCONN => 106,

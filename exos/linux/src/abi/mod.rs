@@ -7,6 +7,7 @@
 pub mod bytes;
 pub mod errno;
 pub mod file;
+pub mod inet;
 pub mod linux;
 pub mod listing;
 pub mod poll;

@@ -12,7 +12,7 @@ use exos::fs::seals::Seals;
 use exos::fs::terminal::modes::Terminal;
 use exos::fs::terminal::tty::Side;
 use exos::mem::FileIdentity;
-use exos::net::unix::SocketFile;
+use exos::net::SocketFile;
 use exos::task::capability::Capability;
 
 use super::file_owner;
@@ -368,7 +368,8 @@ pub fn ioctl(context: &mut Context<'_>, [descriptor, number, argument, ..]: Argu
             write_all(context.memory, argument, &4096u32.to_le_bytes())?;
         }
         TIOCOUTQ if description.extension::<SocketFile>().is_some() => {
-            let count = description.extension::<SocketFile>().map_or(0, |file| file.socket().unreceived_bytes());
+            let file = description.extension::<SocketFile>();
+            let count = file.map_or(Ok(0), |file| file.socket().unreceived_bytes())?;
             write_all(context.memory, argument, &(count as u32).to_le_bytes())?;
         }
         other => {

@@ -8,7 +8,7 @@ use exos::fs::file_lock::{LockKind, LockedFile};
 use exos::fs::metadata::FileKind;
 use exos::fs::readiness::Waiter;
 use exos::fs::watch::Watcher;
-use exos::net::unix::SocketFile;
+use exos::net::SocketFile;
 use exos::reserve;
 use exos::task::capability::Capability;
 use exos::task::signal::Signal;

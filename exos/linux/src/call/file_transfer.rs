@@ -18,7 +18,7 @@ use exos::fs::terminal::tty::Side;
 use exos::fs::transfer::{Source, take_unseen};
 use exos::fs::vnode::Allocate;
 use exos::fs::watch::Watcher;
-use exos::net::unix::{Socket, SocketFile};
+use exos::net::{AnySocket, SocketFile};
 use exos::platform::FrameBytes;
 use exos::preempt;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
@@ -54,7 +54,7 @@ entries! {
 }
 
 /// The socket that a description is for, for a transfer without an offset.
-fn socket_of(description: &Description, offset: Option<u64>) -> Option<&Arc<Socket>> {
+fn socket_of(description: &Description, offset: Option<u64>) -> Option<&AnySocket> {
     let file = description.extension::<SocketFile>().filter(|_| offset.is_none())?;
     Some(file.socket())
 }

@@ -8,6 +8,7 @@ use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::readiness::Readiness;
 use exos::fs::transfer::Source;
+use exos::net::AnySocket;
 use exos::net::unix::address::Address;
 use exos::net::unix::flight::{RIGHTS_COUNT_MAX, Rights};
 use exos::net::unix::{Identity, Sending, Socket, SocketKind, Wants};
@@ -18,6 +19,7 @@ use exos::task::signal::Signal;
 use super::file_transfer::{one, raise_own};
 use super::socket::{find, identity_of, read_address, socket_at, write_address};
 use super::waiting::Waiting;
+use super::{inet_message, inet_socket};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::linux::{
     MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
@@ -60,7 +62,7 @@ pub(super) fn send_source(
     }
     sending.identity.get_or_insert_with(|| identity_of(context));
     let waits = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
-    let mut waiting = Waiting::begin(context, description, Readiness::WRITE, socket.send_timeout_ns());
+    let mut waiting = Waiting::begin(context, description, Readiness::WRITE, socket.options().send_timeout_ns());
     let mut done = 0;
     let error = loop {
         match socket.send(source, sending) {
@@ -111,11 +113,11 @@ fn receive(
     let mut writer = UserWriter::new(memory, extents);
     let room: u64 = extents.iter().map(|extent| extent.length).sum();
     let target = match flags & MSG_WAITALL {
-        0 => room.min(socket.low_water_bytes() as u64),
+        0 => room.min(socket.options().low_water_bytes() as u64),
         _ => room,
     };
     let waits = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
-    let mut waiting = Waiting::begin(context, description, Readiness::READ, socket.receive_timeout_ns());
+    let mut waiting = Waiting::begin(context, description, Readiness::READ, socket.options().receive_timeout_ns());
     let mut wants = Wants::new(flags & MSG_PEEK != 0);
     let mut arrival = Arrival { byte_count: 0, flags: 0, identity: None, rights: None, from: None };
     loop {
@@ -154,14 +156,21 @@ fn receive(
 pub(super) fn read_socket(
     context: &mut Context<'_>,
     description: &Arc<Description>,
-    socket: &Socket,
+    socket: &AnySocket,
     extents: &[Extent],
 ) -> Result<u64> {
     if extents.iter().all(|extent| extent.length == 0) {
         return Ok(0);
     }
+    let socket = match socket {
+        AnySocket::Unix(socket) => socket,
+        AnySocket::Inet(socket) => {
+            return inet_message::receive(context, description, socket, extents, 0).map(|arrival| arrival.byte_count);
+        }
+    };
     // A call that waits for some time only must not begin anew where this ends.
-    if socket.kind() == SocketKind::Stream && socket.low_water_bytes() == 1 && socket.receive_timeout_ns() == 0 {
+    let options = socket.options();
+    if socket.kind() == SocketKind::Stream && options.low_water_bytes() == 1 && options.receive_timeout_ns() == 0 {
         let mut writer = UserWriter::new(context.memory, extents);
         let mut waiting = Waiting::begin(context, description, Readiness::READ, 0);
         while let Some(outcome) = socket.receive_nofault(&mut writer) {
@@ -178,9 +187,13 @@ pub(super) fn read_socket(
 pub(super) fn write_socket(
     context: &mut Context<'_>,
     description: &Arc<Description>,
-    socket: &Socket,
+    socket: &AnySocket,
     source: &mut dyn Source,
 ) -> Result<u64> {
+    let socket = match socket {
+        AnySocket::Unix(socket) => socket,
+        AnySocket::Inet(socket) => return inet_message::send(context, description, socket, source, None, 0),
+    };
     match socket.send_nofault(source) {
         Some(count) => Ok(count as u64),
         None => send_source(context, description, socket, source, &mut Sending::default(), 0),
@@ -209,6 +222,14 @@ pub fn sendto(
     let extents = one(address, length)?;
     let (description, socket) = socket_at(context, descriptor)?;
     let name = if name == 0 { Vec::new() } else { read_address(context, name, name_bytes)? };
+    let socket = match socket {
+        AnySocket::Unix(socket) => socket,
+        AnySocket::Inet(socket) => {
+            let target = inet_socket::target_of(&socket, &name)?;
+            let mut reader = UserReader::new(context.memory, &extents);
+            return inet_message::send(context, &description, &socket, &mut reader, target, flags);
+        }
+    };
     let target = target_of(context, &socket, &name)?;
     name_sender(&socket)?;
     let mut reader = UserReader::new(context.memory, &extents);
@@ -228,11 +249,20 @@ pub fn recvfrom(
 ) -> Result<u64> {
     let extents = one(address, length)?;
     let (description, socket) = socket_at(context, descriptor)?;
-    let arrival = receive(context, &description, &socket, &extents, flags)?;
+    let (sender, byte_count) = match socket {
+        AnySocket::Unix(socket) => {
+            let arrival = receive(context, &description, &socket, &extents, flags)?;
+            (sender_name(&arrival), arrival.byte_count)
+        }
+        AnySocket::Inet(socket) => {
+            let arrival = inet_message::receive(context, &description, &socket, &extents, flags)?;
+            (arrival.sender_name(&socket), arrival.byte_count)
+        }
+    };
     if name != 0 {
-        write_address(context, &sender_name(&arrival), name, name_length)?;
+        write_address(context, &sender, name, name_length)?;
     }
-    Ok(arrival.byte_count)
+    Ok(byte_count)
 }
 
 /// The sender's name as `recvfrom` tells it: nothing at all if it has none.
@@ -252,16 +282,29 @@ fn read_header(context: &Context<'_>, address: u64) -> Result<(Header, Vec<Exten
     Ok((header, extents))
 }
 
-/// What a sender's control messages say.
-fn read_sending(context: &Context<'_>, header: &Header) -> Result<Sending<'static>> {
-    let mut sending = Sending::default();
+/// A sender's control messages, one after the other.
+fn read_control_bytes(context: &Context<'_>, header: &Header) -> Result<Vec<u8>> {
     if header.control_bytes == 0 {
-        return Ok(sending);
+        return Ok(Vec::new());
     }
     if header.control_bytes > CONTROL_BYTES_MAX {
         return Err(Errno::ENOBUFS);
     }
-    let bytes = read_vec(context.memory, header.control, header.control_bytes, CONTROL_BYTES_MAX as usize)?;
+    read_vec(context.memory, header.control, header.control_bytes, CONTROL_BYTES_MAX as usize)
+}
+
+/// Checks control messages that say how packets are to be sent: over loopback all go the one way that there is.
+fn check_controls(context: &Context<'_>, header: &Header) -> Result<()> {
+    let bytes = read_control_bytes(context, header)?;
+    let controls = read_controls(&bytes)?;
+    let is_foreign = controls.iter().any(|control| u64::from(control.level) == SOL_SOCKET);
+    if is_foreign { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// What a sender's control messages say.
+fn read_sending(context: &Context<'_>, header: &Header) -> Result<Sending<'static>> {
+    let mut sending = Sending::default();
+    let bytes = read_control_bytes(context, header)?;
     if bytes.len() < CONTROL_HEADER_BYTES {
         return Ok(sending);
     }
@@ -319,7 +362,7 @@ fn may_claim(context: &Context<'_>, claimed: &Identity) -> bool {
 fn send_message(
     context: &mut Context<'_>,
     description: &Arc<Description>,
-    socket: &Arc<Socket>,
+    socket: &AnySocket,
     address: u64,
     flags: u64,
 ) -> Result<u64> {
@@ -327,6 +370,15 @@ fn send_message(
     let name = match header.name {
         0 => Vec::new(),
         name => read_address(context, name, u64::from(header.name_bytes.min(ADDRESS_BYTES_MAX as u32)))?,
+    };
+    let socket = match socket {
+        AnySocket::Unix(socket) => socket,
+        AnySocket::Inet(socket) => {
+            check_controls(context, &header)?;
+            let target = inet_socket::target_of(socket, &name)?;
+            let mut reader = UserReader::new(context.memory, &extents);
+            return inet_message::send(context, description, socket, &mut reader, target, flags);
+        }
     };
     let sending = read_sending(context, &header)?;
     let target = target_of(context, socket, &name)?;
@@ -364,7 +416,7 @@ pub fn sendmmsg(context: &mut Context<'_>, [descriptor, headers, count, flags, .
 }
 
 /// Where control messages go that a program receives.
-struct Controls {
+pub(super) struct Controls {
     address: u64,
     room: usize,
     used: usize,
@@ -374,7 +426,7 @@ struct Controls {
 impl Controls {
     /// Writes one message, cut where the room ends. Where it cannot be written the caller passes over it,
     /// as on Linux.
-    fn put(&mut self, context: &Context<'_>, kind: u32, data: &[u8]) -> Result<()> {
+    pub(super) fn put(&mut self, context: &Context<'_>, level: u32, kind: u32, data: &[u8]) -> Result<()> {
         let room = self.room - self.used;
         if room < CONTROL_HEADER_BYTES {
             self.flags |= MSG_CTRUNC;
@@ -385,10 +437,22 @@ impl Controls {
         if length < whole {
             self.flags |= MSG_CTRUNC;
         }
-        let header = Encoder::new().u64(length as u64).u32(SOL_SOCKET as u32).u32(kind).raw(data).finish();
+        let header = Encoder::new().u64(length as u64).u32(level).u32(kind).raw(data).finish();
         write_all(context.memory, self.address + self.used as u64, &header[..length])?;
         self.used += control_aligned(whole).min(room);
         Ok(())
+    }
+
+    /// What came with bytes through a local socket.
+    fn put_arrival(&mut self, context: &Context<'_>, socket: &Socket, arrival: &Arrival, flags: u64) {
+        if socket.wants_identity() {
+            let identity = arrival.identity.unwrap_or(Identity::UNKNOWN);
+            let data = Encoder::new().u32(identity.pid).u32(identity.uid).u32(identity.gid).finish();
+            let _ = self.put(context, SOL_SOCKET as u32, SCM_CREDENTIALS, &data);
+        }
+        if let Some(rights) = &arrival.rights {
+            self.put_rights(context, rights, flags & MSG_CMSG_CLOEXEC != 0);
+        }
     }
 
     /// Makes descriptors of as many descriptions as there is room for.
@@ -408,7 +472,7 @@ impl Controls {
             return;
         }
         let data: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        if self.put(context, SCM_RIGHTS, &data).is_err() {
+        if self.put(context, SOL_SOCKET as u32, SCM_RIGHTS, &data).is_err() {
             self.flags |= MSG_CTRUNC;
             for number in numbers {
                 drop(files.table().remove(number));
@@ -420,29 +484,37 @@ impl Controls {
 fn receive_message(
     context: &mut Context<'_>,
     description: &Arc<Description>,
-    socket: &Socket,
+    socket: &AnySocket,
     address: u64,
     flags: u64,
 ) -> Result<u64> {
     let (header, extents) = read_header(context, address)?;
-    let arrival = receive(context, description, socket, &extents, flags)?;
-    if header.name != 0 {
-        write_address(context, &sender_name(&arrival), header.name, address + Header::NAME_BYTES_OFFSET)?;
-    }
     let room = if header.control == 0 { 0 } else { usize::try_from(header.control_bytes).unwrap_or(usize::MAX) };
-    let mut controls = Controls { address: header.control, room, used: 0, flags: arrival.flags };
-    if socket.wants_identity() {
-        let identity = arrival.identity.unwrap_or(Identity::UNKNOWN);
-        let data = Encoder::new().u32(identity.pid).u32(identity.uid).u32(identity.gid).finish();
-        let _ = controls.put(context, SCM_CREDENTIALS, &data);
-    }
-    if let Some(rights) = &arrival.rights {
-        controls.put_rights(context, rights, flags & MSG_CMSG_CLOEXEC != 0);
-    }
+    let mut controls = Controls { address: header.control, room, used: 0, flags: 0 };
+    let write_name = |context: &Context<'_>, name: &[u8]| match header.name {
+        0 => Ok(()),
+        place => write_address(context, name, place, address + Header::NAME_BYTES_OFFSET),
+    };
+    let byte_count = match socket {
+        AnySocket::Unix(socket) => {
+            let arrival = receive(context, description, socket, &extents, flags)?;
+            write_name(context, &sender_name(&arrival))?;
+            controls.flags = arrival.flags;
+            controls.put_arrival(context, socket, &arrival, flags);
+            arrival.byte_count
+        }
+        AnySocket::Inet(socket) => {
+            let arrival = inet_message::receive(context, description, socket, &extents, flags)?;
+            write_name(context, &arrival.sender_name(socket))?;
+            controls.flags = arrival.flags;
+            inet_message::put_controls(context, socket, &arrival, &mut controls);
+            arrival.byte_count
+        }
+    };
     let told = (controls.flags | flags & MSG_CMSG_CLOEXEC) as u32;
     write_all(context.memory, address + Header::FLAGS_OFFSET, &told.to_le_bytes())?;
     write_all(context.memory, address + Header::CONTROL_BYTES_OFFSET, &(controls.used as u64).to_le_bytes())?;
-    Ok(arrival.byte_count)
+    Ok(byte_count)
 }
 
 /// `recvmsg(2)`.

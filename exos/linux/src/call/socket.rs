@@ -1,5 +1,5 @@
-//! Sockets: making, naming and connecting them. Local ones only; every other address family is `EAFNOSUPPORT`, as on
-//! a Linux that has none, so C libraries that ask for a name service or a log go on without one.
+//! Sockets: making, naming and connecting them. Local ones, and by [`super::inet_socket`] TCP and UDP; every other
+//! address family is `EAFNOSUPPORT`, as on a Linux that has none.
 //!
 //! [`super::message`] moves bytes, [`super::socket_option`] has the options.
 
@@ -13,11 +13,13 @@ use exos::fs::permission::AccessMask;
 use exos::fs::readiness::Readiness;
 use exos::fs::vnode::NewNode;
 use exos::net::unix::address::Address;
-use exos::net::unix::socket::Halves;
-use exos::net::unix::{Identity, Socket, SocketFile, SocketKind};
+use exos::net::unix::{Identity, Socket, SocketKind};
+use exos::net::{AnySocket, Halves, SocketFile};
 
+use super::inet_socket;
 use super::waiting::until_ready_by;
-use crate::abi::linux::{AF_MAX, AF_UNIX};
+use crate::abi::inet::address_bytes;
+use crate::abi::linux::{AF_INET, AF_INET6, AF_MAX, AF_UNIX};
 use crate::abi::socket::{ADDRESS_BYTES_MAX, Name, SOCK_CLOEXEC, SOCK_NONBLOCK, name_bytes, read_name};
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
@@ -25,7 +27,7 @@ use crate::call::entry::entries;
 use crate::file::paths::{Access, now};
 
 entries! {
-    socket: "only AF_UNIX";
+    socket: "AF_UNIX; AF_INET and AF_INET6 over loopback, TCP and UDP";
     socketpair;
     bind;
     listen;
@@ -41,7 +43,7 @@ entries! {
 const TYPE_MAX: u64 = 10;
 
 /// The socket of a descriptor. `ENOTSOCK`, `EBADF`.
-pub(super) fn socket_at(context: &Context<'_>, descriptor: u64) -> Result<(Arc<Description>, Arc<Socket>)> {
+pub(super) fn socket_at(context: &Context<'_>, descriptor: u64) -> Result<(Arc<Description>, AnySocket)> {
     let description = context.process.files.get(descriptor)?;
     if description.is_path_only() {
         return Err(Errno::EBADF);
@@ -56,8 +58,8 @@ pub(super) fn identity_of(context: &Context<'_>) -> Identity {
     Identity { pid: context.process.pid, uid: identities.uid[1], gid: identities.gid[1] }
 }
 
-/// What kind of socket is asked for; flags are checked.
-fn kind_of(family: u64, kind: u64, protocol: u64) -> Result<SocketKind> {
+/// The type of the socket that is asked for, of a family that is there; flags are checked.
+fn type_of(family: u64, kind: u64) -> Result<(u16, u64)> {
     let base = kind & 0xf;
     if kind & !(0xf | SOCK_NONBLOCK | SOCK_CLOEXEC) != 0 {
         return Err(Errno::EINVAL);
@@ -68,9 +70,15 @@ fn kind_of(family: u64, kind: u64, protocol: u64) -> Result<SocketKind> {
     if base > TYPE_MAX {
         return Err(Errno::EINVAL);
     }
-    if family != u64::from(AF_UNIX) {
+    let family = family as u16;
+    if ![AF_UNIX, AF_INET, AF_INET6].contains(&family) {
         return Err(Errno::EAFNOSUPPORT);
     }
+    Ok((family, base))
+}
+
+/// What kind of local socket is asked for.
+fn local_kind(base: u64, protocol: u64) -> Result<SocketKind> {
     if protocol as u32 > 1 {
         return Err(Errno::EPROTONOSUPPORT);
     }
@@ -84,7 +92,7 @@ fn kind_of(family: u64, kind: u64, protocol: u64) -> Result<SocketKind> {
 }
 
 /// A descriptor for a socket.
-fn add(context: &Context<'_>, socket: Arc<Socket>, flags: u64) -> Result<u64> {
+fn add(context: &Context<'_>, socket: AnySocket, flags: u64) -> Result<u64> {
     let status = if flags & SOCK_NONBLOCK != 0 { StatusFlags::NON_BLOCKING } else { StatusFlags::empty() };
     let number = socket.number();
     let file = SocketFile::new(socket);
@@ -95,16 +103,29 @@ fn add(context: &Context<'_>, socket: Arc<Socket>, flags: u64) -> Result<u64> {
 /// `socket(2)`.
 pub fn socket(context: &mut Context<'_>, [family, kind, protocol, ..]: Arguments) -> Result<u64> {
     let files = &context.system.files;
-    let socket = Socket::new(&files.unix, kind_of(family, kind, protocol)?, files.namespace.number());
-    add(context, socket, kind)
+    let made = match type_of(family, kind)? {
+        (AF_UNIX, base) => {
+            let local = local_kind(base, protocol)?;
+            AnySocket::Unix(Socket::new(&files.unix, local, files.namespace.number()))
+        }
+        (family, base) => AnySocket::Inet(inet_socket::make(context, family, base, protocol)?),
+    };
+    add(context, made, kind)
 }
 
 /// `socketpair(2)`.
 pub fn socketpair(context: &mut Context<'_>, [family, kind, protocol, address, ..]: Arguments) -> Result<u64> {
-    let base = kind_of(family, kind, protocol)?;
     let files = &context.system.files;
+    let base = match type_of(family, kind)? {
+        (AF_UNIX, base) => local_kind(base, protocol)?,
+        (family, base) => {
+            inet_socket::make(context, family, base, protocol)?;
+            return Err(Errno::EOPNOTSUPP);
+        }
+    };
     let numbers = [files.namespace.number(), files.namespace.number()];
-    let [first, second] = Socket::pair(&files.unix, base, numbers, identity_of(context));
+    let pair = Socket::pair(&files.unix, base, numbers, identity_of(context));
+    let [first, second] = pair.map(AnySocket::Unix);
     let first = add(context, first, kind)?;
     let outcome = add(context, second, kind).and_then(|second| {
         let pair = first | second << 32;
@@ -155,7 +176,12 @@ pub(super) fn find(context: &Context<'_>, kind: SocketKind, address: &Address) -
 /// `bind(2)`.
 pub fn bind(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
     let (_, socket) = socket_at(context, descriptor)?;
-    match read_name(&read_address(context, address, length)?)? {
+    let name = read_address(context, address, length)?;
+    let socket = match socket {
+        AnySocket::Unix(socket) => socket,
+        AnySocket::Inet(socket) => return inet_socket::bind(context, &socket, &name).map(|()| 0),
+    };
+    match read_name(&name)? {
         Name::None => return Err(Errno::EINVAL),
         Name::Automatic => socket.bind_abstract(None)?,
         Name::Unix(Address::Abstract(name)) => socket.bind_abstract(Some(name))?,
@@ -182,7 +208,10 @@ fn bind_path(context: &Context<'_>, socket: &Arc<Socket>, path: Vec<u8>) -> Resu
 pub fn listen(context: &mut Context<'_>, [descriptor, backlog, ..]: Arguments) -> Result<u64> {
     let (_, socket) = socket_at(context, descriptor)?;
     // A negative backlog is as long as there can be.
-    socket.listen(backlog as u32, identity_of(context))?;
+    match socket {
+        AnySocket::Unix(socket) => socket.listen(backlog as u32, identity_of(context))?,
+        AnySocket::Inet(socket) => socket.listen(backlog as u32)?,
+    }
     Ok(0)
 }
 
@@ -198,9 +227,15 @@ pub fn accept4(context: &mut Context<'_>, [descriptor, address, length, flags, .
     }
     let (description, socket) = socket_at(context, descriptor)?;
     context.process.files.check_room()?;
-    let timeout_ns = socket.receive_timeout_ns();
-    let accepted = until_ready_by(context, &description, Readiness::READ, timeout_ns, |_| socket.accept())?;
-    let name = name_bytes(accepted.peer_address()?.as_deref());
+    let timeout_ns = socket.options().receive_timeout_ns();
+    let accepted = until_ready_by(context, &description, Readiness::READ, timeout_ns, |_| match &socket {
+        AnySocket::Unix(socket) => socket.accept().map(AnySocket::Unix),
+        AnySocket::Inet(socket) => socket.accept().map(AnySocket::Inet),
+    })?;
+    let name = match &accepted {
+        AnySocket::Unix(accepted) => name_bytes(accepted.peer_address()?.as_deref()),
+        AnySocket::Inet(accepted) => address_bytes(accepted.shown(accepted.accepted_from()?)),
+    };
     let descriptor = add(context, accepted, flags)?;
     if address != 0
         && let Err(error) = write_address(context, &name, address, length)
@@ -214,8 +249,14 @@ pub fn accept4(context: &mut Context<'_>, [descriptor, address, length, flags, .
 /// `connect(2)`.
 pub fn connect(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
     let (description, socket) = socket_at(context, descriptor)?;
-    let name = read_name(&read_address(context, address, length)?)?;
-    let address = match name {
+    let name = read_address(context, address, length)?;
+    let socket = match socket {
+        AnySocket::Unix(socket) => socket,
+        AnySocket::Inet(socket) => {
+            return inet_socket::connect(context, &description, &socket, &name).map(|()| 0);
+        }
+    };
+    let address = match read_name(&name)? {
         Name::Unix(address) => address,
         Name::None if socket.kind() == SocketKind::Datagram => return socket.connect_datagram(None).map(|()| 0),
         Name::None | Name::Automatic => return Err(Errno::EINVAL),
@@ -224,7 +265,7 @@ pub fn connect(context: &mut Context<'_>, [descriptor, address, length, ..]: Arg
         socket.bind_abstract(None)?;
     }
     let identity = identity_of(context);
-    let timeout_ns = socket.send_timeout_ns();
+    let timeout_ns = socket.options().send_timeout_ns();
     until_ready_by(context, &description, Readiness::all(), timeout_ns, |context| {
         let target = find(context, socket.kind(), &address)?;
         socket.connect(&target, context.system.files.namespace.number(), identity)
@@ -235,26 +276,37 @@ pub fn connect(context: &mut Context<'_>, [descriptor, address, length, ..]: Arg
 /// `getsockname(2)`.
 pub fn getsockname(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
     let (_, socket) = socket_at(context, descriptor)?;
-    write_address(context, &name_bytes(socket.address().as_deref()), address, length)?;
+    let name = match socket {
+        AnySocket::Unix(socket) => name_bytes(socket.address().as_deref()),
+        AnySocket::Inet(socket) => address_bytes(socket.local_shown()),
+    };
+    write_address(context, &name, address, length)?;
     Ok(0)
 }
 
 /// `getpeername(2)`.
 pub fn getpeername(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
     let (_, socket) = socket_at(context, descriptor)?;
-    let name = socket.peer_address()?;
-    write_address(context, &name_bytes(name.as_deref()), address, length)?;
+    let name = match socket {
+        AnySocket::Unix(socket) => name_bytes(socket.peer_address()?.as_deref()),
+        AnySocket::Inet(socket) => address_bytes(socket.shown(socket.remote()?)),
+    };
+    write_address(context, &name, address, length)?;
     Ok(0)
 }
 
 /// `shutdown(2)`.
 pub fn shutdown(context: &mut Context<'_>, [descriptor, how, ..]: Arguments) -> Result<u64> {
     let (_, socket) = socket_at(context, descriptor)?;
-    socket.shutdown(match how as u32 {
+    let halves = match how as u32 {
         0 => Halves { receiving: true, sending: false },
         1 => Halves { receiving: false, sending: true },
         2 => Halves { receiving: true, sending: true },
         _ => return Err(Errno::EINVAL),
-    });
+    };
+    match socket {
+        AnySocket::Unix(socket) => socket.shutdown(halves),
+        AnySocket::Inet(socket) => socket.shutdown(halves)?,
+    }
     Ok(0)
 }

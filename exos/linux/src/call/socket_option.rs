@@ -1,28 +1,34 @@
-//! `getsockopt` and `setsockopt`: the options of socket(7) that mean something to a local socket, and those that can
-//! be set on any without doing anything.
+//! `getsockopt` and `setsockopt`: the options of socket(7), of which many can be set on any socket without doing
+//! anything. [`super::inet_option`] has those of TCP and IP.
 
 use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
-use exos::net::unix::{Identity, Socket, SocketKind};
+use exos::net::AnySocket;
+use exos::net::inet::interface::INTERFACES;
+use exos::net::inet::settings::Setting;
+use exos::net::inet::{Family, Protocol};
+use exos::net::unix::{Identity, SocketKind};
 use exos::task::capability::Capability;
 
+use super::inet_option;
 use super::socket::socket_at;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::errno;
 use crate::abi::linux::{
-    AF_UNIX, SO_ACCEPTCONN, SO_BROADCAST, SO_BUSY_POLL, SO_DOMAIN, SO_ERROR, SO_KEEPALIVE, SO_LINGER, SO_MEMINFO,
-    SO_OOBINLINE, SO_PASSCRED, SO_PEERCRED, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT,
-    SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDBUFFORCE, SO_SNDLOWAT, SO_TYPE, SOL_SOCKET,
+    AF_INET, AF_INET6, AF_UNIX, SO_ACCEPTCONN, SO_BINDTODEVICE, SO_BROADCAST, SO_BUSY_POLL, SO_DOMAIN, SO_ERROR,
+    SO_KEEPALIVE, SO_LINGER, SO_MARK, SO_MEMINFO, SO_OOBINLINE, SO_PASSCRED, SO_PEERCRED, SO_PRIORITY, SO_PROTOCOL,
+    SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDBUFFORCE, SO_SNDLOWAT,
+    SO_TYPE, SOL_SOCKET,
 };
 use crate::abi::socket::option;
-use crate::abi::user_memory::{read_array, read_exact, write_all};
+use crate::abi::user_memory::{read_array, read_exact, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::entries;
 
 entries! {
-    getsockopt: "SOL_SOCKET, the options of local sockets";
-    setsockopt: "SOL_SOCKET, the options of local sockets";
+    getsockopt: "those options of sockets, TCP, IP and IPv6 that programs use";
+    setsockopt: "those options of sockets, TCP, IP and IPv6 that programs use";
 }
 
 /// Switches that concern networks: they are told back as they were set.
@@ -31,47 +37,68 @@ const MICROSECOND_NS: u64 = 1000;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// `SOCK_*`.
-fn kind_number(kind: SocketKind) -> i32 {
-    match kind {
-        SocketKind::Stream => 1,
-        SocketKind::Datagram => 2,
-        SocketKind::SeqPacket => 5,
+fn kind_number(socket: &AnySocket) -> i32 {
+    match socket {
+        AnySocket::Unix(socket) => match socket.kind() {
+            SocketKind::Stream => 1,
+            SocketKind::Datagram => 2,
+            SocketKind::SeqPacket => 5,
+        },
+        AnySocket::Inet(socket) => match socket.protocol() {
+            Protocol::Tcp => 1,
+            Protocol::Udp => 2,
+        },
+    }
+}
+
+/// `AF_*` and `IPPROTO_*`.
+fn family_of(socket: &AnySocket) -> (u16, i32) {
+    match socket {
+        AnySocket::Unix(_) => (AF_UNIX, 0),
+        AnySocket::Inet(socket) => {
+            let family = if socket.family() == Family::V4 { AF_INET } else { AF_INET6 };
+            (family, if socket.protocol() == Protocol::Tcp { 6 } else { 17 })
+        }
     }
 }
 
 /// The value of an option. `ENOPROTOOPT`: there is no such option.
-fn value_of(socket: &Socket, name: u64) -> Result<Vec<u8>> {
+fn value_of(socket: &AnySocket, name: u64) -> Result<Vec<u8>> {
+    let options = socket.options();
     let number = match name {
-        SO_TYPE => kind_number(socket.kind()),
-        SO_DOMAIN => i32::from(AF_UNIX),
+        SO_TYPE => kind_number(socket),
+        SO_DOMAIN => i32::from(family_of(socket).0),
+        SO_PROTOCOL => family_of(socket).1,
         SO_ERROR => socket.take_error().map_or(0, |error| errno::number(error) as i32),
         SO_SNDBUF => socket.send_buffer_bytes() as i32,
         SO_RCVBUF => socket.receive_buffer_bytes() as i32,
-        SO_PASSCRED => i32::from(socket.wants_identity()),
+        SO_PASSCRED => i32::from(socket.unix().is_some_and(|socket| socket.wants_identity())),
         SO_ACCEPTCONN => i32::from(socket.is_listening()),
-        SO_RCVLOWAT => socket.low_water_bytes() as i32,
+        SO_RCVLOWAT => options.low_water_bytes() as i32,
         SO_SNDLOWAT => 1,
         // No message says when it was sent, and nobody looks for them without being told.
-        SO_PROTOCOL | SO_BUSY_POLL => 0,
+        SO_BUSY_POLL => 0,
         name if option::TIMES.contains(&name) => 0,
-        SO_PRIORITY => socket.priority() as i32,
+        SO_PRIORITY => options.priority() as i32,
         SO_MEMINFO => {
             // What is charged for what waits, and what may be: of the receiver, which is charged nothing, and the
             // sender.
-            let sent = socket.unreceived_bytes() as u32;
+            let sent = socket.unreceived_bytes().unwrap_or(0) as u32;
             let encoder = Encoder::new().u32(0).u32(socket.receive_buffer_bytes() as u32);
             return Ok(encoder.u32(sent).u32(socket.send_buffer_bytes() as u32).zero_to(36).finish());
         }
-        name if KEPT.contains(&name) => i32::from(socket.kept_options() & 1 << name != 0),
-        SO_LINGER => return Ok(socket.linger().to_le_bytes().to_vec()),
+        name if KEPT.contains(&name) => i32::from(options.is_on(name)),
+        SO_MARK => mark_of(socket)?,
+        SO_BINDTODEVICE => return Ok(device_name(socket)),
+        SO_LINGER => return Ok(options.linger().to_le_bytes().to_vec()),
         SO_PEERCRED => {
             // Nobody has been there yet: no process, and no user at all.
             let nobody = Identity { pid: 0, uid: u32::MAX, gid: u32::MAX };
-            let peer = socket.peer_identity().unwrap_or(nobody);
+            let peer = socket.unix().and_then(|socket| socket.peer_identity()).unwrap_or(nobody);
             return Ok(Encoder::new().u32(peer.pid).u32(peer.uid).u32(peer.gid).finish());
         }
-        name if option::RECEIVE_TIMEOUT.contains(&name) => return Ok(timeout_bytes(socket.receive_timeout_ns())),
-        name if option::SEND_TIMEOUT.contains(&name) => return Ok(timeout_bytes(socket.send_timeout_ns())),
+        name if option::RECEIVE_TIMEOUT.contains(&name) => return Ok(timeout_bytes(options.receive_timeout_ns())),
+        name if option::SEND_TIMEOUT.contains(&name) => return Ok(timeout_bytes(options.send_timeout_ns())),
         _ => return Err(Errno::ENOPROTOOPT),
     };
     Ok(number.to_le_bytes().to_vec())
@@ -87,14 +114,58 @@ pub fn getsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
     let (_, socket) = socket_at(context, descriptor)?;
     let room = i32::from_le_bytes(read_array(context.memory, length)?);
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
-    if u64::from(level as u32) != SOL_SOCKET {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let value = value_of(&socket, u64::from(name as u32))?;
+    let (level, name) = (u64::from(level as u32), u64::from(name as u32));
+    let value = match &socket {
+        _ if level == SOL_SOCKET => value_of(&socket, name)?,
+        AnySocket::Unix(_) => return Err(Errno::EOPNOTSUPP),
+        AnySocket::Inet(socket) => inet_option::value_of(socket, level, name)?,
+    };
     let count = value.len().min(room);
     write_all(context.memory, address, &value[..count])?;
     write_all(context.memory, length, &(count as u32).to_le_bytes())?;
     Ok(0)
+}
+
+/// `SO_MARK`. `ENOPROTOOPT`: a local socket has none.
+fn mark_of(socket: &AnySocket) -> Result<i32> {
+    match socket {
+        AnySocket::Unix(_) => Ok(0),
+        AnySocket::Inet(socket) => Ok(socket.settings().get(Setting::Mark)),
+    }
+}
+
+fn set_mark(context: &Context<'_>, socket: &AnySocket, value: i32) -> Result<()> {
+    match socket {
+        _ if !context.can(Capability::NET_ADMIN) => Err(Errno::EPERM),
+        AnySocket::Unix(_) => Err(Errno::ENOPROTOOPT),
+        AnySocket::Inet(socket) => {
+            socket.settings().set(Setting::Mark, value);
+            Ok(())
+        }
+    }
+}
+
+/// The name of the interface that a socket is bound to, with its NUL; nothing if there is none.
+fn device_name(socket: &AnySocket) -> Vec<u8> {
+    let AnySocket::Inet(socket) = socket else { return Vec::new() };
+    let found = INTERFACES.iter().find(|interface| interface.index == socket.bound_interface());
+    found.map(|interface| Encoder::new().raw(interface.name.as_bytes()).u8(0).finish()).unwrap_or_default()
+}
+
+/// `SO_BINDTODEVICE`. `ENODEV`: there is no such interface.
+fn bind_to_device(context: &Context<'_>, socket: &AnySocket, address: u64, length: u64) -> Result<()> {
+    const NAME_BYTES_MAX: u64 = 15;
+    let AnySocket::Inet(socket) = socket else { return Err(Errno::ENOPROTOOPT) };
+    let bytes = read_vec(context.memory, address, length.min(NAME_BYTES_MAX), NAME_BYTES_MAX as usize)?;
+    let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    let found = INTERFACES.iter().find(|interface| interface.name.as_bytes() == name);
+    let index = match found {
+        _ if name.is_empty() => 0,
+        Some(interface) => interface.index,
+        None => return Err(Errno::ENODEV),
+    };
+    socket.set_bound_interface(index);
+    Ok(())
 }
 
 /// Reads a `timeval`. `EDOM`: no such number of microseconds. A negative time is the shortest there is.
@@ -114,10 +185,17 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
     const TIME_BYTES: u64 = 16;
     let (_, socket) = socket_at(context, descriptor)?;
     let length = u64::try_from(length as i32).map_err(|_| Errno::EINVAL)?;
-    if u64::from(level as u32) != SOL_SOCKET {
-        return Err(Errno::EOPNOTSUPP);
+    let (level, name) = (u64::from(level as u32), u64::from(name as u32));
+    match &socket {
+        _ if level == SOL_SOCKET => {}
+        AnySocket::Unix(_) => return Err(Errno::EOPNOTSUPP),
+        AnySocket::Inet(socket) => {
+            return inet_option::set(context, socket, (level, name), (address, length)).map(|()| 0);
+        }
     }
-    let name = u64::from(name as u32);
+    if name == SO_BINDTODEVICE {
+        return bind_to_device(context, &socket, address, length).map(|()| 0);
+    }
     if length < INT_BYTES {
         return Err(Errno::EINVAL);
     }
@@ -125,6 +203,7 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
     read_exact(context.memory, address, &mut value)?;
     let value = i32::from_le_bytes(value);
     let bytes = value.max(0) as usize;
+    let options = socket.options();
     let is_timeout = |names: [u64; 2]| names.contains(&name);
     match name {
         SO_SNDBUF => socket.set_send_buffer_bytes(value as u32 as usize),
@@ -138,22 +217,23 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
             // Closing a local socket never waits; it is told back as Linux does.
             let bytes: [u8; 8] =
                 if length < 8 { return Err(Errno::EINVAL) } else { read_array(context.memory, address)? };
-            let seconds = if value == 0 { socket.linger() >> 32 } else { u64::from(get::u32(&bytes, 4)) };
-            socket.set_linger(seconds << 32 | u64::from(value != 0));
+            let seconds = if value == 0 { options.linger() >> 32 } else { u64::from(get::u32(&bytes, 4)) };
+            options.set_linger(seconds << 32 | u64::from(value != 0));
         }
-        SO_PASSCRED => socket.set_wants_identity(value != 0),
-        SO_RCVLOWAT => socket.set_low_water_bytes(if value < 0 { i32::MAX as usize } else { bytes }),
+        SO_PASSCRED => socket.unix().ok_or(Errno::ENOPROTOOPT)?.set_wants_identity(value != 0),
+        SO_RCVLOWAT => options.set_low_water_bytes(if value < 0 { i32::MAX as usize } else { bytes }),
         SO_PRIORITY if !(0..=6).contains(&value) && !context.can(Capability::NET_ADMIN) => {
             return Err(Errno::EPERM);
         }
-        SO_PRIORITY => socket.set_priority(value as u32),
+        SO_PRIORITY => options.set_priority(value as u32),
+        SO_MARK => set_mark(context, &socket, value)?,
         name if option::TIMES.contains(&name) && value == 0 => {}
-        name if KEPT.contains(&name) => socket.keep_option(name as u32, value != 0),
+        name if KEPT.contains(&name) => options.set_on(name, value != 0),
         _ if is_timeout(option::RECEIVE_TIMEOUT) || is_timeout(option::SEND_TIMEOUT) => {
             if length < TIME_BYTES {
                 return Err(Errno::EINVAL);
             }
-            socket.set_timeout_ns(is_timeout(option::SEND_TIMEOUT), read_timeout(context, address)?);
+            options.set_timeout_ns(is_timeout(option::SEND_TIMEOUT), read_timeout(context, address)?);
         }
         _ => return Err(Errno::ENOPROTOOPT),
     }

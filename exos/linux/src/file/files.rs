@@ -21,6 +21,7 @@ use exos::fs::terminal::table::Terminals;
 use exos::fs::vnode::InodeRef;
 use exos::fs::walk::LookupFlags;
 use exos::mem::MapBacking;
+use exos::net::inet::Inet;
 use exos::net::unix::UnixDomain;
 use exos::preempt::Pace;
 use exos::sync::{Mutex, MutexGuard, RwLock};
@@ -40,6 +41,8 @@ pub struct Files {
     pub terminals: Arc<Terminals>,
     /// Local sockets.
     pub unix: Arc<UnixDomain>,
+    /// TCP and UDP.
+    pub inet: Arc<Inet>,
     /// What bounds the cached pages of host directories.
     pub page_cache: Arc<PageCache>,
 }

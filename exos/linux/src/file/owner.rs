@@ -11,7 +11,7 @@ use exos::error::Result;
 use exos::fs::description::Description;
 use exos::fs::readiness::{Readiness, Registration, Waiter};
 use exos::fs::watch::{Watcher, event};
-use exos::net::unix::SocketFile;
+use exos::net::SocketFile;
 use exos::sync::Mutex;
 use exos::task::capability::Capability;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};

@@ -1,5 +1,6 @@
 //! From the run configuration and the root image to a pod with its first process. Safe and free of the machine.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicI64;
@@ -25,6 +26,7 @@ use exos::ipc::Ipc;
 use exos::load::mapping_base;
 use exos::load::vdso::{VdsoData, VdsoPages};
 use exos::mem::{AddressSpace, FramePool, SharedState};
+use exos::net::inet::Inet;
 use exos::platform::Kernel;
 use exos::sync::Mutex;
 use exos::task::capability::Capabilities;
@@ -135,6 +137,8 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         Arc::new(Space::new(&ground.kernel, space))
     };
     let (memory, empty_space, files) = (home(), home(), ProcessFiles::new(&namespace, current));
+    let numbers = namespace.clone();
+    let inet = Inet::new(&ground.kernel, Box::new(move || numbers.number()));
     let system = Arc::new(System {
         images: exos::load::KnownImages::default(),
         kernel: ground.kernel,
@@ -148,7 +152,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         futexes: FutexTable::default(),
         empty_space,
         listing,
-        files: Files { namespace, temporary, terminals, unix: Arc::default(), page_cache },
+        files: Files { namespace, temporary, terminals, unix: Arc::default(), inet, page_cache },
         vdso,
         options: options(config),
         counters: Counters::default(),

@@ -15,6 +15,7 @@ mod ipc_text;
 mod memory_file;
 mod memory_text;
 mod mount_text;
+mod net_text;
 mod opened;
 mod process_text;
 mod processor_text;

@@ -13,7 +13,7 @@ use exos::fs::terminal::table::TERMINAL_COUNT_MAX;
 use exos::fs::watch::{EVENT_COUNT_MAX, INSTANCE_COUNT_MAX, WATCH_COUNT_MAX};
 
 use super::text::{Text, put};
-use super::{ipc_text, processor_text};
+use super::{ipc_text, net_text, processor_text};
 use crate::file::epoll::ENTRY_COUNT_MAX;
 use crate::task::listing::Member;
 use crate::task::system::{RELEASE, System, VERSION};
@@ -79,7 +79,15 @@ pub(super) fn append(subject: &Subject<'_>, text: SystemText, out: &mut Text<'_>
         SystemText::WatcherCountMax => put!(out, "{INSTANCE_COUNT_MAX}\n"),
         SystemText::WatchCountMax => put!(out, "{WATCH_COUNT_MAX}\n"),
         SystemText::TerminalCountMax => put!(out, "{TERMINAL_COUNT_MAX}\n"),
-        _ => out.raw(fixed(text)),
+        SystemText::NetDevices
+        | SystemText::NetAddresses6
+        | SystemText::NetRoutes
+        | SystemText::NetSocketCounts
+        | SystemText::NetTcp
+        | SystemText::NetTcp6
+        | SystemText::NetUdp
+        | SystemText::NetUdp6 => net_text::append(&system.files.inet, text, out),
+        _ => out.raw(net_text::fixed(text).unwrap_or_else(|| fixed(text))),
     }
 }
 
@@ -94,7 +102,6 @@ fn fixed(text: SystemText) -> &'static [u8] {
         SystemText::ProcessIdMax => b"32768\n",
         SystemText::EntropyAvailable | SystemText::PoolSize => b"256\n",
         SystemText::ThreadsMax => b"4096\n",
-        SystemText::SomaxConn => b"4096\n",
         SystemText::OvercommitMemory => b"0\n",
         SystemText::OvercommitRatio => b"50\n",
         SystemText::CorePattern => b"core\n",

@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 
 use super::address::{Address, Key};
 use super::endpoint::{Endpoint, wake};
-use super::socket::{Halves, Listener, Phase, Socket};
+use super::socket::{Listener, Phase, Socket};
 use super::{BACKLOG_MAX, Identity, SocketKind, UnixDomain};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::vnode::InodeRef;
+use crate::net::Halves;
 
 impl Listener {
     /// Remembers a waiter for a place.
@@ -279,7 +280,7 @@ impl Socket {
     }
 
     /// Ends it: its descriptor is gone.
-    pub(super) fn close(&self) {
+    pub fn close(&self) {
         let (phase, key, inode) = {
             let mut state = self.state.lock();
             (core::mem::replace(&mut state.phase, Phase::Closed), state.key.take(), state.inode.take())

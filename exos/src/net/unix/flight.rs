@@ -20,9 +20,9 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::UnixDomain;
-use super::socket::SocketFile;
 use crate::error::{Errno, Result};
 use crate::fs::description::Description;
+use crate::net::file::SocketFile;
 use crate::reserve;
 use crate::sync::Mutex;
 
@@ -101,7 +101,7 @@ impl Drop for Rights {
 }
 
 fn is_socket(description: &Description) -> bool {
-    description.extension::<SocketFile>().is_some()
+    SocketFile::unix_of(description).is_some()
 }
 
 /// A socket's description that lies in queues.
@@ -142,7 +142,7 @@ impl Candidate {
     }
 
     fn for_each_carried(&self, action: &mut dyn FnMut(&Arc<Description>)) -> Result<()> {
-        self.description.extension::<SocketFile>().map_or(Ok(()), |file| file.socket().for_each_carried(action))
+        SocketFile::unix_of(&self.description).map_or(Ok(()), |socket| socket.for_each_carried(action))
     }
 }
 
@@ -207,8 +207,8 @@ impl Flight {
         if let Ok(garbage) = self.garbage(carried_count) {
             self.closes.store(0, Ordering::Relaxed);
             if garbage.iter().all(Candidate::is_only_carried) {
-                for file in garbage.iter().filter_map(|candidate| candidate.description.extension::<SocketFile>()) {
-                    file.socket().lay_carried();
+                for socket in garbage.iter().filter_map(|candidate| SocketFile::unix_of(&candidate.description)) {
+                    socket.lay_carried();
                 }
             }
         }

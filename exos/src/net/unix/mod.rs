@@ -1,7 +1,7 @@
 //! Unix sockets (unix(7)): streams, datagrams and sequenced packets between processes of a pod, with names in the
 //! file system or without, descriptors and credentials in messages.
 //!
-//! - [`socket`]: the socket, its states and the descriptor's file over it; `connection` makes and ends connections,
+//! - [`socket`]: the socket and its states; `connection` makes and ends connections,
 //!   `traffic` sends and receives;
 //! - `endpoint`: a socket's receiving side; `budget`: what a sender may have on the way;
 //! - [`flight`]: descriptions in messages, and the search for those that cannot be reached any more;
@@ -32,7 +32,7 @@ use alloc::sync::Arc;
 
 use address::Names;
 use flight::Flight;
-pub use socket::{Socket, SocketFile};
+pub use socket::Socket;
 pub use traffic::{Received, Sending, Wants};
 
 use crate::fs::vnode::InodeRef;

@@ -1,22 +1,19 @@
-//! The socket: its states, its options, and the file that a descriptor is for.
+//! The socket: its states and its options.
 
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::any::Any;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::address::{Address, Key};
 use super::budget::Budget;
 use super::endpoint::Endpoint;
-use super::traffic::{Sending, Wants};
 use super::{Identity, SEND_BYTES_DEFAULT, SEND_BYTES_MAX, SEND_BYTES_MIN, SocketKind, UnixDomain};
 use crate::error::{Errno, Result};
 use crate::fs::description::Description;
-use crate::fs::open_file::OpenFile;
 use crate::fs::readiness::{Readiness, WaitQueue};
-use crate::fs::transfer::{Destination, Source};
 use crate::fs::vnode::InodeRef;
+use crate::net::options::SocketOptions;
 use crate::reserve;
 use crate::sync::Mutex;
 
@@ -53,15 +50,6 @@ pub(super) struct State {
     pub(super) inode: Option<InodeRef>,
 }
 
-/// Which half of a connection to end (`shutdown`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Halves {
-    /// `SHUT_RD`.
-    pub receiving: bool,
-    /// `SHUT_WR`.
-    pub sending: bool,
-}
-
 /// A Unix socket.
 pub struct Socket {
     pub(super) kind: SocketKind,
@@ -70,12 +58,7 @@ pub struct Socket {
     pub(super) budget: Arc<Budget>,
     pub(super) state: Mutex<State>,
     receive_buffer_bytes: AtomicUsize,
-    /// Nanoseconds that a receiver or sender waits at most, 0 for ever.
-    timeouts_ns: [AtomicU64; 2],
-    low_water_bytes: AtomicUsize,
-    kept: AtomicU64,
-    linger: AtomicU64,
-    priority: AtomicU32,
+    options: SocketOptions,
 }
 
 impl Socket {
@@ -96,11 +79,7 @@ impl Socket {
                 inode: None,
             }),
             receive_buffer_bytes: AtomicUsize::new(SEND_BYTES_DEFAULT),
-            timeouts_ns: Default::default(),
-            low_water_bytes: AtomicUsize::new(1),
-            kept: AtomicU64::new(0),
-            linger: AtomicU64::new(0),
-            priority: AtomicU32::new(0),
+            options: SocketOptions::default(),
         })
     }
 
@@ -140,6 +119,11 @@ impl Socket {
     /// Whether it takes connections (`SO_ACCEPTCONN`).
     pub fn is_listening(&self) -> bool {
         matches!(self.state.lock().phase, Phase::Listening(_))
+    }
+
+    /// What is told about everything that happens to it.
+    pub fn wait_queue(&self) -> &Arc<WaitQueue> {
+        &self.endpoint.queue
     }
 
     pub(super) fn peer(&self) -> Option<Arc<Endpoint>> {
@@ -185,63 +169,9 @@ impl Socket {
         self.receive_buffer_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// How long a receiver waits, 0 for ever (`SO_RCVTIMEO`).
-    pub fn receive_timeout_ns(&self) -> u64 {
-        self.timeouts_ns[0].load(Ordering::Relaxed)
-    }
-
-    /// How long a sender waits, 0 for ever (`SO_SNDTIMEO`).
-    pub fn send_timeout_ns(&self) -> u64 {
-        self.timeouts_ns[1].load(Ordering::Relaxed)
-    }
-
-    /// Sets one of the two.
-    pub fn set_timeout_ns(&self, is_send: bool, timeout_ns: u64) {
-        self.timeouts_ns[usize::from(is_send)].store(timeout_ns, Ordering::Relaxed);
-    }
-
-    /// Bytes that a blocking receiver of a stream waits for (`SO_RCVLOWAT`).
-    pub fn low_water_bytes(&self) -> usize {
-        self.low_water_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Sets it; at least 1.
-    pub fn set_low_water_bytes(&self, bytes: usize) {
-        self.low_water_bytes.store(bytes.max(1), Ordering::Relaxed);
-    }
-
-    /// Switches that mean nothing to a local socket but are told back as they were set, one bit each.
-    pub fn kept_options(&self) -> u64 {
-        self.kept.load(Ordering::Relaxed)
-    }
-
-    /// Its messages' priority (`SO_PRIORITY`): kept and told back only.
-    pub fn priority(&self) -> u32 {
-        self.priority.load(Ordering::Relaxed)
-    }
-
-    /// Sets `SO_PRIORITY`.
-    pub fn set_priority(&self, priority: u32) {
-        self.priority.store(priority, Ordering::Relaxed);
-    }
-
-    /// How long closing would wait (`struct linger` as one word): kept and told back only.
-    pub fn linger(&self) -> u64 {
-        self.linger.load(Ordering::Relaxed)
-    }
-
-    /// Sets `SO_LINGER`.
-    pub fn set_linger(&self, linger: u64) {
-        self.linger.store(linger, Ordering::Relaxed);
-    }
-
-    /// Sets or clears one of them.
-    pub fn keep_option(&self, bit: u32, value: bool) {
-        if value {
-            self.kept.fetch_or(1 << bit, Ordering::Relaxed);
-        } else {
-            self.kept.fetch_and(!(1 << bit), Ordering::Relaxed);
-        }
+    /// What all sockets keep. Nothing of it concerns a local socket but the times and `SO_RCVLOWAT`.
+    pub fn options(&self) -> &SocketOptions {
+        &self.options
     }
 
     /// Bytes that were sent and not received (`SIOCOUTQ`).
@@ -315,59 +245,5 @@ impl Socket {
             }
             _ => Ok(Vec::new()),
         }
-    }
-}
-
-/// What a descriptor of a socket is for. The socket closes with it.
-pub struct SocketFile(Arc<Socket>);
-
-impl SocketFile {
-    /// The one file of a socket.
-    pub fn new(socket: Arc<Socket>) -> Arc<Self> {
-        Arc::new(Self(socket))
-    }
-
-    /// The socket.
-    pub fn socket(&self) -> &Arc<Socket> {
-        &self.0
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-impl OpenFile for SocketFile {
-    fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
-        if destination.remaining() == 0 {
-            return Ok(0);
-        }
-        self.0.receive(destination, &mut Wants::default()).map(|received| received.byte_count)
-    }
-
-    fn write(&self, _: u64, source: &mut dyn Source) -> Result<usize> {
-        self.0.send(source, &mut Sending::default())
-    }
-
-    fn readiness(&self) -> Readiness {
-        self.0.readiness()
-    }
-
-    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
-        Some(&self.0.endpoint.queue)
-    }
-
-    fn writes_all(&self) -> bool {
-        self.0.kind == SocketKind::Stream
-    }
-
-    fn readable_byte_count(&self) -> Option<usize> {
-        self.0.readable_bytes().ok()
-    }
-
-    fn extension(&self) -> Option<&dyn Any> {
-        Some(self)
     }
 }

@@ -4,13 +4,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::flight::Rights;
-use super::socket::Halves;
-use super::{Identity, Received, Sending, Socket, SocketFile, SocketKind, UnixDomain, Wants};
+use super::{Identity, Received, Sending, Socket, SocketKind, UnixDomain, Wants};
 use crate::error::{Errno, Result};
 use crate::fs::description::{Description, StatusFlags};
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::{Buffer, SliceDestination};
 use crate::fs::{TEST_NOW as NOW, TestWorld as World};
+use crate::net::{AnySocket, Halves, SocketFile};
 use crate::reserve::{Level, set_level};
 
 pub(super) const ME: Identity = Identity { pid: 7, uid: 1, gid: 2 };
@@ -19,9 +19,24 @@ const BOTH: Halves = Halves { receiving: true, sending: true };
 const SENDING: Halves = Halves { receiving: false, sending: true };
 const RECEIVING: Halves = Halves { receiving: true, sending: false };
 
+/// A socket that closes when this goes, as with its file.
+struct End(Arc<Socket>);
+
+impl End {
+    fn socket(&self) -> &Arc<Socket> {
+        &self.0
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// A pair with its files, which close the sockets when they go.
-fn pair(kind: SocketKind) -> [Arc<SocketFile>; 2] {
-    Socket::pair(&Arc::default(), kind, [1, 2], ME).map(SocketFile::new)
+fn pair(kind: SocketKind) -> [End; 2] {
+    Socket::pair(&Arc::default(), kind, [1, 2], ME).map(End)
 }
 
 pub(super) fn send(socket: &Socket, bytes: &[u8]) -> Result<usize> {
@@ -218,7 +233,7 @@ fn a_listener_gives_connections_in_order_and_has_a_backlog() {
     assert_eq!(clients[2].connect(&found, 22, ME), Ok(()));
     let wrong = Socket::new(&domain, SocketKind::SeqPacket, 30);
     assert_eq!(wrong.connect(&found, 31, ME), Err(Errno::EPROTOTYPE));
-    drop(SocketFile::new(listener));
+    listener.close();
     assert_eq!(receive(&clients[2], 1), Err(Errno::ECONNRESET));
     assert!(domain.find_abstract(SocketKind::Stream, b"name").is_none());
     assert_eq!(send(&clients[0], b"still there"), Ok(11));
@@ -233,7 +248,7 @@ fn names_are_taken_once_and_automatic_ones_differ() {
     second.bind_abstract(None).unwrap();
     third.bind_abstract(None).unwrap();
     assert!(second.address() != third.address() && second.address().is_some());
-    drop(SocketFile::new(first));
+    first.close();
     let again = Socket::new(&domain, SocketKind::Datagram, 4);
     assert_eq!(again.bind_abstract(Some(b"a".to_vec())), Ok(()));
 }
@@ -301,7 +316,7 @@ impl Sockets {
         let sockets = Socket::pair(&self.domain, kind, numbers, ME);
         sockets.map(|socket| {
             let number = socket.endpoint.number;
-            self.world.namespace.socket(number, SocketFile::new(socket), StatusFlags::empty(), NOW)
+            self.world.namespace.socket(number, SocketFile::new(AnySocket::Unix(socket)), StatusFlags::empty(), NOW)
         })
     }
 
@@ -313,7 +328,7 @@ impl Sockets {
 }
 
 fn socket_of(description: &Description) -> &Arc<Socket> {
-    description.extension::<SocketFile>().unwrap().socket()
+    SocketFile::unix_of(description).unwrap()
 }
 
 #[test]

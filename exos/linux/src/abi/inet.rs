@@ -1,0 +1,112 @@
+//! Internet addresses as programs see them: `sockaddr_in` and `sockaddr_in6` (ip(7), ipv6(7)).
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use exos::error::{Errno, Result};
+use exos::net::inet::Family;
+
+use super::bytes::{Encoder, get};
+use crate::abi::linux::{AF_INET, AF_INET6, AF_UNSPEC};
+
+/// Bytes of `sockaddr_in`.
+const V4_BYTES: usize = 16;
+/// Bytes of `sockaddr_in6` without its last field, as the first programs knew it.
+const V6_BYTES_MIN: usize = 24;
+/// Bytes of `sockaddr_in6`.
+const V6_BYTES: usize = 28;
+
+fn port(bytes: &[u8]) -> u16 {
+    u16::from_be_bytes([bytes[2], bytes[3]])
+}
+
+/// Reads a `sockaddr_in`. `EINVAL`: too short.
+fn read_v4(bytes: &[u8]) -> Result<SocketAddr> {
+    let octets = bytes.get(..V4_BYTES).ok_or(Errno::EINVAL)?;
+    let address = Ipv4Addr::new(octets[4], octets[5], octets[6], octets[7]);
+    Ok(SocketAddr::new(IpAddr::V4(address), port(octets)))
+}
+
+/// Reads a `sockaddr_in6`. `EINVAL`: too short.
+fn read_v6(bytes: &[u8]) -> Result<SocketAddr> {
+    let bytes = bytes.get(..V6_BYTES_MIN).ok_or(Errno::EINVAL)?;
+    let mut octets = [0; 16];
+    octets.copy_from_slice(&bytes[8..]);
+    Ok(SocketAddr::new(IpAddr::V6(Ipv6Addr::from(octets)), port(bytes)))
+}
+
+/// An address as `bind` is given it. `EINVAL`: too short. `EAFNOSUPPORT`: of another family.
+pub fn read_own(bytes: &[u8], family: Family) -> Result<SocketAddr> {
+    let is_v4 = family == Family::V4;
+    if bytes.len() < if is_v4 { V4_BYTES } else { V6_BYTES_MIN } {
+        return Err(Errno::EINVAL);
+    }
+    match get::u16(bytes, 0) {
+        AF_INET if is_v4 => read_v4(bytes),
+        // As it has always been: no family, if it is no address.
+        AF_UNSPEC if is_v4 && bytes[4..8] == [0; 4] => read_v4(bytes),
+        AF_INET6 if !is_v4 => read_v6(bytes),
+        _ => Err(Errno::EAFNOSUPPORT),
+    }
+}
+
+/// An address as `connect` and `sendto` are given it; `None`: `AF_UNSPEC`. A socket for IPv6 that `takes_both` is also
+/// told IPv4 addresses as such. `EINVAL`: too short. `EAFNOSUPPORT`: of another family.
+pub fn read_other(bytes: &[u8], family: Family, takes_both: bool) -> Result<Option<SocketAddr>> {
+    if bytes.len() < 2 {
+        return Err(Errno::EINVAL);
+    }
+    match (family, get::u16(bytes, 0)) {
+        (_, AF_UNSPEC) => Ok(None),
+        (Family::V4, AF_INET) => read_v4(bytes).map(Some),
+        (Family::V6, AF_INET6) => read_v6(bytes).map(Some),
+        (Family::V6, AF_INET) if takes_both => {
+            let address = read_v4(bytes)?;
+            let IpAddr::V4(v4) = address.ip() else { return Ok(Some(address)) };
+            Ok(Some(SocketAddr::new(IpAddr::V6(v4.to_ipv6_mapped()), address.port())))
+        }
+        (Family::V4, _) if bytes.len() < V4_BYTES => Err(Errno::EINVAL),
+        (Family::V6, _) if bytes.len() < V6_BYTES_MIN => Err(Errno::EINVAL),
+        _ => Err(Errno::EAFNOSUPPORT),
+    }
+}
+
+/// An address as programs are told it.
+#[must_use]
+pub fn address_bytes(address: SocketAddr) -> Vec<u8> {
+    let port = address.port().to_be_bytes();
+    match address.ip() {
+        IpAddr::V4(v4) => Encoder::new().u16(AF_INET).raw(&port).raw(&v4.octets()).zero_to(V4_BYTES).finish(),
+        IpAddr::V6(v6) => Encoder::new().u16(AF_INET6).raw(&port).u32(0).raw(&v6.octets()).zero_to(V6_BYTES).finish(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Family, address_bytes, read_other, read_own};
+    use exos::error::Errno;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        let v4 = "127.0.0.1:8080".parse().unwrap();
+        let bytes = address_bytes(v4);
+        assert_eq!(bytes, [2, 0, 31, 144, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(read_own(&bytes, Family::V4), Ok(v4));
+        assert_eq!(read_own(&bytes[..15], Family::V4), Err(Errno::EINVAL));
+        assert_eq!(read_own(&bytes, Family::V6), Err(Errno::EINVAL), "too short for its family");
+        let v6 = "[::1]:80".parse().unwrap();
+        let bytes = address_bytes(v6);
+        assert_eq!((bytes.len(), read_own(&bytes, Family::V6)), (28, Ok(v6)));
+        assert_eq!(read_own(&bytes, Family::V4), Err(Errno::EAFNOSUPPORT));
+        assert_eq!(read_own(&[0; 16], Family::V4), Ok("0.0.0.0:0".parse().unwrap()));
+    }
+
+    #[test]
+    fn no_family_is_no_address_and_mapped_ones_may_be_told_as_they_are() {
+        assert_eq!(read_other(&[0; 2], Family::V4, false), Ok(None));
+        assert_eq!(read_other(&[1], Family::V4, false), Err(Errno::EINVAL));
+        let bytes = address_bytes("10.0.0.1:7".parse().unwrap());
+        assert_eq!(read_other(&bytes, Family::V6, true), Ok(Some("[::ffff:10.0.0.1]:7".parse().unwrap())));
+        assert_eq!(read_other(&bytes, Family::V6, false), Err(Errno::EINVAL));
+    }
+}

@@ -1,0 +1,188 @@
+//! Bytes and datagrams through TCP and UDP sockets. [`super::message`] has the calls, for all families.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use exos::error::{Errno, Result};
+use exos::fs::description::Description;
+use exos::fs::readiness::Readiness;
+use exos::fs::transfer::Source;
+use exos::net::inet::interface::LOOPBACK;
+use exos::net::inet::settings::Setting;
+use exos::net::inet::{Family, Protocol, Sending, Socket, Wants};
+use exos::task::signal::Signal;
+
+use super::file_transfer::raise_own;
+use super::message::Controls;
+use super::waiting::Waiting;
+use crate::abi::bytes::Encoder;
+use crate::abi::inet::address_bytes;
+use crate::abi::linux::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
+use crate::abi::user_memory::{Extent, UserWriter};
+use crate::call::context::Context;
+
+/// `IPPROTO_IP`, `IPPROTO_IPV6`.
+const LEVEL_IP: u32 = 0;
+const LEVEL_IPV6: u32 = 41;
+/// Control messages of the two: `IP_TOS`, `IP_TTL`, `IP_PKTINFO`; `IPV6_PKTINFO`, `IPV6_HOPLIMIT`, `IPV6_TCLASS`.
+const IP_TOS: u32 = 1;
+const IP_TTL: u32 = 2;
+const IP_PKTINFO: u32 = 8;
+const IPV6_PKTINFO: u32 = 50;
+const IPV6_HOPLIMIT: u32 = 52;
+const IPV6_TCLASS: u32 = 67;
+/// How far packets go (`net.ipv4.ip_default_ttl`).
+const TIME_TO_LIVE: i32 = 64;
+
+/// Sends what `source` has: on a blocking connection all of it, else what there is room for.
+pub(super) fn send(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    socket: &Arc<Socket>,
+    source: &mut dyn Source,
+    target: Option<SocketAddr>,
+    flags: u64,
+) -> Result<u64> {
+    if flags & MSG_OOB != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let is_stream = socket.protocol() == Protocol::Tcp;
+    let waits = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
+    let mut waiting = Waiting::begin(context, description, Readiness::WRITE, socket.options().send_timeout_ns());
+    let (sending, mut done) = (Sending { target }, 0);
+    let error = loop {
+        match socket.send(source, &sending) {
+            Ok(count) => {
+                done += count as u64;
+                if source.remaining() == 0 || !is_stream || !waits {
+                    return Ok(done);
+                }
+            }
+            Err(Errno::EAGAIN) if waits => {
+                if let Err(error) = waiting.wait(context) {
+                    break error;
+                }
+            }
+            Err(error) => break error,
+        }
+    };
+    if done > 0 {
+        return Ok(done);
+    }
+    if error == Errno::EPIPE && is_stream && flags & MSG_NOSIGNAL == 0 {
+        raise_own(context, Signal::PIPE);
+    }
+    Err(error)
+}
+
+/// What a call received.
+#[derive(Default)]
+pub(super) struct Arrival {
+    pub(super) byte_count: u64,
+    pub(super) flags: u64,
+    from: Option<SocketAddr>,
+    to: Option<IpAddr>,
+}
+
+impl Arrival {
+    /// The sender's address as `recvfrom` tells it: nothing at all of a connection.
+    pub(super) fn sender_name(&self, socket: &Socket) -> Vec<u8> {
+        self.from.map(|from| address_bytes(socket.shown(from))).unwrap_or_default()
+    }
+}
+
+/// Receives into program buffers.
+pub(super) fn receive(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    socket: &Socket,
+    extents: &[Extent],
+    flags: u64,
+) -> Result<Arrival> {
+    let is_stream = socket.protocol() == Protocol::Tcp;
+    if flags & MSG_ERRQUEUE != 0 {
+        return Err(Errno::EAGAIN);
+    }
+    if flags & MSG_OOB != 0 {
+        return Err(if is_stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
+    }
+    let mut writer = UserWriter::new(context.memory, extents);
+    let room: u64 = extents.iter().map(|extent| extent.length).sum();
+    let target = match flags & MSG_WAITALL {
+        0 => room.min(socket.options().low_water_bytes() as u64),
+        _ => room,
+    };
+    let waits = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
+    let mut waiting = Waiting::begin(context, description, Readiness::READ, socket.options().receive_timeout_ns());
+    let mut wants =
+        Wants { is_peek: flags & MSG_PEEK != 0, is_discarding: is_stream && flags & MSG_TRUNC != 0, peeked_bytes: 0 };
+    let mut arrival = Arrival::default();
+    loop {
+        match socket.receive(&mut writer, wants) {
+            Ok(received) if is_stream => {
+                arrival.byte_count += received.byte_count as u64;
+                wants.peeked_bytes += received.byte_count;
+                if received.is_final || arrival.byte_count >= target || !waits {
+                    return Ok(arrival);
+                }
+            }
+            Ok(received) => {
+                (arrival.from, arrival.to) = (received.from, received.to);
+                if received.message_bytes > received.byte_count {
+                    arrival.flags = MSG_TRUNC;
+                }
+                let is_whole_told = flags & MSG_TRUNC != 0;
+                let told = if is_whole_told { received.message_bytes } else { received.byte_count };
+                arrival.byte_count = told as u64;
+                return Ok(arrival);
+            }
+            Err(Errno::EAGAIN) if waits => match waiting.wait(context) {
+                Ok(()) => {}
+                Err(_) if arrival.byte_count > 0 => return Ok(arrival),
+                Err(error) => return Err(error),
+            },
+            Err(_) if arrival.byte_count > 0 => return Ok(arrival),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Says in control messages what the program asked to be told of a datagram.
+pub(super) fn put_controls(context: &Context<'_>, socket: &Socket, arrival: &Arrival, controls: &mut Controls) {
+    let Some(to) = arrival.to else { return };
+    let settings = socket.settings();
+    let number = |value: i32| value.to_le_bytes();
+    match to {
+        IpAddr::V4(to) => {
+            if settings.is_on(Setting::ReceivePacketInfo) {
+                // The interface, and twice the address: of this machine, and in the packet.
+                let data = Encoder::new().u32(LOOPBACK.index).raw(&to.octets()).raw(&to.octets()).finish();
+                let _ = controls.put(context, LEVEL_IP, IP_PKTINFO, &data);
+            }
+            if settings.is_on(Setting::ReceiveTimeToLive) {
+                let _ = controls.put(context, LEVEL_IP, IP_TTL, &number(TIME_TO_LIVE));
+            }
+            if settings.is_on(Setting::ReceiveTypeOfService) {
+                let _ = controls.put(context, LEVEL_IP, IP_TOS, &[0]);
+            }
+        }
+        IpAddr::V6(_) => {}
+    }
+    if socket.family() == Family::V6 {
+        if settings.is_on(Setting::ReceivePacketInfo6) {
+            let octets = match to {
+                IpAddr::V4(to) => to.to_ipv6_mapped().octets(),
+                IpAddr::V6(to) => to.octets(),
+            };
+            let data = Encoder::new().raw(&octets).u32(LOOPBACK.index).finish();
+            let _ = controls.put(context, LEVEL_IPV6, IPV6_PKTINFO, &data);
+        }
+        if settings.is_on(Setting::ReceiveHopLimit) && to.is_ipv6() {
+            let _ = controls.put(context, LEVEL_IPV6, IPV6_HOPLIMIT, &number(TIME_TO_LIVE));
+        }
+        if settings.is_on(Setting::ReceiveTrafficClass) && to.is_ipv6() {
+            let _ = controls.put(context, LEVEL_IPV6, IPV6_TCLASS, &number(0));
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Options of TCP, IP and IPv6 (tcp(7), ip(7), ipv6(7)). [`super::socket_option`] has the calls and `SOL_SOCKET`.
+//!
+//! Most are numbers that a socket keeps ([`Settings`]), in a table with the values that Linux takes. What concerns only
+//! packets on the way has nothing to act on over loopback and is told back. What is not here is `ENOPROTOOPT`.
+
+use alloc::vec::Vec;
+
+use exos::error::{Errno, Result};
+use exos::net::inet::interface::LOOPBACK;
+use exos::net::inet::settings::{Setting, Settings};
+use exos::net::inet::{Family, Protocol, Socket, TcpState};
+use exos::task::capability::Capability;
+
+use crate::abi::bytes::{Encoder, get};
+use crate::abi::user_memory::{read_exact, read_vec};
+use crate::call::context::Context;
+
+/// `IPPROTO_IP`, `IPPROTO_TCP`, `IPPROTO_IPV6`.
+const LEVEL_IP: u64 = 0;
+const LEVEL_TCP: u64 = 6;
+const LEVEL_IPV6: u64 = 41;
+
+/// Options that are not numbers that a socket keeps, by level.
+mod special {
+    pub(super) const IP_OPTIONS: u64 = 4;
+    pub(super) const IP_MTU: u64 = 14;
+    pub(super) const IP_TRANSPARENT: u64 = 19;
+    pub(super) const IP_MULTICAST_IF: u64 = 32;
+    pub(super) const IP_ADD_MEMBERSHIP: u64 = 35;
+    pub(super) const IP_DROP_MEMBERSHIP: u64 = 36;
+    pub(super) const TCP_MAXSEG: u64 = 2;
+    pub(super) const TCP_INFO: u64 = 11;
+    pub(super) const TCP_CONGESTION: u64 = 13;
+    pub(super) const IPV6_ADD_MEMBERSHIP: u64 = 20;
+    pub(super) const IPV6_DROP_MEMBERSHIP: u64 = 21;
+    pub(super) const IPV6_MTU: u64 = 24;
+    pub(super) const IPV6_V6ONLY: u64 = 26;
+}
+
+/// A switch: any value but 0 is 1.
+const SWITCH: (i32, i32) = (0, 1);
+
+/// An option that is a number: its level, its number, where it is kept, and the least and greatest value.
+type Row = (u64, u64, Setting, (i32, i32));
+
+const ROWS: &[Row] = &[
+    (LEVEL_IP, 1, Setting::TypeOfService, (0, 255)),
+    (LEVEL_IP, 2, Setting::TimeToLive, (-1, 255)),
+    (LEVEL_IP, 8, Setting::ReceivePacketInfo, SWITCH),
+    (LEVEL_IP, 10, Setting::MtuDiscover, (0, 5)),
+    (LEVEL_IP, 11, Setting::ReceiveErrors, SWITCH),
+    (LEVEL_IP, 12, Setting::ReceiveTimeToLive, SWITCH),
+    (LEVEL_IP, 13, Setting::ReceiveTypeOfService, SWITCH),
+    (LEVEL_IP, 15, Setting::FreeBind, SWITCH),
+    (LEVEL_IP, 24, Setting::BindAddressNoPort, SWITCH),
+    (LEVEL_IP, 33, Setting::MulticastTimeToLive, (-1, 255)),
+    (LEVEL_IP, 34, Setting::MulticastLoop, SWITCH),
+    (LEVEL_TCP, 1, Setting::NoDelay, SWITCH),
+    (LEVEL_TCP, special::TCP_MAXSEG, Setting::SegmentBytesMax, (88, 32_767)),
+    (LEVEL_TCP, 3, Setting::Cork, SWITCH),
+    (LEVEL_TCP, 4, Setting::KeepIdle, (1, 32_767)),
+    (LEVEL_TCP, 5, Setting::KeepInterval, (1, 32_767)),
+    (LEVEL_TCP, 6, Setting::KeepCount, (1, 127)),
+    (LEVEL_TCP, 7, Setting::SynCount, (1, 127)),
+    (LEVEL_TCP, 8, Setting::FinWait2Seconds, (i32::MIN, i32::MAX)),
+    (LEVEL_TCP, 10, Setting::WindowClamp, (0, i32::MAX)),
+    (LEVEL_TCP, 12, Setting::QuickAcknowledge, SWITCH),
+    (LEVEL_TCP, 18, Setting::UserTimeout, (0, i32::MAX)),
+    (LEVEL_TCP, 25, Setting::NotSentLowWater, (i32::MIN, i32::MAX)),
+    (LEVEL_IPV6, 16, Setting::UnicastHops, (-1, 255)),
+    (LEVEL_IPV6, 18, Setting::MulticastHops, (-1, 255)),
+    (LEVEL_IPV6, 19, Setting::MulticastLoop6, SWITCH),
+    (LEVEL_IPV6, 23, Setting::MtuDiscover6, (0, 5)),
+    (LEVEL_IPV6, 25, Setting::ReceiveErrors, SWITCH),
+    (LEVEL_IPV6, special::IPV6_V6ONLY, Setting::V6Only, SWITCH),
+    (LEVEL_IPV6, 49, Setting::ReceivePacketInfo6, SWITCH),
+    (LEVEL_IPV6, 51, Setting::ReceiveHopLimit, SWITCH),
+    (LEVEL_IPV6, 66, Setting::ReceiveTrafficClass, SWITCH),
+    (LEVEL_IPV6, 67, Setting::TrafficClass, (-1, 255)),
+];
+
+/// What a hop limit is that was not set (`net.ipv4.ip_default_ttl`).
+const HOPS: i32 = 64;
+/// `TCP_MAXSEG` while there is no connection.
+const SEGMENT_BYTES_UNCONNECTED: i32 = 536;
+/// Bytes of the headers of a segment, with the time in it, of IPv4 and of IPv6.
+const HEADER_BYTES_V4: i32 = 52;
+const HEADER_BYTES_V6: i32 = 72;
+/// Algorithms of congestion that are known by name; nothing is ever congested.
+const CONGESTION: [&[u8]; 2] = [b"cubic", b"reno"];
+/// Longest name of one (`TCP_CA_NAME_MAX`).
+const CONGESTION_NAME_BYTES: usize = 16;
+/// `TCP_FIN_TIMEOUT_MAX`, in seconds.
+const FIN_WAIT_2_SECONDS_MAX: i32 = 120;
+/// Bytes of `struct tcp_info`.
+const INFO_BYTES: usize = 232;
+
+/// The row of an option. `ENOPROTOOPT`: there is none, or it is not this socket's.
+fn row_of(socket: &Socket, level: u64, name: u64) -> Result<&'static Row> {
+    check_level(socket, level)?;
+    ROWS.iter().find(|row| (row.0, row.1) == (level, name)).ok_or(Errno::ENOPROTOOPT)
+}
+
+fn check_level(socket: &Socket, level: u64) -> Result<()> {
+    let is_own = match level {
+        LEVEL_IP => true,
+        LEVEL_TCP => socket.protocol() == Protocol::Tcp,
+        LEVEL_IPV6 => socket.family() == Family::V6,
+        _ => false,
+    };
+    if is_own { Ok(()) } else { Err(Errno::ENOPROTOOPT) }
+}
+
+/// Whether a socket has a way to somewhere, so that it is known how long packets may be.
+fn has_way(socket: &Socket) -> bool {
+    socket.remote().is_ok()
+}
+
+/// The value of an option.
+pub(super) fn value_of(socket: &Socket, level: u64, name: u64) -> Result<Vec<u8>> {
+    check_level(socket, level)?;
+    let number = match (level, name) {
+        (LEVEL_IP, special::IP_OPTIONS) => return Ok(Vec::new()),
+        (LEVEL_IP, special::IP_MTU) | (LEVEL_IPV6, special::IPV6_MTU) if !has_way(socket) => {
+            return Err(Errno::ENOTCONN);
+        }
+        (LEVEL_IP, special::IP_MTU) | (LEVEL_IPV6, special::IPV6_MTU) => LOOPBACK.packet_bytes_max as i32,
+        (LEVEL_IP, special::IP_TRANSPARENT | special::IP_MULTICAST_IF) => 0,
+        (LEVEL_TCP, special::TCP_MAXSEG) => segment_bytes(socket),
+        (LEVEL_TCP, special::TCP_INFO) => return Ok(information(socket)),
+        (LEVEL_TCP, special::TCP_CONGESTION) => {
+            return Ok(Encoder::new().raw(CONGESTION[0]).zero_to(CONGESTION_NAME_BYTES).finish());
+        }
+        _ => {
+            let setting = row_of(socket, level, name)?.2;
+            match (setting, socket.settings().get(setting)) {
+                (Setting::TimeToLive | Setting::UnicastHops, -1) => HOPS,
+                (_, value) => value,
+            }
+        }
+    };
+    Ok(number.to_le_bytes().to_vec())
+}
+
+/// Bytes that a segment of a connection may have.
+fn segment_bytes(socket: &Socket) -> i32 {
+    let asked = socket.settings().get(Setting::SegmentBytesMax);
+    match socket.remote() {
+        Err(_) if asked != 0 => asked,
+        Err(_) => SEGMENT_BYTES_UNCONNECTED,
+        Ok(remote) => {
+            let header_bytes = if remote.is_ipv4() { HEADER_BYTES_V4 } else { HEADER_BYTES_V6 };
+            let most = LOOPBACK.packet_bytes_max as i32 - 1 - header_bytes;
+            if asked == 0 { most } else { most.min(asked) }
+        }
+    }
+}
+
+/// `struct tcp_info`: what is not so of every connection over loopback is counted, the rest is what Linux tells of one
+/// on which nothing was ever lost or late.
+fn information(socket: &Socket) -> Vec<u8> {
+    /// `TCPI_OPT_TIMESTAMPS | TCPI_OPT_SACK | TCPI_OPT_WSCALE`.
+    const OPTIONS: u8 = 7;
+    const WINDOW_SCALES: u8 = 0x77;
+    const RETRANSMISSION_US: u32 = 200_000;
+    const SLOW_START_MAX: u32 = 0x7fff_ffff;
+    let told = socket.information().unwrap_or_default();
+    let is_open = matches!(socket.state(), TcpState::Established | TcpState::CloseWait | TcpState::FinWait2);
+    let (options, scales) = if is_open { (OPTIONS, WINDOW_SCALES) } else { (0, 0) };
+    let segment = segment_bytes(socket) as u32;
+    let (waiting, backlog) = socket.backlog().unwrap_or_default();
+    let encoder = Encoder::new().u8(state_number(socket.state())).u8(0).u8(0).u8(0).u8(0).u8(options).u8(scales).u8(0);
+    // rto, ato, snd_mss, rcv_mss; unacked, sacked, lost, retrans, fackets.
+    let encoder = encoder.u32(RETRANSMISSION_US).u32(0).u32(segment).u32(SEGMENT_BYTES_UNCONNECTED as u32);
+    let encoder = encoder.u32(waiting as u32).u32(backlog as u32).u32(0).u32(0).u32(0);
+    // Times since data and acknowledgements; pmtu, rcv_ssthresh, rtt, rttvar, snd_ssthresh, cwnd, advmss, reordering.
+    let encoder = encoder.zero_to(60).u32(LOOPBACK.packet_bytes_max).u32(told.window_bytes as u32);
+    let encoder = encoder.u32(0).u32(0).u32(SLOW_START_MAX).u32(10).u32(segment).u32(3);
+    // rcv_rtt, rcv_space, total_retrans; pacing rates; bytes acknowledged and received.
+    let encoder = encoder.u32(0).u32(told.window_bytes as u32).u32(0).u64(u64::MAX).u64(u64::MAX);
+    let encoder = encoder.u64(told.acknowledged_bytes).u64(told.received_bytes);
+    // Segments out and in, bytes that were not sent yet; bytes that were sent.
+    let encoder = encoder.u32(0).u32(0).u32(told.unsent_bytes as u32);
+    encoder.zero_to(200).u64(told.acknowledged_bytes).zero_to(INFO_BYTES).finish()
+}
+
+/// Linux's number of a state.
+pub(crate) fn state_number(state: TcpState) -> u8 {
+    match state {
+        TcpState::Established => 1,
+        TcpState::SynSent => 2,
+        TcpState::FinWait2 => 5,
+        TcpState::TimeWait => 6,
+        TcpState::Close => 7,
+        TcpState::CloseWait => 8,
+        TcpState::Listen => 10,
+    }
+}
+
+/// Sets an option to what `length` bytes at `address` say.
+pub(super) fn set(
+    context: &Context<'_>,
+    socket: &Socket,
+    (level, name): (u64, u64),
+    (address, length): (u64, u64),
+) -> Result<()> {
+    check_level(socket, level)?;
+    match (level, name) {
+        (LEVEL_TCP, special::TCP_CONGESTION) => return check_congestion(context, address, length),
+        // Without options packets go as they are.
+        (LEVEL_IP, special::IP_OPTIONS) => return if length == 0 { Ok(()) } else { Err(Errno::EINVAL) },
+        (LEVEL_IP, special::IP_TRANSPARENT) if !context.can(Capability::NET_ADMIN) => return Err(Errno::EPERM),
+        // No interface takes part in groups.
+        (LEVEL_IP, special::IP_ADD_MEMBERSHIP) | (LEVEL_IPV6, special::IPV6_ADD_MEMBERSHIP) => {
+            return Err(Errno::ENODEV);
+        }
+        (LEVEL_IP, special::IP_DROP_MEMBERSHIP) | (LEVEL_IPV6, special::IPV6_DROP_MEMBERSHIP) => {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        _ => {}
+    }
+    let row = row_of(socket, level, name)?;
+    let value = read_value(context, level, address, length)?;
+    keep(socket, row, value)
+}
+
+/// A number; at the level of IP a byte is one too.
+fn read_value(context: &Context<'_>, level: u64, address: u64, length: u64) -> Result<i32> {
+    if length < 4 {
+        if level != LEVEL_IP || length == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut byte = [0];
+        read_exact(context.memory, address, &mut byte)?;
+        return Ok(i32::from(byte[0]));
+    }
+    let mut bytes = [0; 4];
+    read_exact(context.memory, address, &mut bytes)?;
+    Ok(get::i32(&bytes, 0))
+}
+
+fn keep(socket: &Socket, &(_, _, setting, range): &Row, value: i32) -> Result<()> {
+    let is_stream = socket.protocol() == Protocol::Tcp;
+    let value = match (setting, value) {
+        (Setting::V6Only, _) if socket.has_port() => return Err(Errno::EINVAL),
+        (Setting::MulticastTimeToLive | Setting::MulticastLoop, _) if is_stream => return Err(Errno::EINVAL),
+        (Setting::SegmentBytesMax, 0) => 0,
+        (Setting::FinWait2Seconds, value) if !(0..=FIN_WAIT_2_SECONDS_MAX).contains(&value) => -1,
+        (Setting::TimeToLive, 0) => return Err(Errno::EINVAL),
+        (Setting::MulticastTimeToLive | Setting::MulticastHops | Setting::TrafficClass, -1) => {
+            Settings::default_of(setting)
+        }
+        // As on Linux, the bits of congestion are not the program's.
+        (Setting::TypeOfService, value) if is_stream => value & 0xfc,
+        (_, value) if range == SWITCH => i32::from(value != 0),
+        (_, value) if (range.0..=range.1).contains(&value) => value,
+        _ => return Err(Errno::EINVAL),
+    };
+    socket.settings().set(setting, value);
+    Ok(())
+}
+
+/// Takes the name of an algorithm that is known.
+fn check_congestion(context: &Context<'_>, address: u64, length: u64) -> Result<()> {
+    if length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let length = length.min(CONGESTION_NAME_BYTES as u64 - 1);
+    let bytes = read_vec(context.memory, address, length, CONGESTION_NAME_BYTES)?;
+    let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    if CONGESTION.contains(&name) { Ok(()) } else { Err(Errno::ENOENT) }
+}

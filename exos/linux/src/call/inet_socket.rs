@@ -1,0 +1,101 @@
+//! TCP and UDP sockets: making, naming and connecting them. [`super::socket`] has the calls, for all families.
+
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+
+use exos::error::{Errno, Result};
+use exos::fs::description::Description;
+use exos::fs::readiness::Readiness;
+use exos::net::inet::{Family, Protocol, Socket, UNPRIVILEGED_FIRST};
+use exos::task::capability::Capability;
+
+use super::waiting::until_ready_by;
+use crate::abi::inet::{read_other, read_own};
+use crate::abi::linux::AF_INET;
+use crate::call::context::Context;
+use crate::task::caller::Restart;
+
+/// `IPPROTO_ICMP`, `IPPROTO_TCP`, `IPPROTO_UDP`, `IPPROTO_ICMPV6`.
+const ICMP: u64 = 1;
+const TCP: u64 = 6;
+const UDP: u64 = 17;
+const ICMP_V6: u64 = 58;
+/// How long a connection is tried: as long as Linux sends its first segment again.
+const CONNECT_NS: u64 = 127_000_000_000;
+
+/// A new socket; `kind` is `SOCK_*`.
+pub(super) fn make(context: &Context<'_>, family: u16, kind: u64, protocol: u64) -> Result<Arc<Socket>> {
+    let protocol = match (kind, u64::from(protocol as u32)) {
+        (1, 0 | TCP) => Protocol::Tcp,
+        (2, 0 | UDP) => Protocol::Udp,
+        // Nobody is in the group that may ping.
+        (2, ICMP | ICMP_V6) => return Err(Errno::EACCES),
+        (3, number) if number != 0 && !context.can(Capability::NET_RAW) => return Err(Errno::EPERM),
+        (1..=3, _) => return Err(Errno::EPROTONOSUPPORT),
+        _ => return Err(Errno::ESOCKTNOSUPPORT),
+    };
+    let family = if family == AF_INET { Family::V4 } else { Family::V6 };
+    let (files, uid) = (&context.system.files, context.thread.identities.lock().uid[1]);
+    Ok(Socket::new(&files.inet, family, protocol, files.namespace.number(), uid))
+}
+
+/// `bind`.
+pub(super) fn bind(context: &Context<'_>, socket: &Arc<Socket>, name: &[u8]) -> Result<()> {
+    let address = read_own(name, socket.family())?;
+    let is_privileged = (1..UNPRIVILEGED_FIRST).contains(&address.port());
+    if is_privileged && !context.can(Capability::NET_BIND_SERVICE) {
+        return Err(Errno::EACCES);
+    }
+    socket.bind(address)
+}
+
+/// `connect`.
+pub(super) fn connect(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    socket: &Arc<Socket>,
+    name: &[u8],
+) -> Result<()> {
+    let is_datagram = socket.protocol() == Protocol::Udp;
+    let Some(remote) = read_other(name, socket.family(), is_datagram)? else {
+        return socket.disconnect();
+    };
+    if is_datagram {
+        return socket.connect_datagram(remote);
+    }
+    let is_begun = socket.begin_connect(remote)?;
+    if description.is_non_blocking() {
+        // As on Linux, where the answer is on its way while this call returns.
+        if is_begun {
+            return Err(Errno::EINPROGRESS);
+        }
+        return socket.connect_outcome().map_err(|error| match error {
+            Errno::EAGAIN => Errno::EALREADY,
+            error => error,
+        });
+    }
+    let timeout_ns = socket.options().send_timeout_ns();
+    let limit_ns = if timeout_ns == 0 { CONNECT_NS } else { timeout_ns };
+    let outcome = until_ready_by(context, description, Readiness::WRITE, limit_ns, |_| socket.connect_outcome());
+    match outcome {
+        Err(Errno::EAGAIN) if timeout_ns > 0 => Err(Errno::EINPROGRESS),
+        Err(Errno::EAGAIN) => {
+            socket.disconnect()?;
+            Err(Errno::ETIMEDOUT)
+        }
+        outcome => {
+            if timeout_ns == 0 {
+                context.restart = Restart::UnlessHandlerForbids;
+            }
+            outcome
+        }
+    }
+}
+
+/// Where a datagram goes that is sent to `name`; `None`: to the peer.
+pub(super) fn target_of(socket: &Socket, name: &[u8]) -> Result<Option<SocketAddr>> {
+    if name.is_empty() || socket.protocol() == Protocol::Tcp {
+        return Ok(None);
+    }
+    read_other(name, socket.family(), true)
+}

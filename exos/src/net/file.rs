@@ -1,0 +1,199 @@
+//! The file of a socket: what a descriptor is for, whichever family the socket has. The socket closes with it.
+
+use alloc::sync::Arc;
+use core::any::Any;
+
+use super::options::SocketOptions;
+use super::{inet, unix};
+use crate::error::{Errno, Result};
+use crate::fs::description::Description;
+use crate::fs::open_file::OpenFile;
+use crate::fs::readiness::{Readiness, WaitQueue};
+use crate::fs::transfer::{Destination, Source};
+
+/// A socket of any family.
+#[derive(Clone)]
+pub enum AnySocket {
+    /// A local one.
+    Unix(Arc<unix::Socket>),
+    /// TCP or UDP.
+    Inet(Arc<inet::Socket>),
+}
+
+impl AnySocket {
+    /// The local socket that it is.
+    pub fn unix(&self) -> Option<&Arc<unix::Socket>> {
+        match self {
+            Self::Unix(socket) => Some(socket),
+            Self::Inet(_) => None,
+        }
+    }
+
+    /// The number of its inode.
+    pub fn number(&self) -> u64 {
+        match self {
+            Self::Unix(socket) => socket.number(),
+            Self::Inet(socket) => socket.number(),
+        }
+    }
+
+    /// What all sockets keep.
+    pub fn options(&self) -> &SocketOptions {
+        match self {
+            Self::Unix(socket) => socket.options(),
+            Self::Inet(socket) => socket.options(),
+        }
+    }
+
+    /// What the last failure was that nobody has been told (`SO_ERROR`).
+    pub fn take_error(&self) -> Option<Errno> {
+        match self {
+            Self::Unix(socket) => socket.take_error(),
+            Self::Inet(socket) => socket.take_error(),
+        }
+    }
+
+    /// Whether it takes connections (`SO_ACCEPTCONN`).
+    pub fn is_listening(&self) -> bool {
+        match self {
+            Self::Unix(socket) => socket.is_listening(),
+            Self::Inet(socket) => socket.is_listening(),
+        }
+    }
+
+    /// What may be on the way (`SO_SNDBUF`).
+    pub fn send_buffer_bytes(&self) -> usize {
+        match self {
+            Self::Unix(socket) => socket.send_buffer_bytes(),
+            Self::Inet(socket) => socket.send_buffer_bytes(),
+        }
+    }
+
+    /// Sets it, as Linux does to twice what was asked for, within the limits.
+    pub fn set_send_buffer_bytes(&self, wanted: usize) {
+        match self {
+            Self::Unix(socket) => socket.set_send_buffer_bytes(wanted),
+            Self::Inet(socket) => socket.set_send_buffer_bytes(wanted),
+        }
+    }
+
+    /// What it takes in at most (`SO_RCVBUF`).
+    pub fn receive_buffer_bytes(&self) -> usize {
+        match self {
+            Self::Unix(socket) => socket.receive_buffer_bytes(),
+            Self::Inet(socket) => socket.receive_buffer_bytes(),
+        }
+    }
+
+    /// Sets it, as [`Self::set_send_buffer_bytes`].
+    pub fn set_receive_buffer_bytes(&self, wanted: usize) {
+        match self {
+            Self::Unix(socket) => socket.set_receive_buffer_bytes(wanted),
+            Self::Inet(socket) => socket.set_receive_buffer_bytes(wanted),
+        }
+    }
+
+    /// Bytes that can be received (`FIONREAD`).
+    ///
+    /// # Errors
+    /// `EINVAL`: it takes connections.
+    pub fn readable_bytes(&self) -> Result<usize> {
+        match self {
+            Self::Unix(socket) => socket.readable_bytes(),
+            Self::Inet(socket) => socket.readable_bytes(),
+        }
+    }
+
+    /// Bytes that were sent and not received (`SIOCOUTQ`).
+    ///
+    /// # Errors
+    /// `EINVAL`: it takes connections.
+    pub fn unreceived_bytes(&self) -> Result<usize> {
+        match self {
+            Self::Unix(socket) => Ok(socket.unreceived_bytes()),
+            Self::Inet(socket) => socket.unreceived_bytes(),
+        }
+    }
+}
+
+/// What a descriptor of a socket is for.
+pub struct SocketFile(AnySocket);
+
+impl SocketFile {
+    /// The local socket that a description is for.
+    pub fn unix_of(description: &Description) -> Option<&Arc<unix::Socket>> {
+        description.extension::<Self>()?.socket().unix()
+    }
+
+    /// The one file of a socket.
+    pub fn new(socket: AnySocket) -> Arc<Self> {
+        Arc::new(Self(socket))
+    }
+
+    /// The socket.
+    #[inline]
+    pub fn socket(&self) -> &AnySocket {
+        &self.0
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        match &self.0 {
+            AnySocket::Unix(socket) => socket.close(),
+            AnySocket::Inet(socket) => socket.close(),
+        }
+    }
+}
+
+impl OpenFile for SocketFile {
+    fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
+        if destination.remaining() == 0 {
+            return Ok(0);
+        }
+        match &self.0 {
+            AnySocket::Unix(socket) => {
+                socket.receive(destination, &mut unix::Wants::default()).map(|received| received.byte_count)
+            }
+            AnySocket::Inet(socket) => {
+                socket.receive(destination, inet::Wants::default()).map(|received| received.byte_count)
+            }
+        }
+    }
+
+    fn write(&self, _: u64, source: &mut dyn Source) -> Result<usize> {
+        match &self.0 {
+            AnySocket::Unix(socket) => socket.send(source, &mut unix::Sending::default()),
+            AnySocket::Inet(socket) => socket.send(source, &inet::Sending::default()),
+        }
+    }
+
+    fn readiness(&self) -> Readiness {
+        match &self.0 {
+            AnySocket::Unix(socket) => socket.readiness(),
+            AnySocket::Inet(socket) => socket.readiness(),
+        }
+    }
+
+    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
+        Some(match &self.0 {
+            AnySocket::Unix(socket) => socket.wait_queue(),
+            AnySocket::Inet(socket) => socket.wait_queue(),
+        })
+    }
+
+    fn writes_all(&self) -> bool {
+        match &self.0 {
+            AnySocket::Unix(socket) => socket.kind() == unix::SocketKind::Stream,
+            AnySocket::Inet(socket) => socket.protocol() == inet::Protocol::Tcp,
+        }
+    }
+
+    fn readable_byte_count(&self) -> Option<usize> {
+        self.0.readable_bytes().ok()
+    }
+
+    fn extension(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}

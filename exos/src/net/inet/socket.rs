@@ -1,0 +1,529 @@
+//! The socket of either protocol: what it is, its buffers and options, and what calls ask of both.
+
+use alloc::sync::Arc;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use super::connection::{Information, TcpState};
+use super::interface::is_local;
+use super::ports::Sharing;
+use super::settings::{Setting, Settings};
+use super::tcp::Tcp;
+use super::udp::Udp;
+use super::{
+    BUFFER_BYTES_SET_MAX, DATAGRAM_BUFFER_BYTES, Inet, RECEIVE_BYTES_FRESH, RECEIVE_BYTES_MIN, SEND_BYTES_CONNECTED,
+    SEND_BYTES_FRESH, SEND_BYTES_MIN,
+};
+use crate::error::{Errno, Result};
+use crate::fs::readiness::{Readiness, WaitQueue};
+use crate::fs::transfer::{Destination, Source};
+use crate::net::Halves;
+use crate::net::options::SocketOptions;
+
+/// Which addresses a socket is asked in and tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6, and mapped IPv4.
+    V6,
+}
+
+/// How a socket carries bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// A connection of bytes.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+/// A switch of [`SocketOptions`] that is acted upon here, by its number there (`SO_*`).
+pub mod switch {
+    /// `SO_REUSEADDR`.
+    pub const REUSE_ADDRESS: u64 = 2;
+    /// `SO_BROADCAST`.
+    pub const BROADCAST: u64 = 6;
+    /// `SO_REUSEPORT`.
+    pub const REUSE_PORT: u64 = 15;
+}
+
+enum Body {
+    Tcp(Tcp),
+    Udp(Udp),
+}
+
+/// What goes with the bytes of a send.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sending {
+    /// To whom, for datagrams; else the peer.
+    pub target: Option<SocketAddr>,
+}
+
+/// What a receiver wants.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wants {
+    /// The bytes stay (`MSG_PEEK`).
+    pub is_peek: bool,
+    /// The bytes of a stream are dropped (`MSG_TRUNC`).
+    pub is_discarding: bool,
+    /// Of a stream, how many bytes the call has looked at or dropped already.
+    pub peeked_bytes: usize,
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Received {
+    /// Bytes put into the destination.
+    pub byte_count: usize,
+    /// Bytes that the datagram had.
+    pub message_bytes: usize,
+    /// Where a datagram came from.
+    pub from: Option<SocketAddr>,
+    /// Where it was sent to.
+    pub to: Option<IpAddr>,
+    /// A stream's bytes end here for this call.
+    pub is_final: bool,
+}
+
+impl Received {
+    /// Nothing, for ever.
+    pub(super) fn end() -> Self {
+        Self { is_final: true, ..Self::default() }
+    }
+}
+
+/// A TCP or UDP socket.
+pub struct Socket {
+    number: u64,
+    family: Family,
+    inet: Arc<Inet>,
+    queue: Arc<WaitQueue>,
+    options: SocketOptions,
+    settings: Settings,
+    uid: u32,
+    is_listening: AtomicBool,
+    send_bytes: AtomicUsize,
+    receive_bytes: AtomicUsize,
+    /// `SO_SNDBUF` was set, so a connection does not change it.
+    has_own_send_bytes: AtomicBool,
+    bound_interface: AtomicU32,
+    body: Body,
+}
+
+impl Socket {
+    /// A socket without a port; `number` is that of its inode, `uid` whose it is.
+    pub fn new(inet: &Arc<Inet>, family: Family, protocol: Protocol, number: u64, uid: u32) -> Arc<Self> {
+        let (body, send_bytes, receive_bytes) = match protocol {
+            Protocol::Tcp => (Body::Tcp(Tcp::default()), SEND_BYTES_FRESH, RECEIVE_BYTES_FRESH),
+            Protocol::Udp => (Body::Udp(Udp::default()), DATAGRAM_BUFFER_BYTES, DATAGRAM_BUFFER_BYTES),
+        };
+        Arc::new(Self {
+            number,
+            family,
+            inet: inet.clone(),
+            queue: WaitQueue::new(),
+            options: SocketOptions::default(),
+            settings: Settings::default(),
+            uid,
+            is_listening: AtomicBool::new(false),
+            send_bytes: AtomicUsize::new(send_bytes),
+            receive_bytes: AtomicUsize::new(receive_bytes),
+            has_own_send_bytes: AtomicBool::new(false),
+            bound_interface: AtomicU32::new(0),
+            body,
+        })
+    }
+
+    /// The other end of a connection that this listener takes. Its inode's number is given when it is accepted.
+    pub(super) fn make_accepted(&self) -> Result<Arc<Self>> {
+        crate::reserve::check()?;
+        let number = self.inet.next_inode_number();
+        let made = Self::new(&self.inet, self.family, Protocol::Tcp, number, self.uid);
+        made.options.inherit(&self.options);
+        made.settings.inherit(&self.settings);
+        made.receive_bytes.store(self.receive_buffer_bytes(), Ordering::Relaxed);
+        made.send_bytes.store(self.send_buffer_bytes(), Ordering::Relaxed);
+        let has_own = self.has_own_send_bytes.load(Ordering::Relaxed);
+        made.has_own_send_bytes.store(has_own, Ordering::Relaxed);
+        made.connected_buffer();
+        Ok(made)
+    }
+
+    /// A connection's send buffer is larger, unless it was set.
+    pub(super) fn connected_buffer(&self) {
+        if !self.has_own_send_bytes.load(Ordering::Relaxed) {
+            self.send_bytes.store(SEND_BYTES_CONNECTED, Ordering::Relaxed);
+        }
+    }
+
+    /// The number of its inode.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Which addresses it is asked in.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// Whose it is.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// How it carries bytes.
+    pub fn protocol(&self) -> Protocol {
+        match self.body {
+            Body::Tcp(_) => Protocol::Tcp,
+            Body::Udp(_) => Protocol::Udp,
+        }
+    }
+
+    /// The pod's network.
+    pub fn inet(&self) -> &Arc<Inet> {
+        &self.inet
+    }
+
+    /// What all sockets keep.
+    pub fn options(&self) -> &SocketOptions {
+        &self.options
+    }
+
+    /// Options that are numbers.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What is told about everything that happens to it.
+    pub fn wait_queue(&self) -> &Arc<WaitQueue> {
+        &self.queue
+    }
+
+    pub(super) fn tcp(&self) -> Option<&Tcp> {
+        match &self.body {
+            Body::Tcp(tcp) => Some(tcp),
+            Body::Udp(_) => None,
+        }
+    }
+
+    pub(super) fn udp(&self) -> Option<&Udp> {
+        match &self.body {
+            Body::Udp(udp) => Some(udp),
+            Body::Tcp(_) => None,
+        }
+    }
+
+    /// Whether it takes connections (`SO_ACCEPTCONN`).
+    pub fn is_listening(&self) -> bool {
+        self.is_listening.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_listening(&self, value: bool) {
+        self.is_listening.store(value, Ordering::Relaxed);
+    }
+
+    /// Whether it is for IPv6 alone (`IPV6_V6ONLY`).
+    pub fn is_v6_only(&self) -> bool {
+        self.family == Family::V6 && self.settings.is_on(Setting::V6Only)
+    }
+
+    /// Whether it has a port, so that some options cannot be changed any more.
+    pub fn has_port(&self) -> bool {
+        match &self.body {
+            Body::Tcp(tcp) => tcp.lock().held.is_some(),
+            Body::Udp(udp) => udp.has_port(),
+        }
+    }
+
+    /// What decides with whom it shares a port. Looks at nothing that a lock protects.
+    pub(super) fn sharing(&self) -> Sharing {
+        Sharing {
+            reuses_address: self.options.is_on(switch::REUSE_ADDRESS),
+            reuses_port: self.options.is_on(switch::REUSE_PORT),
+            uid: self.uid,
+            is_listening: self.is_listening(),
+        }
+    }
+
+    /// An address as the socket's programs are told it: of IPv4 mapped, if they speak IPv6.
+    pub fn shown(&self, address: SocketAddr) -> SocketAddr {
+        match (self.family, address.ip()) {
+            (Family::V6, IpAddr::V4(v4)) => SocketAddr::new(IpAddr::V6(v4.to_ipv6_mapped()), address.port()),
+            _ => address,
+        }
+    }
+
+    /// Where something is sent that is sent to `address`: no address is this machine.
+    ///
+    /// # Errors
+    /// `ENETUNREACH`: an IPv4 address on a socket for IPv6 alone. `EAFNOSUPPORT`: an IPv6 address on one for IPv4.
+    pub(super) fn destination(&self, address: SocketAddr) -> Result<SocketAddr> {
+        let ip = match (self.family, address.ip().to_canonical()) {
+            (Family::V4, IpAddr::V6(_)) => return Err(Errno::EAFNOSUPPORT),
+            (Family::V6, IpAddr::V4(_)) if self.is_v6_only() => return Err(Errno::ENETUNREACH),
+            (_, IpAddr::V4(v4)) if v4.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            (_, IpAddr::V6(v6)) if v6.is_unspecified() => {
+                let is_mapped = self.local_address().is_some_and(|local| local.is_ipv4());
+                if is_mapped { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { IpAddr::V6(Ipv6Addr::LOCALHOST) }
+            }
+            (_, ip) => ip,
+        };
+        Ok(SocketAddr::new(ip, address.port()))
+    }
+
+    /// Gives it a port, and an address of this machine or none in particular.
+    ///
+    /// # Errors
+    /// `EINVAL`: it has one, or a mapped address is asked for by a socket for IPv6 alone. `EADDRNOTAVAIL`: not an
+    /// address of this machine. `EADDRINUSE`. `EAFNOSUPPORT`: an address of the other family.
+    pub fn bind(self: &Arc<Self>, address: SocketAddr) -> Result<()> {
+        let ip = address.ip().to_canonical();
+        match (self.family, ip) {
+            (Family::V4, IpAddr::V6(_)) => return Err(Errno::EAFNOSUPPORT),
+            (Family::V6, IpAddr::V4(_)) if self.is_v6_only() => return Err(Errno::EINVAL),
+            _ => {}
+        }
+        let may_be_foreign = self.settings.is_on(Setting::FreeBind);
+        if !ip.is_unspecified() && !is_local(ip) && !may_be_foreign {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        let address = SocketAddr::new(ip, address.port());
+        match &self.body {
+            Body::Tcp(tcp) => self.bind_tcp(tcp, address),
+            Body::Udp(udp) => self.bind_udp(udp, address),
+        }
+    }
+
+    /// Takes connections from now on, or changes how many wait.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: datagrams need no connections. `EINVAL`: it is connected. `EADDRINUSE`.
+    pub fn listen(self: &Arc<Self>, backlog: u32) -> Result<()> {
+        self.listen_tcp(self.tcp().ok_or(Errno::EOPNOTSUPP)?, backlog)
+    }
+
+    /// Takes a connection.
+    ///
+    /// # Errors
+    /// `EINVAL`: it takes none. `EOPNOTSUPP`: datagrams need none. `EAGAIN`: none is waiting.
+    pub fn accept(&self) -> Result<Arc<Self>> {
+        self.accept_tcp(self.tcp().ok_or(Errno::EOPNOTSUPP)?)
+    }
+
+    /// Says whom a datagram socket sends to, and from whom alone it receives.
+    ///
+    /// # Errors
+    /// `ENETUNREACH`, `EADDRINUSE`, `EINVAL`; `EOPNOTSUPP`: TCP connects by [`Self::begin_connect`].
+    pub fn connect_datagram(self: &Arc<Self>, remote: SocketAddr) -> Result<()> {
+        let udp = self.udp().ok_or(Errno::EOPNOTSUPP)?;
+        self.connect_udp(udp, self.destination(remote)?)
+    }
+
+    /// Ends a connection as if it had never been (`connect` to `AF_UNSPEC`).
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn disconnect(self: &Arc<Self>) -> Result<()> {
+        match &self.body {
+            Body::Tcp(tcp) => self.disconnect_tcp(tcp),
+            Body::Udp(udp) => self.disconnect_udp(udp),
+        }
+    }
+
+    /// Its own address and port, as it is known inside.
+    pub fn local(&self) -> Option<SocketAddr> {
+        match &self.body {
+            Body::Tcp(tcp) => tcp.lock().local,
+            Body::Udp(udp) => udp.local(),
+        }
+    }
+
+    fn local_address(&self) -> Option<IpAddr> {
+        self.local().map(|local| local.ip()).filter(|address| !address.is_unspecified())
+    }
+
+    /// Its own address and port as `getsockname` tells them.
+    pub fn local_shown(&self) -> SocketAddr {
+        let local = self.local().unwrap_or(SocketAddr::new(self.any_address(), 0));
+        if local.ip().is_unspecified() {
+            return SocketAddr::new(self.any_address(), local.port());
+        }
+        self.shown(local)
+    }
+
+    /// The other end of its connection, as it is known inside.
+    ///
+    /// # Errors
+    /// `ENOTCONN`.
+    pub fn remote(&self) -> Result<SocketAddr> {
+        match &self.body {
+            Body::Tcp(tcp) => tcp.remote(),
+            Body::Udp(udp) => udp.remote().ok_or(Errno::ENOTCONN),
+        }
+    }
+
+    /// The other end of a connection that was accepted, even if it is over already.
+    ///
+    /// # Errors
+    /// `ENOTCONN`: it has no connection.
+    pub fn accepted_from(&self) -> Result<SocketAddr> {
+        self.tcp().and_then(Tcp::link).map(|link| link.remote()).ok_or(Errno::ENOTCONN)
+    }
+
+    /// Sends what `source` has: a part of it on a connection, all or nothing as a datagram.
+    ///
+    /// # Errors
+    /// `EAGAIN`, `EPIPE`, `ECONNRESET`, `ECONNREFUSED`, `EDESTADDRREQ`, `EMSGSIZE`, `ENETUNREACH`, `EFAULT`,
+    /// `ENOBUFS`.
+    pub fn send(self: &Arc<Self>, source: &mut dyn Source, sending: &Sending) -> Result<usize> {
+        match &self.body {
+            Body::Tcp(tcp) => self.send_tcp(tcp, source),
+            Body::Udp(udp) => self.send_udp(udp, source, sending),
+        }
+    }
+
+    /// Receives what is there.
+    ///
+    /// # Errors
+    /// `EAGAIN`, `ENOTCONN`, `ECONNRESET`, `ECONNREFUSED`, `EFAULT`, `ENOMEM`.
+    pub fn receive(&self, destination: &mut dyn Destination, wants: Wants) -> Result<Received> {
+        match &self.body {
+            Body::Tcp(tcp) => self.receive_tcp(tcp, destination, wants),
+            Body::Udp(udp) => self.receive_udp(udp, destination, wants),
+        }
+    }
+
+    /// Ends one half of the connection or both.
+    ///
+    /// # Errors
+    /// `ENOTCONN`: there is none; what is shut is shut all the same.
+    pub fn shutdown(&self, halves: Halves) -> Result<()> {
+        match &self.body {
+            Body::Tcp(tcp) => self.shutdown_tcp(tcp, halves),
+            Body::Udp(udp) => self.shutdown_udp(udp, halves),
+        }
+    }
+
+    /// Ends it: its descriptor is gone.
+    pub fn close(&self) {
+        match &self.body {
+            Body::Tcp(tcp) => self.close_tcp(tcp),
+            Body::Udp(udp) => self.close_udp(udp),
+        }
+    }
+
+    /// What it is ready for.
+    pub fn readiness(&self) -> Readiness {
+        match &self.body {
+            Body::Tcp(tcp) => tcp.readiness(self.options.low_water_bytes()),
+            Body::Udp(udp) => udp.readiness(),
+        }
+    }
+
+    /// What the last failure was that nobody has been told (`SO_ERROR`).
+    pub fn take_error(&self) -> Option<Errno> {
+        match &self.body {
+            Body::Tcp(tcp) => tcp.take_error(),
+            Body::Udp(udp) => udp.take_error(),
+        }
+    }
+
+    /// The state of a TCP socket.
+    pub fn state(&self) -> TcpState {
+        match &self.body {
+            Body::Tcp(tcp) => tcp.state(),
+            Body::Udp(udp) if udp.remote().is_some() => TcpState::Established,
+            Body::Udp(_) => TcpState::Close,
+        }
+    }
+
+    /// What `TCP_INFO` tells of its connection, if it has or had one.
+    pub fn information(&self) -> Option<Information> {
+        Some(self.tcp()?.link()?.information())
+    }
+
+    /// Connections that wait at a listener, and how many may.
+    pub fn backlog(&self) -> Option<(usize, usize)> {
+        match &self.tcp()?.lock().phase {
+            super::tcp::Phase::Listening(listener) => Some((listener.pending.len(), listener.backlog)),
+            _ => None,
+        }
+    }
+
+    /// Whether closing ends a connection by a reset (`SO_LINGER` of no time).
+    pub(super) fn resets_at_close(&self) -> bool {
+        self.options.linger() == 1
+    }
+
+    /// What it may have on the way (`SO_SNDBUF`).
+    pub fn send_buffer_bytes(&self) -> usize {
+        self.send_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets it, as Linux does to twice what was asked for, within the limits.
+    pub fn set_send_buffer_bytes(&self, wanted: usize) {
+        let bytes = (wanted.min(BUFFER_BYTES_SET_MAX) * 2).max(SEND_BYTES_MIN);
+        self.send_bytes.store(bytes, Ordering::Relaxed);
+        self.has_own_send_bytes.store(true, Ordering::Relaxed);
+        if let Some(link) = self.tcp().and_then(Tcp::link) {
+            link.pair().sides[link.side].send_bytes = bytes;
+            link.tell_own(Readiness::WRITE);
+        }
+    }
+
+    /// What it takes in at most (`SO_RCVBUF`).
+    pub fn receive_buffer_bytes(&self) -> usize {
+        self.receive_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets it, as [`Self::set_send_buffer_bytes`].
+    pub fn set_receive_buffer_bytes(&self, wanted: usize) {
+        let bytes = (wanted.min(BUFFER_BYTES_SET_MAX) * 2).max(RECEIVE_BYTES_MIN);
+        self.receive_bytes.store(bytes, Ordering::Relaxed);
+        if let Some(link) = self.tcp().and_then(Tcp::link) {
+            link.pair().sides[link.side].window_bytes = self.window_bytes();
+            link.tell_other(Readiness::WRITE);
+        }
+    }
+
+    /// How much a TCP socket takes in: as on Linux, half of its buffer is for what bytes are kept in.
+    pub(super) fn window_bytes(&self) -> usize {
+        self.receive_buffer_bytes() / 2
+    }
+
+    /// The interface that it is bound to, 0 for none (`SO_BINDTODEVICE`).
+    pub fn bound_interface(&self) -> u32 {
+        self.bound_interface.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set_bound_interface(&self, index: u32) {
+        self.bound_interface.store(index, Ordering::Relaxed);
+    }
+
+    /// Bytes that can be received (`FIONREAD`): of datagrams, the first one's.
+    ///
+    /// # Errors
+    /// `EINVAL`: it takes connections.
+    pub fn readable_bytes(&self) -> Result<usize> {
+        if self.is_listening() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(match &self.body {
+            Body::Tcp(tcp) => tcp.link().map_or(0, |link| link.pair().sides[link.side].inbox.length()),
+            Body::Udp(udp) => udp.first_bytes(),
+        })
+    }
+
+    /// Bytes that were sent and have no place at the other side yet (`SIOCOUTQ`).
+    ///
+    /// # Errors
+    /// `EINVAL`: it takes connections.
+    pub fn unreceived_bytes(&self) -> Result<usize> {
+        if self.is_listening() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(self.tcp().and_then(Tcp::link).map_or(0, |link| link.pair().unsent_bytes(link.side)))
+    }
+}

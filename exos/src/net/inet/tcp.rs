@@ -1,0 +1,212 @@
+//! A TCP socket's states, and what depends on them: its addresses, what it is ready for, how it ends.
+
+use alloc::collections::VecDeque;
+use alloc::sync::{Arc, Weak};
+use core::net::SocketAddr;
+
+use super::connection::{Link, TcpState};
+use super::ports::Held;
+use super::socket::Socket;
+use crate::error::{Errno, Result};
+use crate::fs::readiness::Readiness;
+use crate::net::Halves;
+use crate::sync::Mutex;
+
+/// Connections that wait to be accepted.
+#[derive(Default)]
+pub(super) struct Listener {
+    pub(super) pending: VecDeque<Arc<Socket>>,
+    pub(super) backlog: usize,
+    /// Sockets whose connections wait for a place.
+    pub(super) waiting: VecDeque<Weak<Socket>>,
+}
+
+impl Listener {
+    pub(super) fn is_full(&self) -> bool {
+        self.pending.len() > self.backlog
+    }
+}
+
+/// What a socket is doing.
+pub(super) enum Phase {
+    /// Nothing yet, or nothing any more.
+    Idle,
+    /// It takes connections.
+    Listening(Listener),
+    /// It waits for a place at a listener, which is at this address.
+    Connecting(SocketAddr),
+    /// It is, or was, a side of a connection.
+    Connected(Link),
+    /// Its last descriptor is closed.
+    Gone,
+}
+
+/// How far `connect` has come, as its callers are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// There was none, or it failed.
+    #[default]
+    None,
+    /// It was begun, and nobody was told yet what came of it.
+    Begun,
+    /// It was told that it worked.
+    Done,
+}
+
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) progress: Progress,
+    /// What `getsockname` shows.
+    pub(super) local: Option<SocketAddr>,
+    pub(super) held: Option<Held>,
+    /// The port was asked for, and the address.
+    pub(super) is_bound: bool,
+    pub(super) has_own_address: bool,
+    /// Halves that were shut while there was no connection.
+    pub(super) shut: Halves,
+    /// What a connection that could not be made is told as.
+    pub(super) error: Option<Errno>,
+}
+
+/// What is TCP's own of a socket.
+pub(super) struct Tcp(Mutex<State>);
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self(Mutex::new(State {
+            phase: Phase::Idle,
+            progress: Progress::None,
+            local: None,
+            held: None,
+            is_bound: false,
+            has_own_address: false,
+            shut: Halves { receiving: false, sending: false },
+            error: None,
+        }))
+    }
+}
+
+impl core::ops::Deref for Tcp {
+    type Target = Mutex<State>;
+
+    #[inline]
+    fn deref(&self) -> &Mutex<State> {
+        &self.0
+    }
+}
+
+impl Tcp {
+    /// Its side of a connection, if it has one or had one.
+    #[inline]
+    pub(super) fn link(&self) -> Option<Link> {
+        match &self.lock().phase {
+            Phase::Connected(link) => Some(link.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn state(&self) -> TcpState {
+        let state = self.lock();
+        match &state.phase {
+            Phase::Idle | Phase::Gone => TcpState::Close,
+            Phase::Listening(_) => TcpState::Listen,
+            Phase::Connecting(_) => TcpState::SynSent,
+            Phase::Connected(link) => link.pair().sides[link.side].state,
+        }
+    }
+
+    /// The other end of a connection that is not over.
+    ///
+    /// # Errors
+    /// `ENOTCONN`.
+    pub(super) fn remote(&self) -> Result<SocketAddr> {
+        match self.link() {
+            Some(link) if link.pair().sides[link.side].state != TcpState::Close => Ok(link.remote()),
+            _ => Err(Errno::ENOTCONN),
+        }
+    }
+
+    pub(super) fn take_error(&self) -> Option<Errno> {
+        let mut state = self.lock();
+        match &state.phase {
+            Phase::Connected(link) => link.pair().sides[link.side].error.take(),
+            _ => state.error.take(),
+        }
+    }
+
+    /// What it is ready for (`tcp_poll` of Linux).
+    pub(super) fn readiness(&self, low_water_bytes: usize) -> Readiness {
+        let state = self.lock();
+        let mut ready = Readiness::empty();
+        match &state.phase {
+            Phase::Listening(listener) => ready.set(Readiness::READ, !listener.pending.is_empty()),
+            Phase::Connecting(_) => {}
+            Phase::Idle | Phase::Gone => {
+                ready |= Readiness::WRITE | Readiness::HANG_UP;
+                ready.set(Readiness::READ | Readiness::READ_HANG_UP, state.shut.receiving);
+                ready.set(Readiness::ERROR, state.error.is_some());
+                if state.error.is_some() {
+                    // A connection that was refused is shut both ways.
+                    ready |= Readiness::READ | Readiness::READ_HANG_UP;
+                }
+            }
+            Phase::Connected(link) => {
+                let pair = link.pair();
+                let own = &pair.sides[link.side];
+                let is_over = own.state == TcpState::Close;
+                ready.set(Readiness::HANG_UP, is_over || own.is_receive_shut && own.is_send_shut);
+                ready.set(Readiness::READ_HANG_UP, own.is_receive_shut);
+                ready.set(Readiness::READ, own.is_receive_shut || own.inbox.length() >= low_water_bytes);
+                ready.set(Readiness::WRITE, own.is_send_shut || pair.is_writable(link.side));
+                ready.set(Readiness::ERROR, own.error.is_some());
+            }
+        }
+        ready
+    }
+}
+
+impl Socket {
+    /// `shutdown` of a TCP socket.
+    pub(super) fn shutdown_tcp(&self, tcp: &Tcp, halves: Halves) -> Result<()> {
+        let mut state = tcp.lock();
+        match &state.phase {
+            Phase::Connected(link) => {
+                let link = link.clone();
+                drop(state);
+                link.shutdown(halves)
+            }
+            Phase::Listening(_) => {
+                drop(state);
+                if halves.receiving {
+                    self.stop_listening(tcp, Phase::Idle);
+                }
+                Ok(())
+            }
+            Phase::Connecting(_) => {
+                drop(state);
+                self.abandon_connect(tcp, Some(Errno::ECONNRESET));
+                Ok(())
+            }
+            Phase::Idle | Phase::Gone => {
+                state.shut.receiving |= halves.receiving;
+                state.shut.sending |= halves.sending;
+                Err(Errno::ENOTCONN)
+            }
+        }
+    }
+
+    /// Ends it: its descriptor is gone.
+    pub(super) fn close_tcp(&self, tcp: &Tcp) {
+        self.stop_listening(tcp, Phase::Gone);
+        let (phase, held, sharing) = {
+            let mut state = tcp.lock();
+            (core::mem::replace(&mut state.phase, Phase::Gone), state.held.take(), self.sharing())
+        };
+        match phase {
+            Phase::Connected(link) => link.close(self.resets_at_close(), held, sharing),
+            Phase::Connecting(remote) => self.forget_connection(held, remote, true),
+            _ => held.into_iter().for_each(|held| self.inet().tcp.release(held)),
+        }
+        self.wait_queue().notify(Readiness::HANG_UP | Readiness::ALWAYS);
+    }
+}

@@ -1,0 +1,313 @@
+//! Datagrams.
+//!
+//! A datagram is put where it is sent to at once, or is lost: where nobody is, the sender is told so if it is
+//! connected (as by ICMP); where the receiver's buffer is full, nobody is. So a sender never waits, and a receiver that
+//! never reads costs its buffer only. A datagram counts its bytes and [`OVERHEAD_BYTES`].
+//!
+//! Invariant: no lock of a socket is held while another's is taken, nor while the table of ports is asked for a
+//! receiver, which looks at whom receivers are connected to.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use super::interface::source_for;
+use super::ports::{Held, Place};
+use super::settings::Setting;
+use super::socket::{Received, Sending, Socket, Wants};
+use crate::error::{Errno, Result};
+use crate::fs::readiness::Readiness;
+use crate::fs::transfer::{Destination, Source};
+use crate::net::Halves;
+use crate::reserve;
+use crate::sync::Mutex;
+
+/// What a datagram counts besides its bytes.
+pub(super) const OVERHEAD_BYTES: usize = 768;
+/// Longest datagram over IPv4, and over IPv6.
+const BYTES_MAX_V4: usize = 65_507;
+const BYTES_MAX_V6: usize = 65_527;
+
+struct Datagram {
+    bytes: Vec<u8>,
+    from: SocketAddr,
+    to: IpAddr,
+}
+
+/// What has come in.
+#[derive(Default)]
+struct Inbox {
+    datagrams: VecDeque<Datagram>,
+    used_bytes: usize,
+    error: Option<Errno>,
+    shut: Option<Halves>,
+    /// Datagrams that were lost because it was full.
+    lost_count: u64,
+}
+
+impl Inbox {
+    fn is_receive_shut(&self) -> bool {
+        self.shut.is_some_and(|shut| shut.receiving)
+    }
+
+    fn is_send_shut(&self) -> bool {
+        self.shut.is_some_and(|shut| shut.sending)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    local: Option<SocketAddr>,
+    held: Option<Held>,
+    has_own_address: bool,
+    has_own_port: bool,
+}
+
+/// What is UDP's own of a socket.
+#[derive(Default)]
+pub(super) struct Udp {
+    state: Mutex<State>,
+    /// Whom it sends to and receives from alone. Held by itself only.
+    remote: Mutex<Option<SocketAddr>>,
+    inbox: Mutex<Inbox>,
+}
+
+impl Udp {
+    pub(super) fn has_port(&self) -> bool {
+        self.state.lock().held.is_some()
+    }
+
+    pub(super) fn local(&self) -> Option<SocketAddr> {
+        self.state.lock().local
+    }
+
+    pub(super) fn remote(&self) -> Option<SocketAddr> {
+        *self.remote.lock()
+    }
+
+    pub(super) fn take_error(&self) -> Option<Errno> {
+        self.inbox.lock().error.take()
+    }
+
+    /// Bytes of the first datagram.
+    pub(super) fn first_bytes(&self) -> usize {
+        self.inbox.lock().datagrams.front().map_or(0, |datagram| datagram.bytes.len())
+    }
+
+    pub(super) fn readiness(&self) -> Readiness {
+        let inbox = self.inbox.lock();
+        let mut ready = Readiness::WRITE;
+        ready.set(Readiness::READ, !inbox.datagrams.is_empty() || inbox.is_receive_shut());
+        ready.set(Readiness::READ_HANG_UP, inbox.is_receive_shut());
+        ready.set(Readiness::HANG_UP, inbox.is_receive_shut() && inbox.is_send_shut());
+        ready.set(Readiness::ERROR, inbox.error.is_some());
+        ready
+    }
+
+    /// How well a datagram from `from` fits: to one who talks to its sender alone better than to one who talks to
+    /// anybody.
+    fn rank(&self, from: SocketAddr) -> Option<u32> {
+        match *self.remote.lock() {
+            None => Some(0),
+            Some(remote) => (remote == from).then_some(1),
+        }
+    }
+}
+
+impl Socket {
+    pub(super) fn bind_udp(self: &Arc<Self>, udp: &Udp, address: SocketAddr) -> Result<()> {
+        let mut state = udp.state.lock();
+        if state.held.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        self.take_port(&mut state, address)
+    }
+
+    fn take_port(self: &Arc<Self>, state: &mut State, address: SocketAddr) -> Result<()> {
+        let inet = self.inet();
+        let asking = self.asking(address.ip());
+        let held = inet.udp.bind(address.port(), &asking, (inet.now_ns(), inet.seed_for(None)))?;
+        if let Err(error) = inet.udp.receive(held, &asking) {
+            inet.udp.release(held);
+            return Err(error);
+        }
+        state.held = Some(held);
+        state.local = Some(SocketAddr::new(address.ip(), held.port));
+        (state.has_own_address, state.has_own_port) = (!address.ip().is_unspecified(), address.port() != 0);
+        Ok(())
+    }
+
+    /// A port, if it has none. `EAGAIN`: there is none; `ENOMEM`.
+    fn take_any_port(self: &Arc<Self>, udp: &Udp) -> Result<SocketAddr> {
+        let mut state = udp.state.lock();
+        if let (Some(_), Some(local)) = (state.held, state.local) {
+            return Ok(local);
+        }
+        reserve::check()?;
+        let any = SocketAddr::new(self.any_address(), 0);
+        self.take_port(&mut state, any)
+            .map_err(|error| if error == Errno::EADDRINUSE { Errno::EAGAIN } else { error })?;
+        state.local.ok_or(Errno::EAGAIN)
+    }
+
+    pub(super) fn connect_udp(self: &Arc<Self>, udp: &Udp, remote: SocketAddr) -> Result<()> {
+        let source = source_for(remote.ip())?;
+        let own = udp.state.lock().local.map(|local| local.ip()).filter(|own| !own.is_unspecified());
+        if own.is_some_and(|own| own.is_ipv4() != remote.is_ipv4()) {
+            return Err(Errno::ENETUNREACH);
+        }
+        self.take_any_port(udp)?;
+        let mut state = udp.state.lock();
+        if let (Some(held), Some(local)) = (state.held, state.local)
+            && local.ip().is_unspecified()
+        {
+            state.local = Some(SocketAddr::new(source, local.port()));
+            self.inet().udp.set_place(held, Place { address: source, is_v6_only: false });
+        }
+        drop(state);
+        *udp.remote.lock() = Some(remote);
+        Ok(())
+    }
+
+    pub(super) fn disconnect_udp(&self, udp: &Udp) -> Result<()> {
+        *udp.remote.lock() = None;
+        let mut state = udp.state.lock();
+        let Some(held) = state.held else { return Ok(()) };
+        if !state.has_own_port {
+            self.inet().udp.release(held);
+            let address = state.local.map(|local| local.ip()).filter(|_| state.has_own_address);
+            state.held = None;
+            state.local = address.map(|address| SocketAddr::new(address, 0));
+        } else if !state.has_own_address {
+            let any = self.any_address();
+            state.local = Some(SocketAddr::new(any, held.port));
+            self.inet().udp.set_place(held, Place { address: any, is_v6_only: self.is_v6_only() });
+        }
+        Ok(())
+    }
+
+    pub(super) fn shutdown_udp(&self, udp: &Udp, halves: Halves) -> Result<()> {
+        let mut inbox = udp.inbox.lock();
+        let shut = inbox.shut.get_or_insert(Halves { receiving: false, sending: false });
+        shut.receiving |= halves.receiving;
+        shut.sending |= halves.sending;
+        drop(inbox);
+        self.wait_queue().notify(Readiness::EVENTS.difference(Readiness::PRIORITY | Readiness::ERROR));
+        // It acts all the same, as on Linux.
+        if udp.remote().is_none() { Err(Errno::ENOTCONN) } else { Ok(()) }
+    }
+
+    pub(super) fn close_udp(&self, udp: &Udp) {
+        let held = udp.state.lock().held.take();
+        held.into_iter().for_each(|held| self.inet().udp.release(held));
+        let lost = core::mem::take(&mut udp.inbox.lock().datagrams);
+        drop(lost);
+        self.wait_queue().notify(Readiness::HANG_UP | Readiness::ALWAYS);
+    }
+
+    pub(super) fn send_udp(self: &Arc<Self>, udp: &Udp, source: &mut dyn Source, sending: &Sending) -> Result<usize> {
+        let connected = udp.remote();
+        let remote = match sending.target {
+            Some(target) => self.destination(target)?,
+            None => connected.ok_or(Errno::EDESTADDRREQ)?,
+        };
+        let length = source.remaining();
+        if length > if remote.is_ipv4() { BYTES_MAX_V4 } else { BYTES_MAX_V6 } {
+            return Err(Errno::EMSGSIZE);
+        }
+        {
+            let mut inbox = udp.inbox.lock();
+            if inbox.is_send_shut() {
+                return Err(Errno::EPIPE);
+            }
+            if let Some(error) = inbox.error.take() {
+                return Err(error);
+            }
+        }
+        if remote.port() == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let route_source = source_for(remote.ip())?;
+        let local = self.take_any_port(udp)?;
+        let address = if local.ip().is_unspecified() { route_source } else { local.ip() };
+        if address.is_ipv4() != remote.is_ipv4() {
+            return Err(Errno::ENETUNREACH);
+        }
+        let from = SocketAddr::new(address, local.port());
+        let mut bytes = reserve::vector(length).map_err(|_| Errno::ENOBUFS)?;
+        bytes.resize(length, 0);
+        if source.take(&mut bytes) < length {
+            return Err(Errno::EFAULT);
+        }
+        let inet = self.inet();
+        let receiver = inet.udp.find(remote, || inet.seed_for(Some(from)), |socket| socket.udp()?.rank(from));
+        match receiver.as_ref().and_then(|receiver| Some((receiver, receiver.udp()?))) {
+            Some((receiver, inbox)) => receiver.take_in(inbox, Datagram { bytes, from, to: remote.ip() })?,
+            None => self.note_unreachable(udp, connected == Some(remote)),
+        }
+        Ok(length)
+    }
+
+    /// Nobody was where a datagram was sent to.
+    fn note_unreachable(&self, udp: &Udp, is_connected: bool) {
+        if is_connected || self.settings().is_on(Setting::ReceiveErrors) {
+            udp.inbox.lock().error = Some(Errno::ECONNREFUSED);
+            self.wait_queue().notify(Readiness::ERROR);
+        }
+    }
+
+    /// A datagram comes in, or is lost.
+    fn take_in(&self, udp: &Udp, datagram: Datagram) -> Result<()> {
+        let count = datagram.bytes.len() + OVERHEAD_BYTES;
+        let mut inbox = udp.inbox.lock();
+        if inbox.used_bytes + count > self.receive_buffer_bytes().max(count) {
+            inbox.lost_count += 1;
+            drop(inbox);
+            drop(datagram);
+            return Ok(());
+        }
+        reserve::reserve_queue(&mut inbox.datagrams, 1).map_err(|_| Errno::ENOBUFS)?;
+        inbox.used_bytes += count;
+        inbox.datagrams.push_back(datagram);
+        drop(inbox);
+        self.wait_queue().notify(Readiness::READ);
+        Ok(())
+    }
+
+    pub(super) fn receive_udp(&self, udp: &Udp, destination: &mut dyn Destination, wants: Wants) -> Result<Received> {
+        let datagram = {
+            let mut inbox = udp.inbox.lock();
+            // As on Linux, a failure is told before what has come in.
+            if let Some(error) = inbox.error.take() {
+                return Err(error);
+            }
+            let Some(first) = inbox.datagrams.front() else {
+                return if inbox.is_receive_shut() { Ok(Received::end()) } else { Err(Errno::EAGAIN) };
+            };
+            if wants.is_peek {
+                Datagram { bytes: reserve::copy(&first.bytes)?, from: first.from, to: first.to }
+            } else {
+                let count = first.bytes.len() + OVERHEAD_BYTES;
+                inbox.used_bytes -= count;
+                inbox.datagrams.pop_front().ok_or(Errno::EAGAIN)?
+            }
+        };
+        let count = destination.remaining().min(datagram.bytes.len());
+        if destination.put(&datagram.bytes[..count]) < count {
+            return Err(Errno::EFAULT);
+        }
+        Ok(Received {
+            byte_count: count,
+            message_bytes: datagram.bytes.len(),
+            from: Some(datagram.from),
+            to: Some(datagram.to),
+            is_final: true,
+        })
+    }
+
+    /// Datagrams that were lost because its buffer was full.
+    pub fn lost_count(&self) -> u64 {
+        self.udp().map_or(0, |udp| udp.inbox.lock().lost_count)
+    }
+}

@@ -1,0 +1,97 @@
+//! Options that sockets of all families have (socket(7)): kept as they were set, for their own family to act on.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// What is kept. Each value stands for itself, so each is read and set without a lock.
+pub struct SocketOptions {
+    /// Nanoseconds that a receiver or sender waits at most, 0 for ever.
+    timeouts_ns: [AtomicU64; 2],
+    low_water_bytes: AtomicUsize,
+    kept: AtomicU64,
+    linger: AtomicU64,
+    priority: AtomicU32,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            timeouts_ns: Default::default(),
+            low_water_bytes: AtomicUsize::new(1),
+            kept: AtomicU64::new(0),
+            linger: AtomicU64::new(0),
+            priority: AtomicU32::new(0),
+        }
+    }
+}
+
+impl SocketOptions {
+    /// How long a receiver waits, 0 for ever (`SO_RCVTIMEO`).
+    pub fn receive_timeout_ns(&self) -> u64 {
+        self.timeouts_ns[0].load(Ordering::Relaxed)
+    }
+
+    /// How long a sender waits, 0 for ever (`SO_SNDTIMEO`).
+    pub fn send_timeout_ns(&self) -> u64 {
+        self.timeouts_ns[1].load(Ordering::Relaxed)
+    }
+
+    /// Sets one of the two.
+    pub fn set_timeout_ns(&self, is_send: bool, timeout_ns: u64) {
+        self.timeouts_ns[usize::from(is_send)].store(timeout_ns, Ordering::Relaxed);
+    }
+
+    /// Bytes that a blocking receiver of a stream waits for (`SO_RCVLOWAT`).
+    pub fn low_water_bytes(&self) -> usize {
+        self.low_water_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets it; at least 1.
+    pub fn set_low_water_bytes(&self, bytes: usize) {
+        self.low_water_bytes.store(bytes.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether a switch is on, by the number of its option (less than 64).
+    pub fn is_on(&self, option: u64) -> bool {
+        self.kept.load(Ordering::Relaxed) & 1 << option != 0
+    }
+
+    /// Sets or clears a switch.
+    pub fn set_on(&self, option: u64, value: bool) {
+        if value {
+            self.kept.fetch_or(1 << option, Ordering::Relaxed);
+        } else {
+            self.kept.fetch_and(!(1 << option), Ordering::Relaxed);
+        }
+    }
+
+    /// Its messages' priority (`SO_PRIORITY`): kept and told back only.
+    pub fn priority(&self) -> u32 {
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set_priority(&self, priority: u32) {
+        self.priority.store(priority, Ordering::Relaxed);
+    }
+
+    /// How long closing waits (`struct linger` as one word).
+    pub fn linger(&self) -> u64 {
+        self.linger.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set_linger(&self, linger: u64) {
+        self.linger.store(linger, Ordering::Relaxed);
+    }
+
+    /// Takes over what an accepted connection has of its listener.
+    pub fn inherit(&self, listener: &Self) {
+        for (own, from) in self.timeouts_ns.iter().zip(&listener.timeouts_ns) {
+            own.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.set_low_water_bytes(listener.low_water_bytes());
+        self.kept.store(listener.kept.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.set_linger(listener.linger());
+        self.set_priority(listener.priority());
+    }
+}
