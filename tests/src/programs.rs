@@ -235,3 +235,15 @@ fn ended(output: &Output) -> Ended {
         status: output.status.code().or(by_signal).unwrap_or(-1),
     }
 }
+
+/// A counter of `--stats=json`, which is the last line on standard error.
+///
+/// # Panics
+/// What follows the key is no number.
+#[must_use]
+pub fn counter(errors: &str, key: &str) -> u64 {
+    let line = errors.lines().last().unwrap_or_default();
+    let Some((_, rest)) = line.split_once(&format!("\"{key}\":")) else { return 0 };
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().expect("a number follows a key")
+}

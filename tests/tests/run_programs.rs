@@ -1,6 +1,6 @@
 //! Real programs, as Debian installed them, do in the machine what they do on the host.
 
-use aegis_tests::programs::{aegis, is_there, same};
+use aegis_tests::programs::{aegis, counter, is_there, same};
 
 /// A megabyte that no text tool would leave alone.
 fn noise() -> Vec<u8> {
@@ -78,5 +78,18 @@ fn valgrind_translates_text_that_others_have_patched() {
 fn machines_memory_and_processors_can_be_chosen() {
     for options in [["--cpus", "4"], ["-m", "64M"], ["-m", "4G"], ["-M", "pc"], ["-M", "q35"]] {
         same(&options, &["busybox", "echo", "chosen"], b"");
+    }
+}
+
+#[test]
+fn what_was_counted_tells_of_programs_that_have_ended() {
+    let found = aegis(&["--stats=json"], &["busybox", "sh", "-c", "busybox true; grep pgfault /proc/vmstat"], b"");
+    assert_eq!(found.status, 0, "{}", found.errors);
+    let shown = String::from_utf8_lossy(&found.output).into_owned();
+    let faults: u64 = shown.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a row has a number");
+    assert!(faults > 0, "{shown}");
+    assert!(counter(&found.errors, "page_faults") >= faults, "{shown}{}", found.errors);
+    for key in ["pages_mapped", "pages_copied", "memory_peak_bytes"] {
+        assert!(counter(&found.errors, key) > 0, "{key}: {}", found.errors);
     }
 }

@@ -1,16 +1,8 @@
 //! Rewritten system-call sites: nothing that a program can see changes, and the kernel is not entered any more.
 
-use aegis_tests::programs::{aegis, compile, compile_with, host};
+use aegis_tests::programs::{aegis, compile, compile_with, counter, host};
 
 const SHAPES: &str = include_str!("../linux/rewrite.c");
-
-/// A counter of `--stats=json`, which is the last line on standard error.
-fn counter(errors: &str, key: &str) -> u64 {
-    let line = errors.lines().last().unwrap_or_default();
-    let Some((_, rest)) = line.split_once(&format!("\"{key}\":")) else { return 0 };
-    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().expect("a number follows a key")
-}
 
 #[test]
 fn sites_of_every_shape_do_what_they_do_on_the_host() {

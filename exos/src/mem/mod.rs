@@ -80,4 +80,4 @@ pub use shared::SharedState;
 pub use source::{
     FileIdentity, FilePage, FixedPages, PageError, PageIntent, PageSource, SharedMemory, Wait, WantedPage,
 };
-pub use space::{AddressSpace, MapBacking, MapRequest, Placement, SpaceLimits, SpaceTotals};
+pub use space::{AddressSpace, FaultCounts, MapBacking, MapRequest, Placement, SpaceLimits, SpaceTotals};

@@ -142,43 +142,39 @@ fn unless_interrupted(outcome: Result<u64>) -> Answer {
     if outcome == Err(Errno::EINTR) { None } else { Some(outcome) }
 }
 
+/// How a call is answered of which some is known here and the rest by its handler.
+pub enum Choice {
+    /// As known here.
+    Answer(Result<u64>),
+    /// By the handler: [`handled`].
+    Handler(Handler),
+    /// By the table's way.
+    Nothing,
+}
+
 /// What the handler of the table answers, from its short way: for one that looks at no register but its arguments. An
 /// error but the most frequent one is its long way's, which finds it again, or tries again where memory may have come.
-#[inline(never)]
-fn by_handler(
-    system: &Arc<System>,
-    process: &Arc<Process>,
-    thread: &Arc<Thread>,
-    memory: &dyn UserMemory,
-    (frame, handler): (&mut UpcallFrame, Handler),
-) -> Answer {
+#[inline(always)]
+pub fn handled(caller: &Caller<'_>, frame: &mut UpcallFrame, handler: Handler) -> Answer {
     // Where memory is short, the table says which calls may come in.
     if reserve::level() != Level::Whole {
         return None;
     }
-    let caller = &Caller { system, process, thread, memory };
     let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
     let outcome = handler(&mut Context::new(caller, frame), arguments);
     if matches!(outcome, Ok(_) | Err(Errno::ENOENT)) { Some(outcome) } else { None }
 }
 
-/// As [`by_handler`]. Each by itself: what is called with all of a caller in one place has it put there.
-#[inline(always)]
-fn handled(caller: &Caller<'_>, frame: &mut UpcallFrame, handler: Handler) -> Answer {
-    by_handler(caller.system, caller.process, caller.thread, caller.memory, (frame, handler))
-}
-
 /// `getdents64(2)`.
-pub fn getdents64(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
-    handled(caller, frame, file_path::getdents64)
+#[inline(always)]
+pub fn getdents64(_: &Caller<'_>, _: &mut UpcallFrame) -> Choice {
+    Choice::Handler(file_path::getdents64)
 }
 
 /// `fcntl(2)`: what concerns a descriptor alone.
-pub fn fcntl(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
-    if !file_control::is_of_descriptor(frame.rsi) {
-        return None;
-    }
-    handled(caller, frame, file_control::fcntl)
+#[inline(always)]
+pub fn fcntl(_: &Caller<'_>, frame: &mut UpcallFrame) -> Choice {
+    if file_control::is_of_descriptor(frame.rsi) { Choice::Handler(file_control::fcntl) } else { Choice::Nothing }
 }
 
 /// `futex(2)`: what locks and condition variables of one process ask for by the shortest way.
@@ -313,16 +309,19 @@ pub fn lstat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
 }
 
 /// `newfstatat(2)`.
-pub fn newfstatat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
+#[inline(always)]
+pub fn newfstatat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Choice {
     let flags = match u64::from(frame.r10 as u32) {
         0 => LookupFlags::FOLLOW,
         AT_SYMLINK_NOFOLLOW => LookupFlags::NO_FOLLOW,
         // What the C library makes of `fstat`.
-        AT_EMPTY_PATH if is_empty(caller, frame.rsi) => return status_of(caller, frame.rdi, frame.rdx),
-        _ => return handled(caller, frame, file_metadata::newfstatat),
+        AT_EMPTY_PATH if is_empty(caller, frame.rsi) => {
+            return status_of(caller, frame.rdi, frame.rdx).map_or(Choice::Nothing, Choice::Answer);
+        }
+        _ => return Choice::Handler(file_metadata::newfstatat),
     };
     let known = status_at(caller, [frame.rdi, frame.rsi, frame.rdx], flags);
-    if known.is_some() { known } else { handled(caller, frame, file_metadata::newfstatat) }
+    known.map_or(Choice::Handler(file_metadata::newfstatat), Choice::Answer)
 }
 
 #[inline]
@@ -358,13 +357,14 @@ pub fn open(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
 }
 
 /// `openat(2)`.
-pub fn openat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
+#[inline(always)]
+pub fn openat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Choice {
     // What a walk from elsewhere leads to is not known.
     let opened = match frame.rdi as i32 {
         AT_FDCWD => open_at(caller, [frame.rdi, frame.rsi, frame.rdx]),
         _ => None,
     };
-    if opened.is_some() { opened } else { handled(caller, frame, file_descriptor::openat) }
+    opened.map_or(Choice::Handler(file_descriptor::openat), Choice::Answer)
 }
 
 /// Opens a regular file that is there, with no flag but those that matter to the descriptor.

@@ -19,10 +19,13 @@ use exos::rewrite::trampoline::ENTRY_JUMP;
 use exos::task::signal::{Signal, SignalInfo};
 use exos_linux::abi::time::timespec_words;
 use exos_linux::abi::user_memory::UserMemory;
-use exos_linux::call::context::{Arguments, Context};
+use exos_linux::call::context::{Arguments, Context, Handler as CallHandler};
 use exos_linux::call::signal::return_from_handler;
 use exos_linux::entry::hot_sites::Heat;
-use exos_linux::entry::{fast_path, table};
+use exos_linux::entry::{
+    fast_path::{self, Choice},
+    table,
+};
 use exos_linux::host::boot::Pod;
 use exos_linux::task::caller::{Caller, Restart};
 use exos_linux::task::exception::{
@@ -194,9 +197,32 @@ pub(crate) fn by_fast_path(
 ) -> Ended {
     fast::clear_attention();
     let caller = program();
-    let Some(result) = way(&caller, frame) else {
-        return Ended { word: 0, takes_frame: UNANSWERED };
-    };
+    match way(&caller, frame) {
+        Some(result) => fast_answer(&caller, frame, result),
+        None => Ended { word: 0, takes_frame: UNANSWERED },
+    }
+}
+
+/// The same where a handler may be asked.
+#[inline(always)]
+pub(crate) fn by_choice(frame: &mut UpcallFrame, way: impl FnOnce(&Caller<'_>, &mut UpcallFrame) -> Choice) -> Ended {
+    fast::clear_attention();
+    let caller = program();
+    match way(&caller, frame) {
+        Choice::Answer(result) => fast_answer(&caller, frame, result),
+        Choice::Handler(handler) => by_handler(frame, handler),
+        Choice::Nothing => Ended { word: 0, takes_frame: UNANSWERED },
+    }
+}
+
+/// By its handler: once for all calls, and from where there is nothing yet to be kept.
+#[inline(never)]
+fn by_handler(frame: &mut UpcallFrame, handler: CallHandler) -> Ended {
+    by_fast_path(frame, |caller, frame| fast_path::handled(caller, frame, handler))
+}
+
+#[inline(always)]
+fn fast_answer(caller: &Caller<'_>, frame: &UpcallFrame, result: Result<u64>) -> Ended {
     let is_plain = !caller.thread.needs_attention() && frame.rflags & TRAP_FLAG == 0;
     Ended { word: result_word(result), takes_frame: if is_plain { 0 } else { LOOKS_FOR_SIGNALS } }
 }

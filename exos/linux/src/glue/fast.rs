@@ -115,18 +115,21 @@ macro_rules! stub {
 }
 
 /// The calls that have a way of their own from the entry: those of [`exos_linux::entry::fast_path`], with a light
-/// frame, then others, each with the assembler's macro of its kind and what that works on. A call that is not in the
+/// frame, of which some are their handlers' by choice, then others, each with the assembler's macro of its kind and what that works on. A call that is not in the
 /// table of all calls can have none.
 macro_rules! short_ways {
-    (LIGHT $($light:ident)*; $($kind:ident $name:ident = $operand:tt $value:expr;)*) => {
+    (LIGHT $($light:ident)*; CHOICE $($choice:ident)*; $($kind:ident $name:ident = $operand:tt $value:expr;)*) => {
         mod light {
             use aegis_abi::upcall::UpcallFrame;
             use exos_linux::entry::fast_path;
 
-            use super::super::entry::{Ended, by_fast_path};
+            use super::super::entry::{Ended, by_choice, by_fast_path};
 
             $(pub(super) extern "C" fn $light(frame: &mut UpcallFrame) -> Ended {
                 by_fast_path(frame, fast_path::$light)
+            })*
+            $(pub(super) extern "C" fn $choice(frame: &mut UpcallFrame) -> Ended {
+                by_choice(frame, fast_path::$choice)
             })*
         }
 
@@ -137,6 +140,8 @@ macro_rules! short_ways {
                 pub(super) fn gettid();
                 $(#[link_name = concat!("exos_fast_", stringify!($light))]
                 pub(super) fn $light();)*
+                $(#[link_name = concat!("exos_fast_", stringify!($choice))]
+                pub(super) fn $choice();)*
                 $(#[link_name = concat!("exos_fast_", stringify!($name))]
                 pub(super) fn $name();)*
             }
@@ -148,6 +153,8 @@ macro_rules! short_ways {
             table[Sysno::gettid as usize] = label::gettid;
             $(assert!(table::has(Sysno::$light));
             table[Sysno::$light as usize] = label::$light;)*
+            $(assert!(table::has(Sysno::$choice));
+            table[Sysno::$choice as usize] = label::$choice;)*
             $(assert!(table::has(Sysno::$name));
             table[Sysno::$name as usize] = label::$name;)*
             table
@@ -337,6 +344,7 @@ macro_rules! short_ways {
             "call {fast_path_end}",
             "jmp 8b",
             $(stub!($light LIGHT),)*
+            $(stub!($choice LIGHT),)*
             $(stub!($name $kind),)*
             "3: EXOS_FRAME {fast_end}",
             "jmp 7b",
@@ -403,14 +411,15 @@ macro_rules! short_ways {
             fast_end = sym entry::fast_end,
             table = sym TABLE,
             $($light = sym light::$light,)*
+            $($choice = sym light::$choice,)*
             $($name = $operand $value,)*
         );
     };
 }
 
 short_ways! {
-    LIGHT read write pread64 pwrite64 mprotect rt_sigaction epoll_wait epoll_pwait open close stat fstat lstat openat
-        newfstatat fcntl getdents64 futex;
+    LIGHT read write pread64 pwrite64 mprotect rt_sigaction epoll_wait epoll_pwait open close stat fstat lstat futex;
+    CHOICE openat newfstatat fcntl getdents64;
     LEAF clock_gettime = sym entry::clock_gettime;
     WHOLE tkill = sym entry::thread_kill;
     WHOLE tgkill = sym entry::thread_kill;

@@ -305,7 +305,7 @@ fn send_stats(pod: &Pod, run: &Run) {
     let counters = &pod.system.counters;
     let kernel = |counter| call::counter_read(counter).unwrap_or(0);
     let memory = pod.system.pool.statistics();
-    let faults = pod.process.space().lock().fault_counts();
+    let faults = pod.system.fault_counts();
     let values = [
         ("boot_ns", run.boot_ns),
         ("run_ns", kernel::now_ns()),
@@ -332,7 +332,7 @@ fn send_stats(pod: &Pod, run: &Run) {
         ("memory_held_bytes", memory.held * 4096),
         ("heap_bytes", HEAP.used_bytes()),
         ("capabilities", kernel::capability_count(pod.system.shared.kept_space_count())),
-        ("memory_peak_bytes", pod.process.space().resident_peak_bytes()),
+        ("memory_peak_bytes", pod.process.peak_bytes()),
     ];
     for (key, value) in values {
         run.host.send_line(&alloc::format!("stats {key}={value}"));

@@ -1,7 +1,6 @@
 //! Texts about the system: `meminfo`, `stat`, `uptime` and the values below `sys/`.
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 use aegis_abi::layout::PROGRAM_BASE;
 use exos::fs::proc_fs::SystemText;
@@ -297,7 +296,7 @@ fn memory(subject: &Subject<'_>, out: &mut Text<'_>) {
 
 fn memory_statistics(subject: &Subject<'_>, out: &mut Text<'_>) {
     let figures = MemoryFigures::of(subject);
-    let faults = subject.system.counters.page_faults.load(Ordering::Relaxed);
+    let faults = subject.system.fault_counts().resolved;
     let rows = [
         ("nr_free_pages", figures.free / 4),
         ("nr_inactive_anon", 0),

@@ -145,6 +145,7 @@ pub fn release_memory(system: &Arc<System>, process: &Arc<Process>) {
 pub fn give_memory_back(system: &Arc<System>, process: &Arc<Process>, before: Arc<Space>) {
     if !process.borrows_memory.load(Ordering::Acquire) {
         crate::task::attachments::note_detached(system, process, &before);
+        system.note_faults(before.lock().fault_counts());
     }
     system.platform.enter_space(&process.space());
     drop(before);

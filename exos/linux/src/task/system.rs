@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::Result;
-use exos::mem::{FramePool, SharedState};
+use exos::mem::{FaultCounts, FramePool, SharedState};
 use exos::platform::Kernel;
 use exos::rewrite::REFUSAL_COUNT;
 use exos::sync::Mutex;
@@ -126,10 +126,12 @@ pub struct Counters {
     pub sites_patched: AtomicU64,
     /// Sites that keep their traps, by reason.
     pub sites_refused: [AtomicU64; REFUSAL_COUNT],
-    /// Page faults of the program that were resolved.
+    /// Page faults that were resolved in spaces that have ended.
     pub page_faults: AtomicU64,
     /// Pages that those faults mapped.
     pub pages_mapped: AtomicU64,
+    /// Pages that were copied, of those.
+    pub pages_copied: AtomicU64,
     /// Signals delivered to handlers.
     pub signals: AtomicU64,
     /// How often memory came to its end.
@@ -201,6 +203,29 @@ impl System {
     #[inline]
     pub fn realtime_at(&self, now_ns: u64) -> u64 {
         now_ns.wrapping_add_signed(self.realtime_offset_ns.load(Ordering::Relaxed))
+    }
+
+    /// Counts the faults of a space that ends.
+    pub fn note_faults(&self, faults: FaultCounts) {
+        self.counters.page_faults.fetch_add(faults.resolved, Ordering::Relaxed);
+        self.counters.pages_mapped.fetch_add(faults.pages, Ordering::Relaxed);
+        self.counters.pages_copied.fetch_add(faults.copied, Ordering::Relaxed);
+    }
+
+    /// The faults of all spaces, those that have ended too.
+    #[must_use]
+    pub fn fault_counts(&self) -> FaultCounts {
+        let counters = &self.counters;
+        let [mut resolved, mut pages, mut copied] =
+            [&counters.page_faults, &counters.pages_mapped, &counters.pages_copied]
+                .map(|counter| counter.load(Ordering::Relaxed));
+        for process in self.processes.all() {
+            if !process.borrows_memory.load(Ordering::Acquire) {
+                let live = process.space().lock().fault_counts();
+                (resolved, pages, copied) = (resolved + live.resolved, pages + live.pages, copied + live.copied);
+            }
+        }
+        FaultCounts { resolved, pages, copied }
     }
 
     /// Moves realtime, as the calls and as the vDSO tell it.
