@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use aegis_abi::FrameNumber;
 use aegis_abi::boot::{BootInfo, PART_CONFIG, PART_ROOT};
 use aegis_abi::counter::Counter;
-use aegis_abi::types::{SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_MACHINE};
+use aegis_abi::types::{CapSlot, SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_MACHINE};
 use aegis_abi::upcall::UpcallFrame;
 use aegis_image::bundle;
 use aegis_link::config::{Config, Flags};
@@ -60,14 +60,7 @@ pub(crate) static RUN: Once<Run> = Once::new();
 pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     // SAFETY: the kernel maps the boot information before it starts the first environment.
     let info = unsafe { info.read() };
-    let console = match HostConsole::find(&info) {
-        Ok(console) => console,
-        Err(error) => panic!("no console to the host: {error}"),
-    };
-    let bell = console.bell();
-    let host = Arc::new(HostPorts::new(console));
-    host.prepare();
-    host.send_line(&alloc::format!("hello {VERSION}"));
+    let (host, bell) = greet_host(&info);
     let mut frame = UpcallFrame::default();
     match begin(&info, &host, bell, &mut frame) {
         Ok((pod, run)) => {
@@ -88,6 +81,21 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     idle::idle_first()
 }
 
+/// The line to the host, which is told that there is somebody, and the bell that it rings. The stack is the save area's,
+/// and what is built on it is large: each step of the start has what it builds to itself.
+#[inline(never)]
+fn greet_host(info: &BootInfo) -> (Arc<Host>, CapSlot) {
+    let console = match HostConsole::find(info) {
+        Ok(console) => console,
+        Err(error) => panic!("no console to the host: {error}"),
+    };
+    let bell = console.bell();
+    let host = Arc::new(HostPorts::new(console));
+    host.prepare();
+    host.send_line(&alloc::format!("hello {VERSION}"));
+    (host, bell)
+}
+
 /// The process and thread that run on the processor that asks.
 fn current_numbers() -> Option<(u32, u32)> {
     fiber::current().map(|fiber| (fiber.owner().0.pid, fiber.owner().1.tid()))
@@ -106,10 +114,11 @@ impl Failure {
 }
 
 /// Everything up to the program's first instruction.
+#[inline(never)]
 fn begin(
     info: &BootInfo,
     host: &Arc<Host>,
-    bell: aegis_abi::CapSlot,
+    bell: CapSlot,
     frame: &mut UpcallFrame,
 ) -> Result<(Pod, Run), Failure> {
     let bytes = bundle_bytes(info)?;
