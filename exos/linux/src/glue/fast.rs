@@ -115,8 +115,8 @@ macro_rules! stub {
 }
 
 /// The calls that have a way of their own from the entry: those of [`exos_linux::entry::fast_path`], with a light
-/// frame, of which some are their handlers' by choice, then others, each with the assembler's macro of its kind and what that works on. A call that is not in the
-/// table of all calls can have none.
+/// frame, of which some are their handlers' by choice, then others, each with the assembler's macro of its kind and
+/// what that works on. A call that is not in the table of all calls can have none.
 macro_rules! short_ways {
     (LIGHT $($light:ident)*; CHOICE $($choice:ident)*; $($kind:ident $name:ident = $operand:tt $value:expr;)*) => {
         mod light {

@@ -81,8 +81,8 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     idle::idle_first()
 }
 
-/// The line to the host, which is told that there is somebody, and the bell that it rings. The stack is the save area's,
-/// and what is built on it is large: each step of the start has what it builds to itself.
+/// The line to the host, which is told that there is somebody, and the bell that it rings. The stack is the save
+/// area's, and what is built on it is large: each step of the start has it to itself.
 #[inline(never)]
 fn greet_host(info: &BootInfo) -> (Arc<Host>, CapSlot) {
     let console = match HostConsole::find(info) {
@@ -115,12 +115,7 @@ impl Failure {
 
 /// Everything up to the program's first instruction.
 #[inline(never)]
-fn begin(
-    info: &BootInfo,
-    host: &Arc<Host>,
-    bell: CapSlot,
-    frame: &mut UpcallFrame,
-) -> Result<(Pod, Run), Failure> {
+fn begin(info: &BootInfo, host: &Arc<Host>, bell: CapSlot, frame: &mut UpcallFrame) -> Result<(Pod, Run), Failure> {
     let bytes = bundle_bytes(info)?;
     let parts =
         bundle::parse(bytes).map_err(|error| Failure::new(125, alloc::format!("the boot bundle: {error:?}")))?;

@@ -32,8 +32,7 @@ use alloc::sync::Arc;
 
 use address::Names;
 use flight::Flight;
-pub use socket::Socket;
-pub use traffic::{Received, Sending, Wants};
+pub use socket::{Received, Sending, Socket, Wants};
 
 use crate::fs::vnode::InodeRef;
 

@@ -1,4 +1,4 @@
-//! The socket: its states and its options.
+//! The socket: its states, its options, and what its transfers ask for.
 
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::address::{Address, Key};
 use super::budget::Budget;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Gather};
+use super::flight::Rights;
 use super::{Identity, SEND_BYTES_DEFAULT, SEND_BYTES_MAX, SEND_BYTES_MIN, SocketKind, UnixDomain};
 use crate::error::{Errno, Result};
 use crate::fs::description::Description;
@@ -59,6 +60,57 @@ pub struct Socket {
     pub(super) state: Mutex<State>,
     receive_buffer_bytes: AtomicUsize,
     options: SocketOptions,
+}
+
+/// What goes with the bytes of a send.
+#[derive(Default)]
+pub struct Sending<'a> {
+    /// The receiver, for datagrams; else the peer.
+    pub target: Option<&'a Arc<Socket>>,
+    /// The sending process.
+    pub identity: Option<Identity>,
+    /// The sender named itself: the receiver is told even if it asks later.
+    pub is_identity_explicit: bool,
+    /// Descriptions; taken by the first bytes that are sent.
+    pub rights: Option<Rights>,
+}
+
+/// What a receiver wants, and what it has seen of a stream in earlier attempts of the same call.
+#[derive(Default)]
+pub struct Wants {
+    /// The bytes stay (`MSG_PEEK`).
+    pub is_peek: bool,
+    /// What earlier attempts gathered.
+    pub(super) gather: Option<Gather>,
+}
+
+impl Wants {
+    /// For one call.
+    pub fn new(is_peek: bool) -> Self {
+        Self { is_peek, gather: None }
+    }
+
+    /// The sender of the bytes of a stream that all attempts received, and what came with them.
+    pub fn take_gathered(&mut self) -> (Option<Identity>, Option<Rights>) {
+        self.gather.take().map_or((None, None), |gather| (gather.identity.flatten(), gather.rights))
+    }
+}
+
+/// Outcome of a receiving call.
+#[derive(Default)]
+pub struct Received {
+    /// Bytes put into the destination.
+    pub byte_count: usize,
+    /// Bytes that the message had.
+    pub message_bytes: usize,
+    /// Its sender, if that was noted. Not of a stream: [`Wants::take_gathered`].
+    pub identity: Option<Identity>,
+    /// Descriptions. Not of a stream.
+    pub rights: Option<Rights>,
+    /// The sender's name.
+    pub from: Option<Arc<Address>>,
+    /// A stream's bytes end here for this call: the end, or something that must not be mixed.
+    pub is_final: bool,
 }
 
 impl Socket {

@@ -6,10 +6,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::address::Address;
 use super::endpoint::{Endpoint, Gather, Message, Step};
-use super::flight::Rights;
-use super::socket::{Phase, Socket};
+use super::socket::{Phase, Received, Sending, Socket, Wants};
 use super::{Identity, MESSAGE_OVERHEAD_BYTES, SocketKind};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
@@ -27,57 +25,6 @@ const TINY_BYTES: usize = 32;
 const WHOLE_BYTES: usize = (4096 - 320) + 32_768;
 /// What of the buffer a single message cannot use.
 const MESSAGE_RESERVE_BYTES: usize = 32;
-
-/// What goes with the bytes of a send.
-#[derive(Default)]
-pub struct Sending<'a> {
-    /// The receiver, for datagrams; else the peer.
-    pub target: Option<&'a Arc<Socket>>,
-    /// The sending process.
-    pub identity: Option<Identity>,
-    /// The sender named itself: the receiver is told even if it asks later.
-    pub is_identity_explicit: bool,
-    /// Descriptions; taken by the first bytes that are sent.
-    pub rights: Option<Rights>,
-}
-
-/// What a receiver wants, and what it has seen of a stream in earlier attempts of the same call.
-#[derive(Default)]
-pub struct Wants {
-    /// The bytes stay (`MSG_PEEK`).
-    pub is_peek: bool,
-    /// What earlier attempts gathered.
-    gather: Option<Gather>,
-}
-
-impl Wants {
-    /// For one call.
-    pub fn new(is_peek: bool) -> Self {
-        Self { is_peek, gather: None }
-    }
-
-    /// The sender of the bytes of a stream that all attempts received, and what came with them.
-    pub fn take_gathered(&mut self) -> (Option<Identity>, Option<Rights>) {
-        self.gather.take().map_or((None, None), |gather| (gather.identity.flatten(), gather.rights))
-    }
-}
-
-/// Outcome of a receiving call.
-#[derive(Default)]
-pub struct Received {
-    /// Bytes put into the destination.
-    pub byte_count: usize,
-    /// Bytes that the message had.
-    pub message_bytes: usize,
-    /// Its sender, if that was noted. Not of a stream: [`Wants::take_gathered`].
-    pub identity: Option<Identity>,
-    /// Descriptions. Not of a stream.
-    pub rights: Option<Rights>,
-    /// The sender's name.
-    pub from: Option<Arc<Address>>,
-    /// A stream's bytes end here for this call: the end, or something that must not be mixed.
-    pub is_final: bool,
-}
 
 impl Socket {
     /// Sends what `source` has: a part of it on a stream, all or nothing otherwise.
