@@ -157,6 +157,20 @@ fn the_overlay_copies_pages_and_keeps_identity() {
     assert_eq!(read(&find(&base, "usr/lib/large"), 5_000, 2), [51, 51]);
 }
 
+/// A node that is made for a look-up beside the one that is known is dropped, and takes nothing with it.
+#[test]
+fn what_was_changed_is_found_however_often_it_is_looked_up() {
+    let (pool, base) = opened();
+    let root = over(&pool, &base);
+    find(&root, "usr").create(b"local", NewNode::Directory, BY_ROOT).unwrap();
+    for time in 0..4 {
+        let (usr, open) = (find(&root, "usr"), find(&root, "usr/lib"));
+        assert_eq!(usr.metadata().link_count, 4, "the {time}th time");
+        assert!(Arc::ptr_eq(&open, &find(&root, "usr/lib")), "of an inode there is one node");
+        assert_eq!(names(&usr), [&b"lib"[..], b"local"]);
+    }
+}
+
 #[test]
 fn whole_pages_lie_in_a_row_until_the_overlay_has_one_of_its_own() {
     let (pool, base) = opened();

@@ -172,9 +172,18 @@ impl MemoryFs {
         }
     }
 
-    /// Lets go of a node over the base: unchanged ones when they die, changed ones when they have no names.
-    fn forget(&self, base_number: u64) {
-        let is_over = |known: &FromBase| known.changed.is_some() || known.node.strong_count() == 0;
+    /// Lets go of a changed node over the base, which has no names any more.
+    fn forget_changed(&self, base_number: u64) {
+        self.forget_if(base_number, |known| known.changed.is_some());
+    }
+
+    /// Lets go of an unchanged node over the base, which has died. Not of another for the same inode: one that was made
+    /// beside it and not needed dies too.
+    fn forget_dead(&self, base_number: u64) {
+        self.forget_if(base_number, |known| known.node.strong_count() == 0);
+    }
+
+    fn forget_if(&self, base_number: u64, is_over: impl FnOnce(&FromBase) -> bool) {
         let forgotten = self.from_base.lock().remove_if(&base_number.to_le_bytes(), is_over);
         drop(forgotten);
     }

@@ -222,7 +222,7 @@ impl MemoryNode {
             Ok(state.link_count == 0)
         })?;
         if is_last && self.base.is_some() {
-            self.fs.forget(self.inode_number);
+            self.fs.forget_changed(self.inode_number);
         }
         Ok(())
     }

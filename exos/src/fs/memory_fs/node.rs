@@ -401,7 +401,7 @@ impl Drop for MemoryNode {
             }
         }
         if self.base.is_some() {
-            self.fs.forget(self.inode_number);
+            self.fs.forget_dead(self.inode_number);
         } else {
             self.fs.inode_count.fetch_sub(1, core::sync::atomic::Ordering::Relaxed);
         }
