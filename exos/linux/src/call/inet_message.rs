@@ -68,6 +68,7 @@ pub(super) fn send(
         }
     };
     if done > 0 {
+        socket.keep_error(error);
         return Ok(done);
     }
     if error == Errno::EPIPE && is_stream && flags & MSG_NOSIGNAL == 0 {
@@ -142,7 +143,10 @@ pub(super) fn receive(
                 Err(_) if arrival.byte_count > 0 => return Ok(arrival),
                 Err(error) => return Err(error),
             },
-            Err(_) if arrival.byte_count > 0 => return Ok(arrival),
+            Err(error) if arrival.byte_count > 0 => {
+                socket.keep_error(error);
+                return Ok(arrival);
+            }
             Err(error) => return Err(error),
         }
     }

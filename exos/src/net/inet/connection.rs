@@ -357,6 +357,15 @@ impl Link {
         drop(lost);
     }
 
+    /// A reset that a call met after a part was done is for the next call.
+    pub(super) fn keep_error(&self, error: Errno) {
+        let mut pair = self.pair();
+        let own = &mut pair.sides[self.side];
+        if error == Errno::ECONNRESET && own.is_over() {
+            own.error.get_or_insert(error);
+        }
+    }
+
     /// What `TCP_INFO` tells.
     pub(super) fn information(&self) -> Information {
         let pair = self.pair();

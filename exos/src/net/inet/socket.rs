@@ -394,6 +394,13 @@ impl Socket {
         }
     }
 
+    /// What `send` or `receive` told of is for the next call, because this one is told what was done before.
+    pub fn keep_error(&self, error: Errno) {
+        if let Some(link) = self.tcp().and_then(Tcp::link) {
+            link.keep_error(error);
+        }
+    }
+
     /// Ends one half of the connection or both.
     ///
     /// # Errors

@@ -58,6 +58,9 @@ impl Socket {
         };
         if done > 0 {
             link.tell_other(Readiness::READ);
+            if let Err(error) = outcome {
+                link.keep_error(error);
+            }
         }
         outcome.map(|()| done).or_else(|error| partial(done, error))
     }
