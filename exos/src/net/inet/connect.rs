@@ -1,8 +1,8 @@
 //! Ports, listening, connecting and accepting of TCP sockets.
 //!
 //! A client that finds its listener's queue full leaves its name there and is let in when there is room: by whoever
-//! accepts, or by a longer backlog. Its own state says whether it still waits, so a name that was left in vain is only
-//! passed over.
+//! accepts, or by a longer backlog. Its own state says whether it still waits, so a name that was left in vain is
+//! passed over, as is one of a client that tries something else by now; such names go before the queue grows.
 
 use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
@@ -12,9 +12,10 @@ use super::connection::{Connection, Link, Party};
 use super::interface::source_for;
 use super::ports::{Asking, Held, Place};
 use super::socket::{Family, Protocol, Socket};
-use super::tcp::{Listener, Phase, Progress, State, Tcp};
+use super::tcp::{Attempt, Client, Listener, Phase, Progress, State, Tcp};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
+use crate::reserve::reserve_queue;
 
 /// What became of an attempt to be let in.
 enum Admission {
@@ -102,8 +103,12 @@ impl Socket {
         for pending in listener.pending {
             pending.refuse();
         }
-        for client in listener.waiting.iter().filter_map(alloc::sync::Weak::upgrade) {
-            client.abandon_own(Errno::ECONNREFUSED);
+        for client in listener.waiting {
+            if let Some(socket) = client.socket.upgrade()
+                && socket.waits_at(client.number).is_some()
+            {
+                socket.abandon_own(Errno::ECONNREFUSED);
+            }
         }
         self.wait_queue().notify(Readiness::ALWAYS | Readiness::HANG_UP);
     }
@@ -144,22 +149,32 @@ impl Socket {
                 let Some(client) = listener.waiting.pop_front() else { return };
                 client
             };
-            if let Some(client) = client.upgrade()
-                && let Some(remote) = client.waits_for()
+            if let Some(socket) = client.socket.upgrade()
+                && let Some(attempt) = socket.waits_at(client.number)
             {
                 // Who is in the way of nobody is let in; who is refused is told so.
-                match client.knock(self, tcp, remote) {
+                match socket.knock(self, tcp, attempt) {
                     Ok(Admission::Made | Admission::Full) => {}
-                    Ok(Admission::Refused) => client.abandon_own(Errno::ECONNREFUSED),
-                    Err(error) => client.abandon_own(error),
+                    Ok(Admission::Refused) => socket.abandon_own(Errno::ECONNREFUSED),
+                    Err(error) => socket.abandon_own(error),
                 }
             }
         }
     }
 
-    fn waits_for(&self) -> Option<SocketAddr> {
+    /// Clients that its queue has memory for.
+    #[cfg(test)]
+    pub(super) fn waiting_room(&self) -> Option<usize> {
+        match &self.tcp()?.lock().phase {
+            Phase::Listening(listener) => Some(listener.waiting.capacity()),
+            _ => None,
+        }
+    }
+
+    /// The attempt of this number, if it is still at it.
+    fn waits_at(&self, number: u64) -> Option<Attempt> {
         match self.tcp()?.lock().phase {
-            Phase::Connecting(remote) => Some(remote),
+            Phase::Connecting(attempt) if attempt.number == number => Some(attempt),
             _ => None,
         }
     }
@@ -171,7 +186,7 @@ impl Socket {
     pub fn begin_connect(self: &Arc<Self>, remote: SocketAddr) -> Result<bool> {
         let tcp = self.tcp().ok_or(Errno::EOPNOTSUPP)?;
         let remote = self.destination(remote)?;
-        {
+        let attempt = {
             let mut state = tcp.lock();
             match (state.progress, &state.phase) {
                 (Progress::Done, _) | (_, Phase::Listening(_)) => return Err(Errno::EISCONN),
@@ -179,12 +194,12 @@ impl Socket {
                 (Progress::None, Phase::Idle) => {}
                 (Progress::None, _) => return Err(Errno::EISCONN),
             }
-            self.prepare(&mut state, remote)?;
-        }
+            self.prepare(tcp, &mut state, remote)?
+        };
         let inet = self.inet();
         let found = inet.tcp.find(remote, || inet.seed_for(Some(remote)), |_| Some(0));
         let admission = match found.as_ref().and_then(|listener| Some((listener, listener.tcp()?))) {
-            Some((listener, listening)) => self.knock(listener, listening, remote),
+            Some((listener, listening)) => self.knock(listener, listening, attempt),
             None => Ok(Admission::Refused),
         };
         match admission {
@@ -202,7 +217,7 @@ impl Socket {
     }
 
     /// Gives it an end of its own for a connection to `remote`, and has it wait.
-    fn prepare(self: &Arc<Self>, state: &mut State, remote: SocketAddr) -> Result<()> {
+    fn prepare(self: &Arc<Self>, tcp: &Tcp, state: &mut State, remote: SocketAddr) -> Result<Attempt> {
         let source = source_for(remote.ip())?;
         let own = state.local.map(|local| local.ip()).filter(|_| state.has_own_address);
         let address = match own {
@@ -216,29 +231,32 @@ impl Socket {
         inet.tcp.set_place(held, Place { address, is_v6_only: false });
         state.held = Some(held);
         state.local = Some(SocketAddr::new(address, held.port));
-        (state.phase, state.progress, state.error) = (Phase::Connecting(remote), Progress::Begun, None);
-        Ok(())
+        let attempt = Attempt { remote, number: tcp.next_attempt() };
+        (state.phase, state.progress, state.error) = (Phase::Connecting(attempt), Progress::Begun, None);
+        Ok(attempt)
     }
 
     /// Asks to be let in by a listener; a client that finds its queue full is called when it is not.
-    fn knock(self: &Arc<Self>, listener: &Self, listening: &Tcp, remote: SocketAddr) -> Result<Admission> {
+    fn knock(self: &Arc<Self>, listener: &Self, listening: &Tcp, attempt: Attempt) -> Result<Admission> {
         {
             let mut state = listening.lock();
             let Phase::Listening(queue) = &mut state.phase else { return Ok(Admission::Refused) };
             if queue.is_full() {
-                crate::reserve::reserve_queue(&mut queue.waiting, 1)?;
-                queue.waiting.push_back(Arc::downgrade(self));
+                queue.note(Client { socket: Arc::downgrade(self), number: attempt.number })?;
                 return Ok(Admission::Full);
             }
         }
-        let Some(accepted) = self.meet(listener, remote)? else { return Ok(Admission::Made) };
+        let Some(accepted) = self.meet(listener, attempt)? else { return Ok(Admission::Made) };
         let mut state = listening.lock();
-        let Phase::Listening(queue) = &mut state.phase else {
+        if let Phase::Listening(queue) = &mut state.phase
+            && reserve_queue(&mut queue.pending, 1).is_ok()
+        {
+            queue.pending.push_back(accepted);
+        } else {
             drop(state);
             accepted.refuse();
             return Ok(Admission::Made);
-        };
-        queue.pending.push_back(accepted);
+        }
         drop(state);
         self.wait_queue().notify(Readiness::WRITE);
         listener.wait_queue().notify(Readiness::READ);
@@ -246,11 +264,15 @@ impl Socket {
     }
 
     /// Makes the connection, and the socket that the listener accepts; `None`: the client does not wait any more.
-    fn meet(self: &Arc<Self>, listener: &Self, remote: SocketAddr) -> Result<Option<Arc<Self>>> {
+    fn meet(self: &Arc<Self>, listener: &Self, attempt: Attempt) -> Result<Option<Arc<Self>>> {
+        let remote = attempt.remote;
         let tcp = self.tcp().ok_or(Errno::EOPNOTSUPP)?;
         let other = listener.make_accepted()?;
         let mut state = tcp.lock();
-        let (Phase::Connecting(_), Some(local)) = (&state.phase, state.local) else { return Ok(None) };
+        let (Phase::Connecting(current), Some(local)) = (&state.phase, state.local) else { return Ok(None) };
+        if *current != attempt {
+            return Ok(None);
+        }
         self.connected_buffer();
         let party = |socket: &Self, address| Party {
             queue: socket.wait_queue().clone(),
@@ -309,7 +331,8 @@ impl Socket {
     /// Gives up connecting, if it does: what waited is told `error`.
     pub(super) fn abandon_connect(&self, tcp: &Tcp, error: Option<Errno>) {
         let mut state = tcp.lock();
-        let Phase::Connecting(remote) = state.phase else { return };
+        let Phase::Connecting(Attempt { remote, .. }) = state.phase else { return };
+        tcp.next_attempt();
         (state.phase, state.error) = (Phase::Idle, error);
         let (held, is_bound) = (state.held, state.is_bound);
         if !is_bound {

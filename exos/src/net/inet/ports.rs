@@ -16,6 +16,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::socket::Socket;
 use super::{EPHEMERAL_FIRST, EPHEMERAL_LAST};
 use crate::error::{Errno, Result};
+use crate::reserve;
 use crate::sync::Mutex;
 
 /// How long the end of a connection is remembered.
@@ -378,7 +379,12 @@ impl Ports {
     pub(super) fn end(&self, ends: Ends, first: Option<(SocketAddr, Sharing)>, now_ns: u64) {
         let mut table = self.table.lock();
         table.forget_waits(now_ns);
-        let Some((local, sharing)) = first.filter(|_| table.waits.len() < TIME_WAIT_COUNT_MAX) else {
+        // An end that costs memory is not remembered while there is none to spare.
+        let mut has_room = || {
+            table.waits.len() < TIME_WAIT_COUNT_MAX
+                && reserve::check().and_then(|()| reserve::reserve_queue(&mut table.waits, 1)).is_ok()
+        };
+        let Some((local, sharing)) = first.filter(|_| has_room()) else {
             table.connections.remove(&ends);
             return;
         };

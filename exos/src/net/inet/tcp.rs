@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::connection::{Link, TcpState};
 use super::ports::Held;
@@ -18,12 +19,45 @@ pub(super) struct Listener {
     pub(super) pending: VecDeque<Arc<Socket>>,
     pub(super) backlog: usize,
     /// Sockets whose connections wait for a place.
-    pub(super) waiting: VecDeque<Weak<Socket>>,
+    pub(super) waiting: VecDeque<Client>,
+}
+
+/// An attempt to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    pub(super) remote: SocketAddr,
+    /// How many its socket had begun or given up before.
+    pub(super) number: u64,
+}
+
+/// A socket that waits for a place, for as long as it is at this attempt.
+pub(super) struct Client {
+    pub(super) socket: Weak<Socket>,
+    pub(super) number: u64,
+}
+
+impl Client {
+    /// Whether it still waits, as far as that can be told without a lock.
+    fn is_there(&self) -> bool {
+        self.socket.upgrade().is_some_and(|socket| socket.tcp().is_some_and(|tcp| tcp.attempt() == self.number))
+    }
 }
 
 impl Listener {
     pub(super) fn is_full(&self) -> bool {
         self.pending.len() > self.backlog
+    }
+
+    /// Notes a client that waits. Those that gave up are forgotten before the queue grows, so it is no longer than
+    /// twice as many as ever waited at once.
+    pub(super) fn note(&mut self, client: Client) -> Result<()> {
+        if self.waiting.len() == self.waiting.capacity() {
+            self.waiting.retain(Client::is_there);
+            let more = self.waiting.len() + 1;
+            crate::reserve::reserve_queue(&mut self.waiting, more)?;
+        }
+        self.waiting.push_back(client);
+        Ok(())
     }
 }
 
@@ -33,8 +67,8 @@ pub(super) enum Phase {
     Idle,
     /// It takes connections.
     Listening(Listener),
-    /// It waits for a place at a listener, which is at this address.
-    Connecting(SocketAddr),
+    /// It waits for a place at a listener.
+    Connecting(Attempt),
     /// It is, or was, a side of a connection.
     Connected(Link),
     /// Its last descriptor is closed.
@@ -69,11 +103,15 @@ pub(super) struct State {
 }
 
 /// What is TCP's own of a socket.
-pub(super) struct Tcp(Mutex<State>);
+pub(super) struct Tcp {
+    state: Mutex<State>,
+    /// Attempts to connect that were begun or given up.
+    attempt_count: AtomicU64,
+}
 
 impl Default for Tcp {
     fn default() -> Self {
-        Self(Mutex::new(State {
+        let state = Mutex::new(State {
             phase: Phase::Idle,
             progress: Progress::None,
             local: None,
@@ -82,7 +120,8 @@ impl Default for Tcp {
             has_own_address: false,
             shut: Halves { receiving: false, sending: false },
             error: None,
-        }))
+        });
+        Self { state, attempt_count: AtomicU64::new(0) }
     }
 }
 
@@ -91,11 +130,21 @@ impl core::ops::Deref for Tcp {
 
     #[inline]
     fn deref(&self) -> &Mutex<State> {
-        &self.0
+        &self.state
     }
 }
 
 impl Tcp {
+    /// The number of the attempt that it is at. Changes with its state's lock held.
+    pub(super) fn attempt(&self) -> u64 {
+        self.attempt_count.load(Ordering::Relaxed)
+    }
+
+    /// The attempt that was begun before is over. The number of the next.
+    pub(super) fn next_attempt(&self) -> u64 {
+        self.attempt_count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Its side of a connection, if it has one or had one.
     #[inline]
     pub(super) fn link(&self) -> Option<Link> {
@@ -204,7 +253,7 @@ impl Socket {
         };
         match phase {
             Phase::Connected(link) => link.close(self.resets_at_close(), held, sharing),
-            Phase::Connecting(remote) => self.forget_connection(held, remote, true),
+            Phase::Connecting(attempt) => self.forget_connection(held, attempt.remote, true),
             _ => held.into_iter().for_each(|held| self.inet().tcp.release(held)),
         }
         self.wait_queue().notify(Readiness::HANG_UP | Readiness::ALWAYS);

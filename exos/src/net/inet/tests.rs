@@ -412,3 +412,55 @@ proptest! {
         prop_assert!(rest.iter().copied().eq(model));
     }
 }
+
+#[test]
+fn a_client_that_tries_something_else_is_not_let_in_where_it_waited() {
+    let inet = network();
+    let ((first, first_address), (_second, second_address)) = (listener(&inet, 0), listener(&inet, 0));
+    let _in_the_way = [first_address, second_address].map(|address| {
+        let client = tcp(&inet);
+        assert_eq!(connect(&client, address), Ok(()));
+        client
+    });
+    let client = tcp(&inet);
+    assert_eq!(connect(&client, first_address), Err(Errno::EAGAIN));
+    assert_eq!(client.disconnect(), Ok(()));
+    assert_eq!(connect(&client, second_address), Err(Errno::EAGAIN));
+    assert!(first.accept().is_ok());
+    assert_eq!(first.accept().err(), Some(Errno::EAGAIN));
+    assert_eq!(client.connect_outcome(), Err(Errno::EAGAIN));
+}
+
+#[test]
+fn clients_that_gave_up_do_not_stay_at_a_full_listener() {
+    let inet = network();
+    let (full, address) = listener(&inet, 0);
+    let _in_the_way = tcp(&inet).begin_connect(address);
+    let patient = tcp(&inet);
+    assert_eq!(connect(&patient, address), Err(Errno::EAGAIN));
+    for _ in 0..10_000 {
+        let client = tcp(&inet);
+        assert_eq!(connect(&client, address), Err(Errno::EAGAIN));
+        client.close();
+        assert_eq!(connect(&patient, address), Err(Errno::EAGAIN));
+        assert_eq!(patient.disconnect(), Ok(()));
+    }
+    assert!(full.waiting_room().is_some_and(|room| room < 100), "{:?}", full.waiting_room());
+}
+
+#[test]
+fn a_reset_after_a_part_is_told_by_the_next_call() {
+    let inet = network();
+    let [client, server] = pair(&inet);
+    assert!(server.send(&mut &b"abc"[..], &Sending::default()).is_ok());
+    server.options().set_linger(1);
+    server.close();
+    let mut buffer = Buffer::with_limit(2);
+    assert!(client.receive(&mut buffer, Wants::default()).is_ok());
+    assert_eq!(client.take_error(), Some(Errno::ECONNRESET));
+    client.keep_error(Errno::EPIPE);
+    assert_eq!(client.take_error(), None);
+    client.keep_error(Errno::ECONNRESET);
+    assert_eq!(client.send(&mut &b"x"[..], &Sending::default()), Err(Errno::ECONNRESET));
+    assert_eq!(client.send(&mut &b"x"[..], &Sending::default()), Err(Errno::EPIPE));
+}
