@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <mqueue.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -426,6 +427,45 @@ static int make_lock(long n)
     return fcntl(descriptors[0], F_SETLK, &lock);
 }
 
+// Connections of both ends, whose bytes nobody reads.
+static int make_tcp(long n)
+{
+    static struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    if (n == 0) {
+        memset(&address, 0, sizeof address);
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        int listener = socket(AF_INET, SOCK_STREAM, 0);
+        if (made(listener) != 0 || bind(listener, (void *)&address, length) != 0 || listen(listener, 4096) != 0)
+            return -1;
+        getsockname(listener, (void *)&address, &length);
+    }
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    if (made(client) != 0 || connect(client, (void *)&address, length) != 0 ||
+        made(accept(descriptors[0], NULL, NULL)) != 0)
+        return -1;
+    fcntl(client, F_SETFL, O_NONBLOCK);
+    ssize_t done;
+    while ((done = write(client, bytes, sizeof bytes)) > 0)
+        ;
+    return errno == EAGAIN ? 0 : -1;
+}
+// Datagrams without a reader. What does not fit is lost, so each socket is sent more than it keeps.
+static int make_udp(long n)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET };
+    socklen_t length = sizeof address;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int receiver = socket(AF_INET, SOCK_DGRAM, 0);
+    if (made(receiver) != 0 || bind(receiver, (void *)&address, length) != 0)
+        return -1;
+    getsockname(receiver, (void *)&address, &length);
+    for (int i = 0; i < 300; i++)
+        if (sendto(receiver, bytes, i % 2 * 1000, 0, (void *)&address, length) < 0)
+            return -1;
+    return 0;
+}
 static int make_connection(long n)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -775,6 +815,8 @@ static const struct kind kinds[] = {
     { "posix_queues", make_posix_queue, drop_posix_queues, { ENOMEM, ENOSPC, EMFILE, ENFILE } },
     { "terminals", make_terminal, drop_descriptors, { ENOMEM, ENOSPC, EMFILE, ENFILE } },
     { "process_files", make_process_file, drop_descriptors, { ENOMEM, EMFILE, ENFILE } },
+    { "tcp", make_tcp, drop_descriptors, { ENOMEM, ENOBUFS, EMFILE, ENFILE } },
+    { "udp", make_udp, drop_descriptors, { ENOMEM, ENOBUFS, EMFILE, ENFILE } },
     { "leases", make_lease, drop_leases, { ENOMEM, ENOSPC, EMFILE, ENFILE } },
     { "nested", make_nested, drop_nested, { ENOMEM, ENOSPC, ENAMETOOLONG } },
     { "file_maps", make_file_map, drop_file_maps, { ENOMEM } },

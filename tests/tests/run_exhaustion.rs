@@ -29,6 +29,8 @@ const ALL: &[&str] = &[
     "memfds",
     "connections",
     "rights",
+    "tcp",
+    "udp",
 ];
 /// What a small pod is tried with besides.
 const MORE: &[&str] = &["segments", "queues", "terminals", "nested", "file_maps", "area_pieces", "long_starts"];
