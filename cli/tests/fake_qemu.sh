@@ -28,7 +28,7 @@ echo "kernel: fake machine" >&"$port_log"
 
 case $FAKE_QEMU in
 exit)
-    say 'hello 1'
+    say 'hello 2'
     printf 'out\n' >&"$port_stdout"
     printf 'err\n' >&"$port_stderr"
     say 'stats boot_ns=1500000 page_faults=3'
@@ -38,17 +38,17 @@ exit)
     exit 33
     ;;
 killed)
-    say 'hello 1'
+    say 'hello 2'
     say 'killed 11 1 store to 0x0 at main+0x4'
     exit 33
     ;;
 fail)
-    say 'hello 1'
+    say 'hello 2'
     say 'fail 127 foo: not found in the root'
     exit 33
     ;;
 echo)
-    say 'hello 1'
+    say 'hello 2'
     head -c "$FAKE_BYTES" <&"$port_stdin" >&"$port_stdout"
     hear
     printf '%s' "$line" >&"$port_stderr"
@@ -57,18 +57,18 @@ echo)
     ;;
 burst)
     # Everything is in the sockets before the tool reads the ending line.
-    say 'hello 1'
+    say 'hello 2'
     say 'exit 0'
     head -c "$FAKE_BYTES" /dev/zero >&"$port_stdout"
     exit 33
     ;;
 endless)
-    say 'hello 1'
+    say 'hello 2'
     exec cat /dev/zero >&"$port_stdout"
     ;;
 closed)
     # Writes until the tool says that nobody reads; FAKE_STATUS is the program's answer.
-    say 'hello 1'
+    say 'hello 2'
     while ! read -r -t 0 -u "$port_control" || { hear && [[ $line != closed* ]]; }; do
         head -c 4096 /dev/zero >&"$port_stdout"
     done
@@ -77,7 +77,7 @@ closed)
     exit 33
     ;;
 signal)
-    say 'hello 1'
+    say 'hello 2'
     printf 'ready\n' >&"$port_stdout"
     # The end of the input and a terminal's size may come before.
     while hear && [[ $line != signal* ]]; do :; done
@@ -87,12 +87,12 @@ signal)
     exit 33
     ;;
 linger)
-    say 'hello 1'
+    say 'hello 2'
     say 'exit 0'
     exec sleep 60
     ;;
 sleep)
-    say 'hello 1'
+    say 'hello 2'
     printf 'ready\n' >&"$port_stdout"
     exec sleep 60
     ;;
@@ -102,7 +102,7 @@ status)
     exit "$FAKE_STATUS"
     ;;
 kvm)
-    say 'hello 1'
+    say 'hello 2'
     echo "KVM internal error. Suberror: 1" >&2
     exec sleep 60
     ;;
@@ -111,7 +111,7 @@ version)
     exec sleep 60
     ;;
 garbage)
-    say 'hello 1'
+    say 'hello 2'
     head -c 100000 /dev/urandom | tr -d '\377' >&"$port_control"
     say ''
     say 'exit 300'

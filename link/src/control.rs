@@ -11,8 +11,8 @@ use core::str::FromStr;
 
 use crate::frame::{Foreign, Frame, Kind};
 
-/// The protocol version that `hello` must name.
-pub const VERSION: u32 = 1;
+/// The protocol version that `hello` must name. 2: lines are the contents of frames ([`crate::frame`]).
+pub const VERSION: u32 = 2;
 /// Longest line.
 pub const LINE_BYTES_MAX: usize = 4096;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use aegis_launch::errors::{STATUS_SIGNAL_BASE, STATUS_TIMEOUT, STATUS_TOOL};
 use aegis_launch::machine::process::QemuEnd;
-use aegis_link::control::Report;
+use aegis_link::control::{Report, VERSION};
 
 /// QEMU's exit status after the kernel's clean power-off (exit code 0x10).
 pub(crate) const QEMU_POWER_OFF: i32 = 33;
@@ -143,7 +143,8 @@ fn verdict_of_cause(cause: &Cause) -> Verdict {
             (STATUS_TOOL, Some(format!("the machine did not come up in {} s", limit.as_secs())), true)
         }
         Cause::Version(version) => {
-            (STATUS_TOOL, Some(format!("exos speaks version {version} of the control port, not 1; build again")), false)
+            let line = format!("exos speaks version {version} of the control port, not {VERSION}; build again");
+            (STATUS_TOOL, Some(line), false)
         }
     };
     Verdict { status, line, shows_log }
@@ -199,7 +200,7 @@ mod tests {
             (Cause::Signal(15), 143),
             (Cause::KvmFailed, 125),
             (Cause::BootLimit(Duration::from_secs(60)), 125),
-            (Cause::Version(2), 125),
+            (Cause::Version(99), 125),
         ] {
             let text = format!("{cause:?}");
             let verdict = ending(None, Some(cause), QemuEnd::Killed(9)).verdict();
