@@ -155,8 +155,7 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: CapSlot, frame: &mut UpcallFra
     });
     let pool = FramePool::new(machine_kernel.clone(), Arc::new(direct::DirectView), memory_limit(&config));
     pool.add_borrowed(bundle_grant(info));
-    // Stacks are bound in groups of frames that lie side by side: in a small machine while there are such. Without, the
-    // first thread says so.
+    // Frames of stacks lie side by side: they are taken while there are such. Without, the first thread says so.
     drop(Stack::new());
     pool.fill_reserve();
     HEAP.fill_reserve();

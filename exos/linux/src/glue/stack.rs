@@ -17,8 +17,14 @@ use super::{ORDER_PAGE, STACK_BASE, kernel, shortage};
 pub(crate) const STACK_BYTES: u64 = 64 << 10;
 /// From one stack to the next; what is not stack is guard.
 const STRIDE_BYTES: u64 = 2 * STACK_BYTES;
-/// Stacks that are bound at a time.
+/// Most stacks that are bound at a time.
 const GROUP_COUNT: u64 = 8;
+/// The same where memory is scarce: most of a whole group would not be used, and frames side by side may be rare.
+const SCARCE_GROUP_COUNT: u64 = 2;
+/// With fewer free frames than these memory is scarce.
+const SCARCE_FRAMES: u64 = (16 << 20) / 4096;
+/// Frames of a stack.
+const STACK_FRAMES: u64 = STACK_BYTES / 4096;
 /// Most stacks: every thread of a pod, and every processor.
 const COUNT_MAX: u64 = 17_408;
 
@@ -31,10 +37,23 @@ const GROUP_COUNT_MAX: usize = (COUNT_MAX / GROUP_COUNT) as usize;
 /// Stacks that are neighbours, and one capability.
 #[derive(Clone, Copy)]
 struct Group {
-    /// `None`: nothing is bound there.
+    /// The frames of its stacks. `None`: nothing is bound there.
     grant: Option<FrameGrant>,
     /// Bit n: stack n is free.
     free: u8,
+}
+
+impl Group {
+    /// A group that nobody uses.
+    fn new(grant: FrameGrant) -> Self {
+        Self { grant: Some(grant), free: u8::MAX >> (GROUP_COUNT - grant.count / STACK_FRAMES) }
+    }
+
+    /// Its frames and how many stacks they are, if all of them are free.
+    fn unused(&self) -> Option<(FrameGrant, u64)> {
+        let grant = self.grant?;
+        (self.free == Self::new(grant).free).then_some((grant, grant.count / STACK_FRAMES))
+    }
 }
 
 struct Stacks {
@@ -46,7 +65,6 @@ struct Stacks {
 }
 
 const _: () = assert!(GROUP_COUNT == 8, "a bit each in a byte");
-const ALL_FREE: u8 = u8::MAX;
 
 static STACKS: SpinMutex<Stacks> = SpinMutex::new(Stacks {
     groups: [Group { grant: None, free: 0 }; GROUP_COUNT_MAX],
@@ -96,9 +114,7 @@ pub(crate) fn give_free() -> bool {
     let before = stacks.made_count;
     let mut number = stacks.first_free;
     while stacks.free_count > KEPT_COUNT_MIN && number < GROUP_COUNT_MAX {
-        if stacks.groups[number].free == ALL_FREE {
-            stacks.unmake(number);
-        }
+        stacks.unmake(number);
         number += 1;
     }
     stacks.made_count < before
@@ -135,60 +151,61 @@ impl Stacks {
         let number = (index / GROUP_COUNT) as usize;
         let group = &mut self.groups[number];
         group.free |= 1 << (index % GROUP_COUNT);
-        let is_all_free = group.free == ALL_FREE;
         self.free_count += 1;
         self.first_free = self.first_free.min(number);
-        if is_all_free && self.free_count >= KEPT_COUNT + GROUP_COUNT as usize {
+        if self.free_count >= KEPT_COUNT + GROUP_COUNT as usize {
             self.unmake(number);
         }
     }
 
     fn make_group(&mut self) -> Result<()> {
-        let frame_count = STACK_BYTES / 4096;
-        let group_frames = GROUP_COUNT * frame_count;
-        let own_frames = self.made_count * frame_count + group_frames;
+        let is_scarce = kernel::free_frame_count() < SCARCE_FRAMES;
+        let count = if is_scarce { SCARCE_GROUP_COUNT } else { GROUP_COUNT };
+        let own_frames = (self.made_count + count) * STACK_FRAMES;
         let number = self.groups.iter().position(|group| group.grant.is_none()).ok_or(Errno::ENOMEM)?;
-        let grant = kernel::take_stack_frames(own_frames, group_frames).map_err(|_| {
+        let grant = kernel::take_stack_frames(own_frames, count * STACK_FRAMES).map_err(|_| {
             // The pool may hold what it does not need: the call is done once more when it has given that back.
             shortage::note_heap_shortage();
             Errno::ENOMEM
         })?;
-        let mut entries = [BindEntry::default(); GROUP_COUNT as usize];
-        for (index, entry) in (0..).zip(&mut entries) {
-            let bottom = top_of(number as u64 * GROUP_COUNT + index) - STACK_BYTES;
-            let frame = grant.first.0 + index * frame_count;
-            *entry = BindEntry::map(bottom, frame, frame_count as u32, grant.slot, BindFlags::WRITE);
-        }
-        // SAFETY: this part of the window is used only here, and nothing is bound at a group without a grant.
-        if unsafe { kernel::bind_all(SLOT_SELF, &entries) }.is_err() {
-            self.give(number, grant);
+        let bind = |bottom, index| {
+            let frame = grant.first.0 + index * STACK_FRAMES;
+            BindEntry::map(bottom, frame, STACK_FRAMES as u32, grant.slot, BindFlags::WRITE)
+        };
+        if !bind_group(number, count, bind) {
+            self.give(number, (grant, count));
             return Err(Errno::ENOMEM);
         }
-        self.groups[number] = Group { grant: Some(grant), free: ALL_FREE };
-        self.free_count += GROUP_COUNT as usize;
-        self.made_count += GROUP_COUNT;
+        self.groups[number] = Group::new(grant);
+        self.free_count += count as usize;
+        self.made_count += count;
         self.first_free = self.first_free.min(number);
         Ok(())
     }
 
-    /// Gives a group back in which every stack is free.
+    /// Gives a group back, if every stack of it is free.
     fn unmake(&mut self, number: usize) {
-        let Some(grant) = self.groups[number].grant else { return };
-        if self.give(number, grant) {
+        let Some((grant, count)) = self.groups[number].unused() else { return };
+        if self.give(number, (grant, count)) {
             self.groups[number] = Group { grant: None, free: 0 };
-            self.free_count -= GROUP_COUNT as usize;
-            self.made_count -= GROUP_COUNT;
+            self.free_count -= count as usize;
+            self.made_count -= count;
         }
     }
 
     /// Unbinds a group and frees its frames. False: they stay as they are.
-    fn give(&self, number: usize, grant: FrameGrant) -> bool {
-        let mut entries = [BindEntry::default(); GROUP_COUNT as usize];
-        for (index, entry) in (0..).zip(&mut entries) {
-            let bottom = top_of(number as u64 * GROUP_COUNT + index) - STACK_BYTES;
-            *entry = BindEntry::unmap(bottom, (STACK_BYTES / 4096) as u32);
-        }
-        // SAFETY: nobody has a stack of the group.
-        unsafe { kernel::bind_all(SLOT_SELF, &entries) }.is_ok() && kernel::free_stack_frames(grant).is_ok()
+    fn give(&self, number: usize, (grant, count): (FrameGrant, u64)) -> bool {
+        let unbind = |bottom, _| BindEntry::unmap(bottom, STACK_FRAMES as u32);
+        bind_group(number, count, unbind) && kernel::free_stack_frames(grant).is_ok()
     }
+}
+
+/// Binds the stacks of a group of which none is used, each as `entry` says for its lowest address and its number.
+fn bind_group(number: usize, count: u64, entry: impl Fn(u64, u64) -> BindEntry) -> bool {
+    let mut entries = [BindEntry::default(); GROUP_COUNT as usize];
+    for (index, bound) in (0..count).zip(&mut entries) {
+        *bound = entry(top_of(number as u64 * GROUP_COUNT + index) - STACK_BYTES, index);
+    }
+    // SAFETY: this part of the window is used only here, and nobody has a stack of the group.
+    unsafe { kernel::bind_all(SLOT_SELF, &entries[..count as usize]) }.is_ok()
 }
