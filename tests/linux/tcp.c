@@ -588,6 +588,71 @@ static void six(void) {
     close(client), close(listener);
 }
 
+/* A client that tried elsewhere stays where it tries now; a call that is cut short leaves the error to the next; what
+   cannot be is told in the order of Linux. */
+static void attacked(void) {
+    int ports[2], first = listener_at(INADDR_LOOPBACK, 0, &ports[0]), second = listener_at(INADDR_LOOPBACK, 0, &ports[1]);
+    int way[2] = {connected(ports[0]), connected(ports[1])}, client = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    struct sockaddr_in there = v4(INADDR_LOOPBACK, ports[0]), none = {.sin_family = AF_UNSPEC};
+    FAILS(connect(client, (void *)&there, sizeof there), EINPROGRESS);
+    CHECK(connect(client, (void *)&none, sizeof none) == 0);
+    there = v4(INADDR_LOOPBACK, ports[1]);
+    FAILS(connect(client, (void *)&there, sizeof there), EINPROGRESS);
+    int taken = accept(first, NULL, NULL);
+    usleep(20000);
+    fcntl(first, F_SETFL, O_NONBLOCK);
+    FAILS(accept(first, NULL, NULL), EAGAIN);
+    there.sin_family = AF_UNIX;
+    FAILS(connect(second, (void *)&there, 8), EISCONN);
+    FAILS(connect(taken, (void *)&there, sizeof there), EISCONN);
+    close(first), close(second), close(client), close(taken);
+    end(way);
+    int fd[2];
+    for (int how = 0; how < 3; how++) {
+        static char much[10 << 20];
+        pair(fd);
+        if (fork() == 0) {
+            close(fd[0]);
+            usleep(100000);
+            _exit(read(fd[1], much, 1000) != 1000);
+        }
+        close(fd[1]);
+        struct iovec part = {much, sizeof much};
+        struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+        ssize_t done = how == 0   ? write(fd[0], much, sizeof much)
+                       : how == 1 ? send(fd[0], much, sizeof much, 0)
+                                  : sendmsg(fd[0], &header, 0);
+        CHECK(done > 0 && done < (ssize_t)sizeof much);
+        FAILS(send(fd[0], "x", 1, 0), ECONNRESET);
+        FAILS(send(fd[0], "x", 1, 0), EPIPE);
+        close(fd[0]);
+        wait(NULL);
+    }
+    char bytes[10];
+    pair(fd);
+    CHECK(send(fd[1], "abc", 3, 0) == 3);
+    if (fork() == 0) {
+        struct linger at_once = {1, 0};
+        close(fd[0]);
+        usleep(100000);
+        CHECK(setsockopt(fd[1], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+        _exit(0);
+    }
+    close(fd[1]);
+    CHECK(recv(fd[0], bytes, 10, MSG_WAITALL) == 3);
+    FAILS(recv(fd[0], bytes, 10, 0), ECONNRESET);
+    CHECK(recv(fd[0], bytes, 10, 0) == 0);
+    FAILS(recv(fd[0], (void *)-4096L, -1, 0), EFAULT);
+    close(fd[0]);
+    wait(NULL);
+    pair(fd);
+    CHECK(set(fd[0], SOL_SOCKET, SO_RCVBUF, 30000) == 0 && set(fd[0], SOL_SOCKET, SO_RCVLOWAT, 100000) == 0);
+    CHECK(set(fd[1], SOL_SOCKET, SO_RCVLOWAT, 100000) == 0);
+    printf("waits for %d of %d, %d of %d\n", number(fd[0], SOL_SOCKET, SO_RCVLOWAT), number(fd[0], SOL_SOCKET, SO_RCVBUF),
+           number(fd[1], SOL_SOCKET, SO_RCVLOWAT), number(fd[1], SOL_SOCKET, SO_RCVBUF));
+    end(fd);
+}
+
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     making();
@@ -601,6 +666,7 @@ int main(void) {
     edges();
     options();
     six();
+    attacked();
     puts("done");
     return 0;
 }

@@ -223,12 +223,32 @@ static void six(void) {
     close(receiver), close(old);
 }
 
+/* Where a datagram goes that names no family, or one that is not the socket's. */
+static void astray(void) {
+    struct sockaddr_in there = v4(INADDR_LOOPBACK, 0);
+    socklen_t length = sizeof there;
+    static char bytes[8];
+    int receiver = socket(AF_INET, SOCK_DGRAM, 0), six = socket(AF_INET6, SOCK_DGRAM, 0);
+    CHECK(bind(receiver, (void *)&there, sizeof there) == 0 && getsockname(receiver, (void *)&there, &length) == 0);
+    there.sin_family = AF_UNSPEC;
+    CHECK(sendto(receiver, "none", 4, 0, (void *)&there, sizeof there) == 4 && recv(receiver, bytes, 8, 0) == 4);
+    FAILS(sendto(receiver, "none", 4, 0, (void *)&there, 15), EINVAL);
+    FAILS(sendto(receiver, "none", 4, 0, (void *)&there, 0), EINVAL);
+    FAILS(sendto(six, "none", 4, 0, (void *)&there, sizeof there), EDESTADDRREQ);
+    there.sin_family = AF_UNIX;
+    FAILS(sendto(receiver, "none", 4, 0, (void *)&there, sizeof there), EAFNOSUPPORT);
+    FAILS(sendto(six, "none", 4, 0, (void *)&there, sizeof there), EINVAL);
+    FAILS(send(receiver, bytes, -1, 0), EMSGSIZE);
+    close(receiver), close(six);
+}
+
 int main(void) {
     datagrams();
     connected();
     bounded();
     beside();
     six();
+    astray();
     puts("done");
     return 0;
 }

@@ -93,6 +93,14 @@ impl AnySocket {
         }
     }
 
+    /// Sets how many bytes a receiver waits for (`SO_RCVLOWAT`).
+    pub fn set_low_water_bytes(&self, bytes: usize) {
+        match self {
+            Self::Unix(socket) => socket.options().set_low_water_bytes(bytes),
+            Self::Inet(socket) => socket.set_low_water_bytes(bytes),
+        }
+    }
+
     /// Bytes that can be received (`FIONREAD`).
     ///
     /// # Errors

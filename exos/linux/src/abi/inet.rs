@@ -71,6 +71,21 @@ pub fn read_other(bytes: &[u8], family: Family, takes_both: bool) -> Result<Opti
     }
 }
 
+/// An address as `sendto` of a datagram is given it; `None`: the peer. As on Linux, no family is IPv4 where that is the
+/// socket's, and a socket for IPv6 is told of no other family than the two. `EINVAL`, `EAFNOSUPPORT`.
+pub fn read_target(bytes: &[u8], family: Family) -> Result<Option<SocketAddr>> {
+    let is_v4 = family == Family::V4;
+    if bytes.len() < if is_v4 { V4_BYTES } else { 2 } {
+        return Err(Errno::EINVAL);
+    }
+    match get::u16(bytes, 0) {
+        AF_UNSPEC | AF_INET if is_v4 => read_v4(bytes).map(Some),
+        AF_UNSPEC | AF_INET | AF_INET6 if !is_v4 => read_other(bytes, family, true),
+        _ if is_v4 => Err(Errno::EAFNOSUPPORT),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 /// An address as programs are told it.
 #[must_use]
 pub fn address_bytes(address: SocketAddr) -> Vec<u8> {
@@ -83,7 +98,7 @@ pub fn address_bytes(address: SocketAddr) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Family, address_bytes, read_other, read_own};
+    use super::{Family, address_bytes, read_other, read_own, read_target};
     use exos::error::Errno;
 
     #[test]
@@ -108,5 +123,18 @@ mod tests {
         let bytes = address_bytes("10.0.0.1:7".parse().unwrap());
         assert_eq!(read_other(&bytes, Family::V6, true), Ok(Some("[::ffff:10.0.0.1]:7".parse().unwrap())));
         assert_eq!(read_other(&bytes, Family::V6, false), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn a_datagram_goes_where_no_family_is_named() {
+        let mut bytes = address_bytes("127.0.0.1:7".parse().unwrap());
+        bytes[0] = 0;
+        assert_eq!(read_target(&bytes, Family::V4), Ok(Some("127.0.0.1:7".parse().unwrap())));
+        assert_eq!(read_target(&bytes[..15], Family::V4), Err(Errno::EINVAL));
+        assert_eq!(read_target(&bytes, Family::V6), Ok(None));
+        bytes[0] = 1;
+        assert_eq!(read_target(&bytes, Family::V4), Err(Errno::EAFNOSUPPORT));
+        assert_eq!(read_target(&bytes, Family::V6), Err(Errno::EINVAL));
+        assert_eq!(read_target(&[], Family::V6), Err(Errno::EINVAL));
     }
 }

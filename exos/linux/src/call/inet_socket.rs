@@ -10,7 +10,7 @@ use exos::net::inet::{Family, Protocol, Socket, UNPRIVILEGED_FIRST};
 use exos::task::capability::Capability;
 
 use super::waiting::until_ready_by;
-use crate::abi::inet::{read_other, read_own};
+use crate::abi::inet::{read_other, read_own, read_target};
 use crate::abi::linux::AF_INET;
 use crate::call::context::Context;
 use crate::task::caller::Restart;
@@ -57,8 +57,12 @@ pub(super) fn connect(
     name: &[u8],
 ) -> Result<()> {
     let is_datagram = socket.protocol() == Protocol::Udp;
-    let Some(remote) = read_other(name, socket.family(), is_datagram)? else {
-        return socket.disconnect();
+    let remote = match read_other(name, socket.family(), is_datagram) {
+        Ok(Some(remote)) => remote,
+        Ok(None) => return socket.disconnect(),
+        // As on Linux, it is not looked at where a connection would go that cannot be made.
+        Err(_) if name.len() >= 2 && socket.is_taken() => return Err(Errno::EISCONN),
+        Err(error) => return Err(error),
     };
     if is_datagram {
         return socket.connect_datagram(remote);
@@ -93,9 +97,9 @@ pub(super) fn connect(
 }
 
 /// Where a datagram goes that is sent to `name`; `None`: to the peer.
-pub(super) fn target_of(socket: &Socket, name: &[u8]) -> Result<Option<SocketAddr>> {
-    if name.is_empty() || socket.protocol() == Protocol::Tcp {
-        return Ok(None);
+pub(super) fn target_of(socket: &Socket, name: Option<&[u8]>) -> Result<Option<SocketAddr>> {
+    match name {
+        Some(name) if socket.protocol() == Protocol::Udp => read_target(name, socket.family()),
+        _ => Ok(None),
     }
-    read_other(name, socket.family(), true)
 }

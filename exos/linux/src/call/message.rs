@@ -31,7 +31,7 @@ use crate::abi::socket::{
 };
 use crate::abi::time::timespec;
 use crate::abi::user_memory::{
-    EXTENT_COUNT_MAX, Extent, UserReader, UserWriter, read_array, read_extents, read_vec, write_all,
+    EXTENT_COUNT_MAX, Extent, MAX_RW_COUNT, UserReader, UserWriter, read_array, read_extents, read_vec, write_all,
 };
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::entries;
@@ -219,13 +219,15 @@ pub fn sendto(
     context: &mut Context<'_>,
     [descriptor, address, length, flags, name, name_bytes]: Arguments,
 ) -> Result<u64> {
-    let extents = one(address, length)?;
+    // Unlike `read` and `write`, as on Linux: what is beyond the most that is moved is not looked at.
+    let extents = one(address, length.min(MAX_RW_COUNT))?;
     let (description, socket) = socket_at(context, descriptor)?;
-    let name = if name == 0 { Vec::new() } else { read_address(context, name, name_bytes)? };
+    let is_named = name != 0;
+    let name = if is_named { read_address(context, name, name_bytes)? } else { Vec::new() };
     let socket = match socket {
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
-            let target = inet_socket::target_of(&socket, &name)?;
+            let target = inet_socket::target_of(&socket, is_named.then_some(&name))?;
             let mut reader = UserReader::new(context.memory, &extents);
             return inet_message::send(context, &description, &socket, &mut reader, target, flags);
         }
@@ -247,7 +249,8 @@ pub fn recvfrom(
     context: &mut Context<'_>,
     [descriptor, address, length, flags, name, name_length]: Arguments,
 ) -> Result<u64> {
-    let extents = one(address, length)?;
+    // Unlike `read` and `write`, as on Linux: what is beyond the most that is moved is not looked at.
+    let extents = one(address, length.min(MAX_RW_COUNT))?;
     let (description, socket) = socket_at(context, descriptor)?;
     let (sender, byte_count) = match socket {
         AnySocket::Unix(socket) => {
@@ -375,7 +378,7 @@ fn send_message(
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
             check_controls(context, &header)?;
-            let target = inet_socket::target_of(socket, &name)?;
+            let target = inet_socket::target_of(socket, Some(&name[..]).filter(|name| !name.is_empty()))?;
             let mut reader = UserReader::new(context.memory, &extents);
             return inet_message::send(context, description, socket, &mut reader, target, flags);
         }

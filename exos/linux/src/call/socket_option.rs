@@ -221,7 +221,7 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
             options.set_linger(seconds << 32 | u64::from(value != 0));
         }
         SO_PASSCRED => socket.unix().ok_or(Errno::ENOPROTOOPT)?.set_wants_identity(value != 0),
-        SO_RCVLOWAT => options.set_low_water_bytes(if value < 0 { i32::MAX as usize } else { bytes }),
+        SO_RCVLOWAT => socket.set_low_water_bytes(if value < 0 { i32::MAX as usize } else { bytes }),
         SO_PRIORITY if !(0..=6).contains(&value) && !context.can(Capability::NET_ADMIN) => {
             return Err(Errno::EPERM);
         }

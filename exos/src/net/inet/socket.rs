@@ -8,7 +8,7 @@ use super::connection::{Information, TcpState};
 use super::interface::is_local;
 use super::ports::Sharing;
 use super::settings::{Setting, Settings};
-use super::tcp::Tcp;
+use super::tcp::{Progress, Tcp};
 use super::udp::Udp;
 use super::{
     BUFFER_BYTES_SET_MAX, DATAGRAM_BUFFER_BYTES, Inet, RECEIVE_BYTES_FRESH, RECEIVE_BYTES_MIN, SEND_BYTES_CONNECTED,
@@ -107,6 +107,8 @@ pub struct Socket {
     receive_bytes: AtomicUsize,
     /// `SO_SNDBUF` was set, so a connection does not change it.
     has_own_send_bytes: AtomicBool,
+    /// `SO_RCVBUF` was set.
+    has_own_receive_bytes: AtomicBool,
     bound_interface: AtomicU32,
     body: Body,
 }
@@ -130,6 +132,7 @@ impl Socket {
             send_bytes: AtomicUsize::new(send_bytes),
             receive_bytes: AtomicUsize::new(receive_bytes),
             has_own_send_bytes: AtomicBool::new(false),
+            has_own_receive_bytes: AtomicBool::new(false),
             bound_interface: AtomicU32::new(0),
             body,
         })
@@ -146,6 +149,8 @@ impl Socket {
         made.send_bytes.store(self.send_buffer_bytes(), Ordering::Relaxed);
         let has_own = self.has_own_send_bytes.load(Ordering::Relaxed);
         made.has_own_send_bytes.store(has_own, Ordering::Relaxed);
+        let has_own = self.has_own_receive_bytes.load(Ordering::Relaxed);
+        made.has_own_receive_bytes.store(has_own, Ordering::Relaxed);
         made.connected_buffer();
         Ok(made)
     }
@@ -226,6 +231,11 @@ impl Socket {
     /// Whether it is for IPv6 alone (`IPV6_V6ONLY`).
     pub fn is_v6_only(&self) -> bool {
         self.family == Family::V6 && self.settings.is_on(Setting::V6Only)
+    }
+
+    /// Whether it takes connections, or has one that its programs were told of.
+    pub fn is_taken(&self) -> bool {
+        self.is_listening() || self.tcp().is_some_and(|tcp| tcp.lock().progress == Progress::Done)
     }
 
     /// Whether it has a port, so that some options cannot be changed any more.
@@ -486,7 +496,26 @@ impl Socket {
 
     /// Sets it, as [`Self::set_send_buffer_bytes`].
     pub fn set_receive_buffer_bytes(&self, wanted: usize) {
-        let bytes = (wanted.min(BUFFER_BYTES_SET_MAX) * 2).max(RECEIVE_BYTES_MIN);
+        self.has_own_receive_bytes.store(true, Ordering::Relaxed);
+        self.keep_receive_buffer_bytes((wanted.min(BUFFER_BYTES_SET_MAX) * 2).max(RECEIVE_BYTES_MIN));
+    }
+
+    /// Sets how many bytes a receiver waits for (`SO_RCVLOWAT`): of a connection no more than can come in, for which a
+    /// buffer that was not set is made larger (`tcp_set_rcvlowat` of Linux).
+    pub fn set_low_water_bytes(&self, wanted: usize) {
+        if self.tcp().is_none() {
+            return self.options.set_low_water_bytes(wanted);
+        }
+        let is_fixed = self.has_own_receive_bytes.load(Ordering::Relaxed);
+        let most = if is_fixed { self.window_bytes() } else { BUFFER_BYTES_SET_MAX };
+        let bytes = wanted.min(most);
+        self.options.set_low_water_bytes(bytes);
+        if bytes > self.window_bytes() {
+            self.keep_receive_buffer_bytes(bytes * 2);
+        }
+    }
+
+    fn keep_receive_buffer_bytes(&self, bytes: usize) {
         self.receive_bytes.store(bytes, Ordering::Relaxed);
         if let Some(link) = self.tcp().and_then(Tcp::link) {
             link.pair().sides[link.side].window_bytes = self.window_bytes();

@@ -464,3 +464,17 @@ fn a_reset_after_a_part_is_told_by_the_next_call() {
     assert_eq!(client.send(&mut &b"x"[..], &Sending::default()), Err(Errno::ECONNRESET));
     assert_eq!(client.send(&mut &b"x"[..], &Sending::default()), Err(Errno::EPIPE));
 }
+
+#[test]
+fn a_receiver_waits_for_no_more_than_can_come_in() {
+    let inet = network();
+    let [client, server] = pair(&inet);
+    server.set_low_water_bytes(100_000);
+    assert_eq!((server.options().low_water_bytes(), server.receive_buffer_bytes()), (100_000, 200_000));
+    client.set_receive_buffer_bytes(30_000);
+    client.set_low_water_bytes(100_000);
+    assert_eq!((client.options().low_water_bytes(), client.receive_buffer_bytes()), (30_000, 60_000));
+    let bytes = [0; 30_000];
+    assert_eq!(server.send(&mut &bytes[..], &Sending::default()), Ok(30_000));
+    assert!(client.readiness().contains(Readiness::READ));
+}

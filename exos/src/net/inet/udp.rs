@@ -15,7 +15,7 @@ use core::net::{IpAddr, SocketAddr};
 use super::interface::source_for;
 use super::ports::{Held, Place};
 use super::settings::Setting;
-use super::socket::{Received, Sending, Socket, Wants};
+use super::socket::{Family, Received, Sending, Socket, Wants};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::{Destination, Source};
@@ -207,12 +207,15 @@ impl Socket {
     }
 
     pub(super) fn send_udp(self: &Arc<Self>, udp: &Udp, source: &mut dyn Source, sending: &Sending) -> Result<usize> {
-        let connected = udp.remote();
+        let (connected, length) = (udp.remote(), source.remaining());
+        // As on Linux, this comes before the question where to.
+        if self.family() == Family::V4 && length > usize::from(u16::MAX) {
+            return Err(Errno::EMSGSIZE);
+        }
         let remote = match sending.target {
             Some(target) => self.destination(target)?,
             None => connected.ok_or(Errno::EDESTADDRREQ)?,
         };
-        let length = source.remaining();
         if length > if remote.is_ipv4() { BYTES_MAX_V4 } else { BYTES_MAX_V6 } {
             return Err(Errno::EMSGSIZE);
         }
