@@ -31,6 +31,7 @@
 mod connect;
 mod connection;
 pub mod interface;
+mod payload;
 mod ports;
 pub mod settings;
 pub mod socket;

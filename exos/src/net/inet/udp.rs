@@ -9,10 +9,10 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::interface::source_for;
+use super::payload::Payload;
 use super::ports::{Held, Place};
 use super::settings::Setting;
 use super::socket::{Family, Received, Sending, Socket, Wants};
@@ -30,7 +30,7 @@ const BYTES_MAX_V4: usize = 65_507;
 const BYTES_MAX_V6: usize = 65_527;
 
 struct Datagram {
-    bytes: Vec<u8>,
+    bytes: Payload,
     from: SocketAddr,
     to: IpAddr,
 }
@@ -238,11 +238,7 @@ impl Socket {
             return Err(Errno::ENETUNREACH);
         }
         let from = SocketAddr::new(address, local.port());
-        let mut bytes = reserve::vector(length).map_err(|_| Errno::ENOBUFS)?;
-        bytes.resize(length, 0);
-        if source.take(&mut bytes) < length {
-            return Err(Errno::EFAULT);
-        }
+        let bytes = Payload::take(source, length)?;
         let inet = self.inet();
         let receiver = inet.udp.find(remote, || inet.seed_for(Some(from)), |socket| socket.udp()?.rank(from));
         match receiver.as_ref().and_then(|receiver| Some((receiver, receiver.udp()?))) {
@@ -289,7 +285,7 @@ impl Socket {
                 return if inbox.is_receive_shut() { Ok(Received::end()) } else { Err(Errno::EAGAIN) };
             };
             if wants.is_peek {
-                Datagram { bytes: reserve::copy(&first.bytes)?, from: first.from, to: first.to }
+                Datagram { bytes: first.bytes.copy()?, from: first.from, to: first.to }
             } else {
                 let count = first.bytes.len() + OVERHEAD_BYTES;
                 inbox.used_bytes -= count;
