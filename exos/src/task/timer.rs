@@ -188,15 +188,12 @@ impl TimerTable {
         *self = Self::default();
     }
 
-    /// A timer's base, and whether its absolute times are on the realtime clock. `EINVAL`.
-    pub fn base(&self, id: i32) -> Result<(TimeBase, bool)> {
-        self.timers.get(&id).map(|timer| (timer.base, timer.is_realtime)).ok_or(Errno::EINVAL)
-    }
-
-    /// Sets a timer to expire at `setting.value_ns` on its base, or switches it off (`None`); what was left before.
-    /// `EINVAL`.
-    pub fn set(&mut self, id: i32, now_ns: u64, setting: Option<Setting>) -> Result<Setting> {
+    /// Sets a timer to expire at a time on its base, or switches it off (`None`); what was left before. What time its
+    /// base shows, and how it is set, `plan` says of the base and of whether its absolute times are on the realtime
+    /// clock. `EINVAL`: there is none.
+    pub fn set(&mut self, id: i32, plan: impl FnOnce(TimeBase, bool) -> (u64, Option<Setting>)) -> Result<Setting> {
         let set = |timer: &mut Timer| {
+            let (now_ns, setting) = plan(timer.base, timer.is_realtime);
             let before = timer.left(now_ns);
             let Setting { value_ns, period_ns } = setting.unwrap_or_default();
             timer.state = if setting.is_some() { State::Armed } else { State::Off };
@@ -207,9 +204,9 @@ impl TimerTable {
         self.change(id, set).ok_or(Errno::EINVAL)
     }
 
-    /// What is left. `EINVAL`.
-    pub fn left(&mut self, id: i32, now_ns: u64) -> Result<Setting> {
-        self.change(id, |timer| timer.left(now_ns)).ok_or(Errno::EINVAL)
+    /// What is left where its base shows what `now_ns` says. `EINVAL`: there is none.
+    pub fn left(&mut self, id: i32, now_ns: impl FnOnce(TimeBase) -> u64) -> Result<Setting> {
+        self.change(id, |timer| timer.left(now_ns(timer.base))).ok_or(Errno::EINVAL)
     }
 
     /// How often the timer expired unseen before its last notice was taken. `EINVAL`.
@@ -244,9 +241,10 @@ impl TimerTable {
     }
 
     /// The signal of an expired timer was ignored: one that repeats goes on.
-    pub fn note_ignored(&mut self, id: i32, now_ns: u64) {
+    pub fn note_ignored(&mut self, id: i32, now_ns: impl FnOnce(TimeBase) -> u64) {
         self.change(id, |timer| {
             if timer.state == State::Told {
+                let now_ns = now_ns(timer.base);
                 let now_ns = if timer.period_ns < IGNORED_STEP_NS { now_ns + IGNORED_STEP_NS } else { now_ns };
                 timer.overrun = timer.overrun.saturating_add(timer.forward(now_ns));
                 timer.state = State::Armed;
@@ -254,26 +252,26 @@ impl TimerTable {
         });
     }
 
-    /// The signal of a timer was taken: one that repeats goes on. What `si_overrun` says.
-    pub fn take_notice(&mut self, id: i32, now_ns: u64) -> i32 {
+    /// The signal of a timer was taken: one that repeats goes on. What `si_overrun` says; `None`: it is gone.
+    pub fn take_notice(&mut self, id: i32, now_ns: impl FnOnce(TimeBase) -> u64) -> Option<i32> {
         let take = |timer: &mut Timer| {
             if timer.state == State::Told {
-                timer.overrun = timer.overrun.saturating_add(timer.forward(now_ns));
+                timer.overrun = timer.overrun.saturating_add(timer.forward(now_ns(timer.base)));
                 timer.last_overrun = core::mem::replace(&mut timer.overrun, -1);
                 timer.state = State::Armed;
             }
             timer.last_overrun.clamp(0, i64::from(i32::MAX)) as i32
         };
-        self.change(id, take).unwrap_or(0)
+        self.change(id, take)
     }
 
     /// Timers that wait for their signal to be taken, which now will not happen: they go on.
     pub fn forget_signal(&mut self, signal: Signal, mut now_ns: impl FnMut(TimeBase) -> u64) {
         let concerns = |timer: &Timer| timer.notice.is_some_and(|notice| notice.signal == signal);
         let concerned = self.timers.iter().filter(|(_, timer)| concerns(timer));
-        let concerned: Vec<_> = concerned.map(|(id, timer)| (*id, timer.base)).collect();
-        for (id, base) in concerned {
-            self.note_ignored(id, now_ns(base));
+        let concerned: Vec<i32> = concerned.map(|(id, _)| *id).collect();
+        for id in concerned {
+            self.note_ignored(id, &mut now_ns);
         }
     }
 
@@ -299,7 +297,7 @@ mod tests {
     fn table(notice: Option<Notice>, value_ns: u64, period_ns: u64) -> TimerTable {
         let mut table = TimerTable::default();
         let id = table.create(TimeBase::Monotonic, false, notice, 9).unwrap();
-        assert_eq!((id, table.set(id, 0, Some(Setting { value_ns, period_ns }))), (0, Ok(Setting::default())));
+        assert_eq!((id, table.set(id, |_, _| (0, Some(Setting { value_ns, period_ns })))), (0, Ok(Setting::default())));
         table
     }
 
@@ -310,23 +308,23 @@ mod tests {
     #[test]
     fn once_is_once() {
         let mut table = table(Some(NOTICE), 100, 0);
-        assert_eq!((expired(&mut table, 99), table.left(0, 60).unwrap().value_ns), (0, 40));
-        assert_eq!(table.left(0, 150).unwrap().value_ns, 1, "due, but not told");
+        assert_eq!((expired(&mut table, 99), table.left(0, |_| 60).unwrap().value_ns), (0, 40));
+        assert_eq!(table.left(0, |_| 150).unwrap().value_ns, 1, "due, but not told");
         assert_eq!((expired(&mut table, 150), expired(&mut table, 200)), (1, 0));
-        assert_eq!(table.left(0, 200), Ok(Setting::default()));
-        assert_eq!((table.take_notice(0, 500), table.overrun(0)), (0, Ok(0)));
+        assert_eq!(table.left(0, |_| 200), Ok(Setting::default()));
+        assert_eq!((table.take_notice(0, |_| 500).unwrap(), table.overrun(0)), (0, Ok(0)));
     }
 
     #[test]
     fn what_is_missed_until_the_signal_is_taken_is_counted() {
         let mut table = table(Some(NOTICE), 100, 10);
         assert_eq!((expired(&mut table, 101), table.deadlines().count()), (1, 0));
-        assert_eq!(table.left(0, 124), Ok(Setting { value_ns: 6, period_ns: 10 }));
+        assert_eq!(table.left(0, |_| 124), Ok(Setting { value_ns: 6, period_ns: 10 }));
         assert_eq!(expired(&mut table, 150), 0, "nobody took the first");
-        assert_eq!((table.take_notice(0, 155), table.overrun(0)), (5, Ok(5)));
+        assert_eq!((table.take_notice(0, |_| 155).unwrap(), table.overrun(0)), (5, Ok(5)));
         assert_eq!(table.deadlines().next(), Some((TimeBase::Monotonic, 160)));
-        assert_eq!((expired(&mut table, 160), table.take_notice(0, 161), table.overrun(0)), (1, 0, Ok(0)));
-        assert_eq!(table.set(0, 165, None), Ok(Setting { value_ns: 5, period_ns: 10 }));
+        assert_eq!((expired(&mut table, 160), table.take_notice(0, |_| 161).unwrap(), table.overrun(0)), (1, 0, Ok(0)));
+        assert_eq!(table.set(0, |_, _| (165, None)), Ok(Setting { value_ns: 5, period_ns: 10 }));
         assert_eq!((expired(&mut table, 999), table.overrun(0)), (0, Ok(0)));
     }
 
@@ -334,7 +332,7 @@ mod tests {
     fn ignored_signals_do_not_stop_a_timer() {
         let mut table = table(Some(NOTICE), 100, 50_000_000);
         assert_eq!(expired(&mut table, 100), 1);
-        table.note_ignored(0, 100);
+        table.note_ignored(0, |_| 100);
         assert_eq!(table.deadlines().next(), Some((TimeBase::Monotonic, 50_000_100)));
         assert_eq!(expired(&mut table, 50_000_100), 1);
         table.forget_signal(Signal::INT, |_| 60_000_000);
@@ -348,7 +346,7 @@ mod tests {
         let mut table = TimerTable::default();
         let deadline_of = |id: i32| u64::from(id as u32 * 7919 % 1000) + 1;
         let set = |table: &mut TimerTable, id: i32, value_ns| {
-            table.set(id, 0, Some(Setting { value_ns, period_ns: u64::from(id % 3 == 0) * 500 })).unwrap();
+            table.set(id, |_, _| (0, Some(Setting { value_ns, period_ns: u64::from(id % 3 == 0) * 500 }))).unwrap();
         };
         for id in 0..1000 {
             let base = if id % 10 == 9 { TimeBase::Process } else { TimeBase::Monotonic };
@@ -369,7 +367,7 @@ mod tests {
         told.sort_unstable();
         assert_eq!(told, (0..1000).filter(is_there).collect::<Vec<_>>());
         assert_eq!(table.deadlines().count(), 0, "those that repeat wait to be taken");
-        assert_eq!(table.take_notice(3, 4000), ((4000 - deadline_of(3)) / 500) as i32);
+        assert_eq!(table.take_notice(3, |_| 4000).unwrap(), ((4000 - deadline_of(3)) / 500) as i32);
         assert_eq!(table.deadlines().count(), 1);
         table.clear();
         assert_eq!((table.by_deadline.len(), table.counting.len()), (0, 0));
@@ -378,9 +376,9 @@ mod tests {
     #[test]
     fn a_silent_timer_only_counts_down() {
         let mut once = table(None, 100, 0);
-        assert_eq!((expired(&mut once, 200), once.left(0, 200)), (0, Ok(Setting::default())));
+        assert_eq!((expired(&mut once, 200), once.left(0, |_| 200)), (0, Ok(Setting::default())));
         let mut repeating = table(None, 100, 10);
-        assert_eq!(repeating.left(0, 137), Ok(Setting { value_ns: 3, period_ns: 10 }));
+        assert_eq!(repeating.left(0, |_| 137), Ok(Setting { value_ns: 3, period_ns: 10 }));
         assert_eq!(repeating.deadlines().count(), 0);
     }
 
@@ -390,7 +388,10 @@ mod tests {
         assert_eq!((table.delete(0), table.delete(0)), (Ok(()), Err(Errno::EINVAL)));
         assert_eq!(table.create(TimeBase::Process, false, None, 1), Ok(1));
         assert_eq!(table.create(TimeBase::Process, false, None, 1), Err(Errno::EAGAIN));
-        assert_eq!((table.base(1), table.base(0)), (Ok((TimeBase::Process, false)), Err(Errno::EINVAL)));
+        assert_eq!(
+            (table.left(1, |base| u64::from(base != TimeBase::Process)), table.left(0, |_| 0)),
+            (Ok(Setting::default()), Err(Errno::EINVAL))
+        );
         table.clear();
         assert_eq!(table.overrun(1), Err(Errno::EINVAL));
     }

@@ -182,16 +182,16 @@ pub fn timer_settime(context: &mut Context<'_>, [id, flags, new, old, ..]: Argum
     let period_ns = abi::read_timespec(context.memory, new)?;
     let value_ns = abi::read_timespec(context.memory, new + 16)?;
     let id = id as u32 as i32;
-    let (base, is_realtime) = context.process.timers.lock().base(id)?;
     let now_ns = context.now_ns();
-    let shown_ns = base_ns(context.process, base, now_ns);
-    let deadline_ns = match (flags & TIMER_ABSTIME != 0, is_realtime) {
-        (false, _) => shown_ns.saturating_add(value_ns),
-        (true, false) => value_ns,
-        (true, true) => now_ns.saturating_add(value_ns.saturating_sub(context.system.realtime_ns())),
-    };
-    let setting = (value_ns != 0).then_some(Setting { value_ns: deadline_ns, period_ns });
-    let before = context.process.timers.lock().set(id, shown_ns, setting)?;
+    let before = context.process.timers.lock().set(id, |base, is_realtime| {
+        let shown_ns = base_ns(context.process, base, now_ns);
+        let deadline_ns = match (flags & TIMER_ABSTIME != 0, is_realtime) {
+            (false, _) => shown_ns.saturating_add(value_ns),
+            (true, false) => value_ns,
+            (true, true) => now_ns.saturating_add(value_ns.saturating_sub(context.system.realtime_ns())),
+        };
+        (shown_ns, (value_ns != 0).then_some(Setting { value_ns: deadline_ns, period_ns }))
+    })?;
     arm(context.system, context.process, now_ns);
     if old != 0 {
         write_all(context.memory, old, &encode_setting(before))?;
@@ -201,10 +201,9 @@ pub fn timer_settime(context: &mut Context<'_>, [id, flags, new, old, ..]: Argum
 
 /// `timer_gettime(2)`.
 pub fn timer_gettime(context: &mut Context<'_>, [id, address, ..]: Arguments) -> Result<u64> {
-    let id = id as u32 as i32;
-    let (base, _) = context.process.timers.lock().base(id)?;
-    let shown_ns = base_ns(context.process, base, context.now_ns());
-    let setting = context.process.timers.lock().left(id, shown_ns)?;
+    let now_ns = context.now_ns();
+    let shown_ns = |base| base_ns(context.process, base, now_ns);
+    let setting = context.process.timers.lock().left(id as u32 as i32, shown_ns)?;
     write_all(context.memory, address, &encode_setting(setting))?;
     Ok(0)
 }

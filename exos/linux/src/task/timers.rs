@@ -136,21 +136,15 @@ fn check_created(process: &Process, now_ns: u64) -> Option<u64> {
 }
 
 fn note_ignored(process: &Process, id: i32, now_ns: u64) {
-    let base = process.timers.lock().base(id);
-    if let Ok((base, _)) = base {
-        let shown_ns = base_ns(process, base, now_ns);
-        process.timers.lock().note_ignored(id, shown_ns);
-    }
+    process.timers.lock().note_ignored(id, |base| base_ns(process, base, now_ns));
 }
 
 /// A signal was taken to be acted on: if it is a timer's, the timer goes on, and the signal says what was missed.
 pub fn complete_notice(system: &System, process: &Process, info: &mut SignalInfo) {
     let SignalPayload::Timer { id, overrun, .. } = &mut info.payload else { return };
-    let base = process.timers.lock().base(*id);
-    let Ok((base, _)) = base else { return };
     let now_ns = system.kernel.now_ns();
-    let shown_ns = base_ns(process, base, now_ns);
-    *overrun = process.timers.lock().take_notice(*id, shown_ns);
+    let Some(missed) = process.timers.lock().take_notice(*id, |base| base_ns(process, base, now_ns)) else { return };
+    *overrun = missed;
     arm(system, process, now_ns);
 }
 
