@@ -138,7 +138,7 @@ impl Model {
         let taken = taken_first..taken_first + taken_count;
         for grant in self.grants.values_mut() {
             if let Of::Frames { first, count } = grant.of {
-                let both = taken.start.max(first)..taken.end.min(first + count);
+                let both = taken.start.max(first)..taken.end.min(first.saturating_add(count));
                 grant.lost.extend(both);
             }
         }
@@ -258,7 +258,7 @@ impl Model {
             return;
         };
         let lost = grant.lost.clone();
-        let rest = Of::Frames { first: first + keep, count: count.saturating_sub(keep) };
+        let rest = Of::Frames { first: first.saturating_add(keep), count: count.saturating_sub(keep) };
         let new = self.insert(target, rest, rights, parent);
         self.grants.entry(new).and_modify(|grant| grant.lost.extend(&lost));
         self.grants.entry(id).and_modify(|grant| grant.of = Of::Frames { first, count: keep });
@@ -335,7 +335,7 @@ impl Model {
         places.map(|(_, id)| &self.grants[id]).any(|grant| match grant.of {
             Of::Frames { first: its, count: its_count } => {
                 first >= its
-                    && first + count <= its + its_count
+                    && first + count <= its.saturating_add(its_count)
                     && grant.rights.contains(rights)
                     && grant.lost.range(first..first + count).next().is_none()
             }

@@ -203,6 +203,18 @@ pub(super) fn inputs() -> Vec<Vec<u8>> {
     inputs
 }
 
+/// What a search found: an environment is destroyed while its child derives nearly all frames that there could be, so
+/// that the model cannot know who has something of how many.
+#[test]
+fn a_derivation_of_which_nobody_knows_may_reach_beyond_all_frames() {
+    let destroyed = [0, 200, 12, 210, 0, 0, 0, 0, 0, 1, 0, 0];
+    let derived = [1, 200, 1, 3, 25, 0, 3, 95, 0, 1, 0, 0];
+    let allocated = [1, 200, 6, 24, 5, 0, 0, 0, 0, 1, 0, 0];
+    super::fuzz::on_a_large_stack(move || {
+        assert_eq!(super::fuzz::calls_done(&[destroyed, derived, allocated].concat()).0, 3);
+    });
+}
+
 /// Most of what the sequences ask for is done: they are no noise.
 #[test]
 fn the_first_inputs_do_what_they_are_for() {
