@@ -10,7 +10,8 @@
 //!   connects and accepts; `stream` sends and receives;
 //! - `udp`: datagrams;
 //! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port;
-//! - [`settings`]: options that are numbers.
+//! - [`settings`]: options that are numbers;
+//! - [`wire`]: what card, stack, TCP and configuration owe each other.
 //!
 //! Addresses inside are canonical: a mapped address (`::ffff:a.b.c.d`) is the IPv4 address, and only what a program
 //! with an IPv6 socket is told is mapped again ([`Socket::shown`]).
@@ -38,6 +39,7 @@ pub mod socket;
 mod stream;
 mod tcp;
 mod udp;
+pub mod wire;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
