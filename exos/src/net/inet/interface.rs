@@ -3,6 +3,7 @@
 //! So far there is the loopback interface alone: whatever is not on this machine is unreachable (`ENETUNREACH`), and
 //! nothing pretends otherwise. A card joins as another [`Interface`] with addresses of its own.
 
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::error::{Errno, Result};
@@ -42,6 +43,77 @@ pub const LOOPBACK: Interface = Interface {
 
 /// All of them, by index.
 pub const INTERFACES: &[Interface] = &[LOOPBACK];
+
+/// Number and name of the card's interface.
+pub const ETHERNET_INDEX: u32 = 2;
+/// See [`ETHERNET_INDEX`].
+pub const ETHERNET_NAME: &str = "eth0";
+
+/// What an interface is like now, as programs are told (`ip link`, `SIOCGIF*`, `/proc/net/dev`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceStatus {
+    /// Its number, from 1 on.
+    pub index: u32,
+    /// Its name.
+    pub name: &'static str,
+    /// It is [`LOOPBACK`] (`ARPHRD_LOOPBACK`, no hardware address), else Ethernet.
+    pub is_loopback: bool,
+    /// Its card reaches somebody (`IFF_RUNNING`, `IFF_LOWER_UP`); it is always up (`IFF_UP`).
+    pub is_running: bool,
+    /// Longest packet, in bytes.
+    pub packet_bytes_max: u32,
+    /// Its Ethernet address.
+    pub hardware_address: [u8; 6],
+    /// Addresses that it has now.
+    pub addresses: Vec<InterfaceAddress>,
+    /// What has gone through it.
+    pub traffic: Traffic,
+}
+
+/// What has gone through an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Frames that came in.
+    pub received_packets: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Frames that were no good.
+    pub receive_errors: u64,
+    /// Frames that were dropped, for want of room or because nothing here takes them.
+    pub receive_drops: u64,
+    /// Frames that came in for a group.
+    pub multicast_packets: u64,
+    /// Frames that were sent.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Frames that could not be sent.
+    pub send_errors: u64,
+    /// Frames that there was no room for.
+    pub send_drops: u64,
+}
+
+/// A way to a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The network.
+    pub network: InterfaceAddress,
+    /// The router to it; `None`: it is right there.
+    pub gateway: Option<IpAddr>,
+    /// The interface's number.
+    pub interface: u32,
+}
+
+/// A neighbour on the card's network, as programs are told (`ip neigh`, `/proc/net/arp`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeighbourStatus {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its Ethernet address, if it is known.
+    pub hardware_address: Option<[u8; 6]>,
+    /// `NUD_*`: 1 incomplete, 2 reachable, 4 stale, 8 delay, 16 probe, 32 failed.
+    pub state: u8,
+}
 
 impl InterfaceAddress {
     /// Whether packets to `destination` come in here.

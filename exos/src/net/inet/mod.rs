@@ -11,6 +11,8 @@
 //! - `udp`: datagrams;
 //! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port;
 //! - [`settings`]: options that are numbers;
+//! - [`stack`]: everything between the card and the transports; [`network`]: what the network does with what comes in,
+//!   and when; `tcp_input`: where TCP takes part in that;
 //! - [`wire`]: what card, stack, TCP and configuration owe each other.
 //!
 //! Addresses inside are canonical: a mapped address (`::ffff:a.b.c.d`) is the IPv4 address, and only what a program
@@ -32,12 +34,15 @@
 mod connect;
 mod connection;
 pub mod interface;
+mod network;
 mod payload;
 mod ports;
 pub mod settings;
 pub mod socket;
+pub mod stack;
 mod stream;
 mod tcp;
+mod tcp_input;
 mod udp;
 pub mod wire;
 
@@ -51,9 +56,9 @@ pub use connection::{Information, TcpState};
 use ports::Ports;
 use siphasher::sip::SipHasher13;
 pub use socket::{Family, Protocol, Received, Sending, Socket, Wants};
+use stack::Stack;
 
 use crate::platform::Kernel;
-use crate::sync::Once;
 
 /// First port that is given to a socket that asks for none in particular (`net.ipv4.ip_local_port_range`).
 pub const EPHEMERAL_FIRST: u16 = 32_768;
@@ -89,7 +94,7 @@ pub struct Inet {
     inode_numbers: InodeNumbers,
     tcp: Ports,
     udp: Ports,
-    carrier: Once<Arc<dyn wire::Carrier>>,
+    stack: Stack,
 }
 
 /// An end of a connection that is remembered.
@@ -115,20 +120,8 @@ impl Inet {
             inode_numbers,
             tcp: Ports::default(),
             udp: Ports::default(),
-            carrier: Once::new(),
+            stack: Stack::new(kernel),
         })
-    }
-
-    /// Says what carries the network. Without, there is loopback alone.
-    pub fn attach(&self, carrier: Arc<dyn wire::Carrier>) {
-        self.carrier.call_once(|| carrier);
-    }
-
-    /// Takes in what the card has received and does what is due at `now_ns`; when something is due next. Called when
-    /// the card interrupts, at the time that was told last, and on the way; on any processor.
-    pub fn poll(&self, now_ns: u64) -> Option<u64> {
-        let _ = now_ns;
-        None
     }
 
     fn ports(&self, protocol: Protocol) -> &Ports {
@@ -136,6 +129,11 @@ impl Inet {
             Protocol::Tcp => &self.tcp,
             Protocol::Udp => &self.udp,
         }
+    }
+
+    /// What is between the card and the transports.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
     }
 
     fn next_inode_number(&self) -> u64 {

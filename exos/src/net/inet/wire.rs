@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::interface::InterfaceAddress;
-use crate::error::Result;
+use crate::error::{Errno, Result};
 
 /// Bytes of an Ethernet header.
 pub const ETHERNET_HEADER_BYTES: usize = 14;
@@ -129,6 +129,31 @@ pub struct Arrival<'a> {
     pub hop_limit: u8,
     /// `IP_TOS`, traffic class.
     pub traffic_class: u8,
+}
+
+/// What ICMP or ICMPv6 says of a packet that was sent from here. Anybody can send such a message, with anything in it.
+#[derive(Clone, Copy, Debug)]
+pub struct IcmpError<'a> {
+    /// Which of the pod's addresses the packet was sent from.
+    pub source: IpAddr,
+    /// Where it was sent to.
+    pub destination: IpAddr,
+    /// `IPPROTO_*`.
+    pub protocol: u8,
+    /// Its transport header, and what followed as far as it is told: at least 8 bytes.
+    pub quoted: &'a [u8],
+    /// The machine that says so.
+    pub reporter: IpAddr,
+    /// Type of the message, of ICMP or ICMPv6 as the addresses are.
+    pub kind: u8,
+    /// Its code.
+    pub code: u8,
+    /// What Linux tells programs.
+    pub errno: Errno,
+    /// That it ends what the packet was a part of, where it is believed; else programs are told if they ask for it.
+    pub is_hard: bool,
+    /// Longest packet that gets through, if that is what it says.
+    pub packet_bytes_max: Option<u16>,
 }
 
 /// The way of transports to other machines.

@@ -1,0 +1,123 @@
+//! The network at work: the card is looked at, what came in goes to sockets, what is due is done.
+//!
+//! Neighbours: [`super::stack`] below; `udp` and `tcp_input` above.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::Inet;
+use super::interface::{InterfaceStatus, LOOPBACK, NeighbourStatus, Route, Traffic};
+use super::stack::Transports;
+use super::tcp_input::{tcp_error, tcp_input, tcp_poll};
+use super::wire::{Arrival, Carrier, IcmpError, NetworkConfiguration, Segment, SegmentSender};
+use crate::error::{Errno, Result};
+
+/// `IPPROTO_TCP`.
+const TCP: u8 = 6;
+
+/// Hands on what comes in.
+struct Sockets<'a>(&'a Arc<Inet>);
+
+impl Transports for Sockets<'_> {
+    fn arrive(&self, protocol: u8, arrival: &Arrival<'_>) -> bool {
+        match protocol {
+            TCP => {
+                tcp_input(self.0, arrival);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn complain(&self, error: &IcmpError<'_>) -> bool {
+        error.protocol == TCP && tcp_error(self.0, error)
+    }
+}
+
+impl Inet {
+    /// Says which network there is and what carries it: once, before any socket. Without, there is loopback alone.
+    pub fn attach(&self, configuration: NetworkConfiguration, carrier: Arc<dyn Carrier>) {
+        self.stack().attach(configuration, carrier);
+    }
+
+    /// Finds the card, if that was not done yet: for what is about to reach others or be reached. Whether there is one.
+    pub fn open(&self) -> bool {
+        self.stack().open()
+    }
+
+    /// Takes in what the card has received, up to a bound, and does what is due at `now_ns`; when something is due
+    /// next, which is `now_ns` if there is more. Called when the card interrupts, at the time that was told last or
+    /// named to [`Carrier::wake_at`], and on the way; on any processor, with no lock held.
+    pub fn poll(self: &Arc<Self>, now_ns: u64) -> Option<u64> {
+        let due = [self.stack().poll(now_ns, &Sockets(self)), tcp_poll(self, now_ns)];
+        due.into_iter().flatten().min()
+    }
+
+    /// Has [`Self::poll`] called at `deadline_ns`, or before: something has come to be due then.
+    pub fn wake_at(&self, deadline_ns: u64) {
+        self.stack().wake_at(deadline_ns);
+    }
+
+    /// Whether packets to `address` come back to this machine: over loopback, whichever interface has it.
+    pub fn is_local(&self, address: IpAddr) -> bool {
+        super::interface::is_local(address) || self.stack().is_own(address)
+    }
+
+    /// All interfaces by number, as they are now. Finds the card.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn interfaces(&self) -> Result<Vec<InterfaceStatus>> {
+        let mut all = crate::reserve::vector(2)?;
+        all.push(InterfaceStatus {
+            index: LOOPBACK.index,
+            name: LOOPBACK.name,
+            is_loopback: true,
+            is_running: true,
+            packet_bytes_max: LOOPBACK.packet_bytes_max,
+            hardware_address: [0; 6],
+            addresses: crate::reserve::copy(LOOPBACK.addresses)?,
+            traffic: Traffic::default(),
+        });
+        Ok(all)
+    }
+
+    /// Routes, the card's.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn routes(&self) -> Result<Vec<Route>> {
+        Ok(Vec::new())
+    }
+
+    /// Neighbours that are known or looked for.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn neighbours(&self) -> Result<Vec<NeighbourStatus>> {
+        Ok(Vec::new())
+    }
+}
+
+impl SegmentSender for Inet {
+    fn source_for(&self, destination: IpAddr) -> Result<IpAddr> {
+        super::interface::source_for(destination)
+    }
+
+    fn packet_bytes_max(&self, _destination: IpAddr) -> usize {
+        LOOPBACK.packet_bytes_max as usize
+    }
+
+    fn segmented_bytes_max(&self) -> usize {
+        0
+    }
+
+    fn send_segment(&self, _segment: &Segment<'_>) -> Result<()> {
+        Err(Errno::ENETUNREACH)
+    }
+
+    fn flush(&self) {
+        self.stack().card().into_iter().for_each(|card| card.flush());
+    }
+}
