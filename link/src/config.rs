@@ -19,6 +19,8 @@ use bitflags::bitflags;
 use aegis_image::bytes::{slice, u16_at, u32_at, u64_at};
 use aegis_image::tree::LINK_TARGET_BYTES_MAX;
 
+use crate::network::{Network, TAG_NETWORK, TAG_NETWORK_ADDRESS, TAG_NETWORK_NAME};
+
 /// First eight bytes of a configuration.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"AEGISCFG");
 /// Version of the encoding.
@@ -157,6 +159,8 @@ pub struct Config {
     pub mounts: Vec<HostMount>,
     /// What the program is funded with; `None`: as whatever it starts.
     pub tickets: Option<Tickets>,
+    /// What its card is connected to; `None`: it has none.
+    pub network: Option<Network>,
 }
 
 impl Default for Config {
@@ -177,6 +181,7 @@ impl Default for Config {
             terminal_columns: 0,
             mounts: Vec::new(),
             tickets: None,
+            network: None,
         }
     }
 }
@@ -200,6 +205,8 @@ pub enum ConfigError {
     Hostname,
     /// A mount's path is not absolute, too long or holds NUL, or there are more than [`MOUNT_COUNT_MAX`].
     Mount,
+    /// The network has too many addresses or names, or a name that is none.
+    Network,
     /// An argument or environment string holds NUL.
     ZeroByte,
     /// Arguments and environment exceed [`STRING_BYTES_MAX`].
@@ -219,6 +226,7 @@ impl core::fmt::Display for ConfigError {
             Self::WorkingDirectory => formatter.write_str("the working directory must be an absolute path"),
             Self::Hostname => write!(formatter, "a host name has 0 to {HOSTNAME_BYTES_MAX} bytes"),
             Self::Mount => write!(formatter, "at most {MOUNT_COUNT_MAX} shared directories, at absolute paths"),
+            Self::Network => formatter.write_str("the network has too many addresses or names, or a name is none"),
             Self::ZeroByte => formatter.write_str("an argument or variable holds a zero byte"),
             Self::StringsTooLong => {
                 write!(formatter, "arguments and environment are longer than {STRING_BYTES_MAX} bytes")
@@ -234,7 +242,7 @@ impl Config {
     /// Encodes; fields with default values are written too.
     ///
     /// # Errors
-    /// `Program`, `WorkingDirectory`, `Hostname`, `Mount`, `ZeroByte`, `StringsTooLong`, `TooLarge`.
+    /// `Program`, `WorkingDirectory`, `Hostname`, `Mount`, `Network`, `ZeroByte`, `StringsTooLong`, `TooLarge`.
     pub fn encode(&self) -> Result<Vec<u8>, ConfigError> {
         self.validate()?;
         let mut bytes = Vec::new();
@@ -267,6 +275,9 @@ impl Config {
         }
         if let Some(tickets) = &self.tickets {
             record(TAG_TICKETS, &[&tickets.amount.to_le_bytes(), tickets.currency.as_slice()].concat());
+        }
+        if let Some(network) = &self.network {
+            network.write(record);
         }
         if bytes.len() > CONFIG_BYTES_MAX {
             return Err(ConfigError::TooLarge);
@@ -302,7 +313,7 @@ impl Config {
                 slice(rest, RECORD_HEADER_BYTES as u64, u64::from(value_bytes)).ok_or(ConfigError::Truncated)?;
             rest = &rest[RECORD_HEADER_BYTES + value.len()..];
             let is_list = matches!(tag, TAG_ARGUMENT | TAG_ENVIRONMENT);
-            if !is_list && (tag <= TAG_TERMINAL || tag == TAG_TICKETS) {
+            if !is_list && (tag <= TAG_TERMINAL || matches!(tag, TAG_TICKETS | TAG_NETWORK)) {
                 if seen & (1 << tag) != 0 {
                     return Err(ConfigError::Record(tag));
                 }
@@ -357,6 +368,9 @@ impl Config {
                 let (amount, currency) = value.split_at_checked(8)?;
                 self.tickets = Some(Tickets { amount: u64_at(amount, 0)?, currency: currency.to_vec() });
             }
+            TAG_NETWORK | TAG_NETWORK_ADDRESS | TAG_NETWORK_NAME => {
+                self.network.get_or_insert_default().take_record(tag, value)?;
+            }
             _ => {}
         }
         Some(())
@@ -376,6 +390,9 @@ impl Config {
         let is_mount = |mount: &HostMount| is_path(&mount.path) && mount.path[0] == b'/';
         if self.mounts.len() > MOUNT_COUNT_MAX || !self.mounts.iter().all(is_mount) {
             return Err(ConfigError::Mount);
+        }
+        if self.network.as_ref().is_some_and(|network| !network.is_valid()) {
+            return Err(ConfigError::Network);
         }
         let mut string_bytes: usize = 0;
         for string in self.arguments.iter().chain(&self.environment) {

@@ -3,11 +3,13 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use proptest::prelude::*;
 
 use super::{
     Config, ConfigError, Flags, HEADER_BYTES, HostMount, HostMountFlags, MOUNT_COUNT_MAX, STRING_BYTES_MAX, Tickets,
 };
+use crate::network::{HostEntry, Network, NetworkFlags, Prefixed};
 
 fn minimal() -> Config {
     Config { program: b"/bin/true".to_vec(), ..Config::default() }
@@ -30,6 +32,9 @@ fn unknown_records_are_skipped_and_known_ones_must_fit() {
     // Flags come twice now.
     assert_eq!(Config::decode(&with_record(5, &[0; 4])), Err(ConfigError::Record(5)));
     assert_eq!(Config::decode(&with_record(13, &[0; 7])), Err(ConfigError::Record(13)));
+    assert_eq!(Config::decode(&with_record(14, &[0; 3])), Err(ConfigError::Record(14)));
+    assert_eq!(Config::decode(&with_record(15, &[1, 33, 0, 0, 0, 0])), Err(ConfigError::Record(15)));
+    assert_eq!(Config::decode(&with_record(16, &[4, 0, 0, 0, 0])), Err(ConfigError::Network));
     let arguments = Config::decode(&with_record(2, b"x")).unwrap().arguments;
     assert_eq!(arguments, [b"x"]);
 }
@@ -75,6 +80,25 @@ fn string() -> impl Strategy<Value = Vec<u8>> {
 }
 
 prop_compose! {
+    fn networks()(
+        flags in any::<u32>(),
+        addresses in prop::collection::vec((any::<IpAddr>(), 0..=32_u8), 0..8),
+        gateways in prop::collection::vec(any::<IpAddr>(), 0..3),
+        names in prop::collection::vec((any::<IpAddr>(), "[a-z][a-z.0-9-]{0,20}"), 0..8),
+    ) -> Network {
+        let addresses: Vec<Prefixed> = addresses.into_iter()
+            .map(|(address, prefix_bits)| Prefixed { address, prefix_bits }).collect();
+        Network {
+            flags: NetworkFlags::from_bits_retain(flags),
+            host_networks: addresses.iter().rev().copied().collect(),
+            name_servers: gateways.iter().rev().copied().collect(),
+            names: names.into_iter().map(|(address, name)| HostEntry { name: name.into_bytes(), address }).collect(),
+            addresses, gateways,
+        }
+    }
+}
+
+prop_compose! {
     fn configs()(
         program in prop::collection::vec(1_u8.., 1..100),
         arguments in prop::collection::vec(string(), 0..8),
@@ -85,6 +109,7 @@ prop_compose! {
         random_seed in any::<[u8; 32]>(),
         hostname in string(),
         tickets in prop::option::of((any::<u64>(), string())),
+        network in prop::option::of(networks()),
     ) -> Config {
         let (memory_limit_bytes, realtime_start_ns, uid, gid, terminal_rows, terminal_columns) = numbers;
         Config {
@@ -94,6 +119,7 @@ prop_compose! {
             memory_limit_bytes, realtime_start_ns, random_seed, uid, gid, hostname,
             terminal_rows, terminal_columns, mounts: Vec::new(),
             tickets: tickets.map(|(amount, currency)| Tickets { amount, currency }),
+            network,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! | module | from, to | carried by |
 //! |---|---|---|
 //! | [`config`] | tool, library OS: what to run | the bundle |
+//! | [`network`] | tool, library OS: what the pod's card is connected to | in [`config`] |
 //! | [`pods`] | tool, manager: which pods there are and what belongs to each | the bundle |
 //! | [`frame`] | all: how what follows is cut into messages | every line |
 //! | [`control`] | tool and library OS: greeting, ends, signals, messages | the control port, as text |
@@ -30,6 +31,7 @@ pub mod config;
 pub mod control;
 pub mod frame;
 pub mod memory;
+pub mod network;
 mod numbered;
 pub mod orders;
 pub mod phase;

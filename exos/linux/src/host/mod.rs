@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`boot`] | from the run configuration and the root image to the first process |
 //! | [`mounts`] | the host's directories in the pod's name space |
+//! | [`network`] | what the card is connected to, as the run's configuration says |
 //! | [`ports`], [`stream`], `standard_streams` | the console's ports; streams over them; descriptors 0 to 2 |
 //! | [`events`] | signals and sizes that the host sends, questions that it asks |
 //! | [`sessions`] | programs that `aegis exec` starts in a pod that runs |
@@ -11,6 +12,7 @@
 pub mod boot;
 pub mod events;
 pub mod mounts;
+pub mod network;
 pub mod ports;
 pub mod sessions;
 mod standard_streams;

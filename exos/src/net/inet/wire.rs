@@ -187,7 +187,8 @@ pub struct NetworkConfiguration {
     pub name_servers: Vec<IpAddr>,
     /// Addresses are asked for by DHCP.
     pub uses_dhcp: bool,
-    /// An address of the network at which the host itself answers, and whether programs may speak with it
-    /// (`--host-access`); its name server may be asked in any case.
-    pub host: Option<(IpAddr, bool)>,
+    /// Networks in which the host itself answers, as QEMU's user network has them.
+    pub host_networks: Vec<InterfaceAddress>,
+    /// Programs may open connections to the host there (`--host-access`); its name server may be asked in any case.
+    pub has_host_access: bool,
 }
