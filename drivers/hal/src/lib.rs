@@ -22,8 +22,8 @@
 //! # Neighbours
 //!
 //! Below: the kernel's device objects, which decide what can be mapped at all; nothing here widens
-//! that. Above: `drivers/virtio` and later drivers. Beside: `fake` (hosted targets only), a world
-//! for host tests with a device that may be hostile.
+//! that. Above: `drivers/virtio` and later drivers; [`net`] says what those of network cards offer.
+//! Beside: `fake` (hosted targets only), a world for host tests with a device that may be hostile.
 //!
 //! Everything is little-endian, as the machine and the devices are.
 #![no_std]
@@ -35,6 +35,7 @@ mod dma;
 pub mod fake;
 mod irq;
 mod mmio;
+pub mod net;
 mod pool;
 mod port;
 mod region;

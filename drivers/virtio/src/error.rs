@@ -49,6 +49,15 @@ pub enum DeviceFault {
         /// The identifier as the device wrote it.
         id: u32,
     },
+    /// A network card said that a frame lies in so many buffers, which it did not return.
+    FrameBuffers {
+        /// Buffers as the device counted them.
+        count: u16,
+    },
+    /// A network card's address is that of a group, or none.
+    HardwareAddress,
+    /// After a reset the device is another: features, configuration or queues.
+    Changed,
     /// What was waited for did not happen within the number of polls allowed.
     Silent,
 }

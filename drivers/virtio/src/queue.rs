@@ -11,8 +11,13 @@
 //! ```
 //!
 //! Pushing and publishing are apart so that one notification can cover many buffers.
-//! `VIRTIO_F_EVENT_IDX` and indirect descriptors are not negotiated: the two flags `NO_NOTIFY` and
-//! `NO_INTERRUPT` do what this crate needs, with less to check.
+//!
+//! Whether the other side wants to be told is said in one of two ways: by the flags `NO_NOTIFY` and
+//! `NO_INTERRUPT`, or, after [`Queue::use_event_index`], by the index at which it wants to be told
+//! (`VIRTIO_F_EVENT_IDX`, section 2.7.10): then a card that is busy is told once for many frames, and
+//! a driver that does not ask again is not interrupted again. Consoles and 9P keep the flags: their
+//! messages come one at a time, and the event words are two more to get wrong. Indirect descriptors
+//! are not negotiated.
 
 use aegis_hal::{DeviceAddress, Dma, DmaBuffer, PAGE_BYTES, barrier};
 
@@ -27,6 +32,8 @@ pub(crate) const USED_ELEMENT_BYTES: usize = 8;
 pub(crate) const RING_HEADER_BYTES: usize = 4;
 /// The event word behind both rings, which exists also when it is not used.
 const RING_TRAILER_BYTES: usize = 2;
+/// Feature: both sides say at which index they want to be told.
+pub(crate) const FEATURE_EVENT_INDEX: u64 = 1 << 29;
 
 pub(crate) const DESCRIPTOR_NEXT: u64 = 1;
 pub(crate) const DESCRIPTOR_WRITE: u64 = 2;
@@ -127,6 +134,8 @@ pub struct Queue<B, const N: usize> {
     used_offset: usize,
     /// Every notification reaches the guard, which decides whether the device wants one.
     is_guarded: bool,
+    /// The event words say who wants to be told, not the flags.
+    has_event_index: bool,
     free_head: u16,
     free_count: u16,
     /// Successor of each descriptor, in a chain or in the free list.
@@ -172,41 +181,67 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         Self::make(index, size, ring, false)
     }
 
-    fn make(index: u16, size: u16, mut ring: B, is_guarded: bool) -> Result<Self, (VirtioError, B)> {
+    fn make(index: u16, size: u16, ring: B, is_guarded: bool) -> Result<Self, (VirtioError, B)> {
         const { Self::SIZE_IS_ALLOWED };
         let entries = usize::from(size);
         let used_offset = if is_guarded { guarded_used_offset(entries) } else { used_offset(entries) };
-        let end = used_offset + used_bytes(entries);
-        if !size.is_power_of_two() || entries > N || ring.length_bytes() < end {
+        if !size.is_power_of_two() || entries > N || ring.length_bytes() < used_offset + used_bytes(entries) {
             return Err((CallerFault::QueueSize.into(), ring));
         }
-        // What the driver only reads is cleared by its writer.
-        let written_bytes = if is_guarded { used_offset } else { end };
-        for offset in (0..written_bytes).step_by(2) {
-            if let Err(error) = ring.write_u16(offset, 0) {
-                return Err((error.into(), ring));
-            }
-        }
-        let mut next = [NONE; N];
-        for (descriptor, successor) in next.iter_mut().take(entries - 1).enumerate() {
-            *successor = descriptor as u16 + 1;
-        }
-        Ok(Self {
+        let mut queue = Self {
             index,
             size,
             ring,
             used_offset,
             is_guarded,
+            has_event_index: false,
             free_head: 0,
             free_count: size,
-            next,
+            next: [NONE; N],
             chains: [Chain::NONE; N],
             available_index: 0,
             published_index: 0,
             used_index: 0,
             interrupts: Interrupts::Wanted,
             fault: None,
-        })
+        };
+        match queue.clear() {
+            Ok(()) => Ok(queue),
+            Err(error) => Err((error, queue.ring)),
+        }
+    }
+
+    /// Makes it a new queue, in the same memory: the device was reset, and knows it no more. What was agreed on with it
+    /// is forgotten too.
+    ///
+    /// # Errors
+    /// None that a ring of the right size can have.
+    pub fn clear(&mut self) -> Result<(), VirtioError> {
+        let entries = usize::from(self.size);
+        // What the driver only reads is cleared by its writer.
+        let written_bytes = if self.is_guarded { self.used_offset } else { self.used_offset + used_bytes(entries) };
+        for offset in (0..written_bytes).step_by(2) {
+            self.ring.write_u16(offset, 0)?;
+        }
+        self.has_event_index = false;
+        self.free_head = 0;
+        self.free_count = self.size;
+        self.next = [NONE; N];
+        for (descriptor, successor) in self.next.iter_mut().take(entries - 1).enumerate() {
+            *successor = descriptor as u16 + 1;
+        }
+        self.chains = [Chain::NONE; N];
+        self.available_index = 0;
+        self.published_index = 0;
+        self.used_index = 0;
+        self.interrupts = Interrupts::Wanted;
+        self.fault = None;
+        Ok(())
+    }
+
+    /// Both sides say by index when they want to be told: it was agreed on, and the device does not know the queue yet.
+    pub const fn use_event_index(&mut self) {
+        self.has_event_index = true;
     }
 
     /// What the transport tells the device.
@@ -233,6 +268,17 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
     /// Descriptors that are in no chain.
     pub const fn free_count(&self) -> u16 {
         self.free_count
+    }
+
+    /// Descriptors that are in no chain, in the order in which the next chains take them.
+    pub fn free_descriptors(&self) -> impl Iterator<Item = u16> {
+        let successor = |descriptor: &u16| self.next.get(usize::from(*descriptor)).copied();
+        core::iter::successors(Some(self.free_head), successor).take(usize::from(self.free_count))
+    }
+
+    /// Chains that were pushed and not published.
+    pub const fn unpublished_count(&self) -> u16 {
+        self.available_index.wrapping_sub(self.published_index)
     }
 
     /// Chains that the device was given and has not returned.
@@ -290,10 +336,14 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         barrier::publish();
         let size = usize::from(self.size);
         self.ring.write_u16(available_offset(size) + 2, self.available_index)?;
-        self.published_index = self.available_index;
+        let before = core::mem::replace(&mut self.published_index, self.available_index);
         // The index before the look at the device's flag (section 2.7.13.4): else both sides could
         // go to sleep.
         barrier::full();
+        if self.has_event_index {
+            let event = self.ring.read_u16(self.used_offset + RING_HEADER_BYTES + USED_ELEMENT_BYTES * size)?;
+            return Ok(crosses(event, before, self.published_index));
+        }
         Ok(self.is_guarded || self.ring.read_u16(self.used_offset)? & USED_NO_NOTIFY == 0)
     }
 
@@ -324,7 +374,20 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         };
         let writable_bytes = self.free_chain(head);
         self.used_index = self.used_index.wrapping_add(1);
+        if self.has_event_index && self.interrupts == Interrupts::Wanted {
+            // What the device returns from here on is wanted too; the next look comes after that was said.
+            self.write_used_event(self.used_index)?;
+            barrier::full();
+        }
         Ok(Some(Used { head, written_bytes: length_bytes.min(writable_bytes) }))
+    }
+
+    /// Whether [`Queue::pop`] has something to say: one look at memory.
+    ///
+    /// # Errors
+    /// None that a ring of the right size can have.
+    pub fn has_used(&self) -> Result<bool, VirtioError> {
+        Ok(self.ring.read_u16(self.used_offset + 2)? != self.used_index || self.fault.is_some())
     }
 
     /// Asks the device to interrupt, or not, when it returns buffers. After `Wanted` the caller
@@ -336,11 +399,17 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         if interrupts == self.interrupts {
             return Ok(());
         }
-        let flags = match interrupts {
-            Interrupts::Wanted => 0,
-            Interrupts::Suppressed => AVAILABLE_NO_INTERRUPT,
-        };
-        self.ring.write_u16(available_offset(usize::from(self.size)), flags)?;
+        if self.has_event_index {
+            // An index that was just passed is as far away as any can be.
+            let distance = u16::from(interrupts == Interrupts::Suppressed);
+            self.write_used_event(self.used_index.wrapping_sub(distance))?;
+        } else {
+            let flags = match interrupts {
+                Interrupts::Wanted => 0,
+                Interrupts::Suppressed => AVAILABLE_NO_INTERRUPT,
+            };
+            self.ring.write_u16(available_offset(usize::from(self.size)), flags)?;
+        }
         self.interrupts = interrupts;
         // The flag before the next look at the used index (section 2.7.7).
         barrier::full();
@@ -350,6 +419,11 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
     /// What [`Queue::set_interrupts`] said last.
     pub const fn interrupts(&self) -> Interrupts {
         self.interrupts
+    }
+
+    fn write_used_event(&mut self, event: u16) -> Result<(), VirtioError> {
+        let size = usize::from(self.size);
+        Ok(self.ring.write_u16(available_offset(size) + RING_HEADER_BYTES + 2 * size, event)?)
     }
 
     fn fail(&mut self, fault: DeviceFault) -> VirtioError {
@@ -396,6 +470,11 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         self.free_count += chain.descriptor_count;
         chain.writable_bytes
     }
+}
+
+/// Whether an index that went from `before` to `after` reached what follows `event` (section 2.7.10).
+pub(crate) const fn crosses(event: u16, before: u16, after: u16) -> bool {
+    after.wrapping_sub(event).wrapping_sub(1) < after.wrapping_sub(before)
 }
 
 /// Bytes that the device may write to a chain; its readable segments come first (section 2.7.4.2).

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use aegis_hal::fake::{FakeBuffer, FakeBus, FakeMmio};
+use aegis_hal::net::{Frame, NetDevice, NoWindow, TransmitMeta, Wishes};
 use aegis_hal::{AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES, Volatile, Width, check_range};
 use aegis_virtio::console::{Console, DEVICE_TYPE_CONSOLE, Limits, PortId};
 use aegis_virtio::device::{FEATURE_VERSION_1, negotiate, reset, start};
@@ -11,6 +12,7 @@ use aegis_virtio::fake::{FakeSerial, HostPort, MmioModel, Pace, SharedSerial, mm
 use aegis_virtio::guard::{
     Answer, FunctionMemory, Geometry, Guard, GuardedFunction, GuardedTransport, Request, operation, outcome,
 };
+use aegis_virtio::net::NetCard;
 use aegis_virtio::ninep::{Channel, LANE_COUNT, LANE_SLOT_COUNT};
 use aegis_virtio::{DeviceFault, Interrupts, MmioTransport, Transport, VirtioError};
 use proptest::prelude::*;
@@ -384,6 +386,33 @@ fn a_share_works_over_a_guard() {
             assert_eq!(channel.take(lane * LANE_SLOT_COUNT, &mut reply), Ok(message.len()));
             assert_eq!(reply, reversed);
             assert_eq!(channel.take(lane * LANE_SLOT_COUNT + 1, &mut reply), Ok(3));
+        }
+    }
+    world.assert_clean();
+}
+
+#[test]
+fn a_card_works_over_a_guard_also_after_a_reset() {
+    let world = World::new(FakeSerial::net);
+    let limits =
+        aegis_virtio::net::Limits { receive_buffer_count: 256, transmit_buffer_count: 256, reset_poll_count_max: 10 };
+    let mut card = NetCard::new(world.transport(), world.dma(), limits).expect("an honest device");
+    let wishes = Wishes { received: true, completed: true };
+    for round in 0..300usize {
+        let frame: Vec<u8> = (0..60 + round).map(|index| (index % 90) as u8).collect();
+        let sent = Frame { copied: &[&frame], shared: &[], meta: TransmitMeta::default(), token: 3 };
+        card.transmit(&sent, &NoWindow).expect("room");
+        world.device.borrow_mut().lower_all();
+        assert_eq!(card.ask_for_interrupt(wishes), Ok(true), "the frame was sent at once");
+        world.device.borrow_mut().arrive(&frame);
+        assert!(world.device.borrow().is_interrupting());
+        assert_eq!(world.device.borrow_mut().wire().sent.pop().map(|frame| frame[12..].to_vec()), Some(frame.clone()));
+        let mut bytes = vec![0; 1000];
+        let count = card.receive(2, &mut |received| assert_eq!(received.copy_out(&mut bytes), Ok(frame.len())));
+        assert_eq!((count, &bytes[..frame.len()]), (Ok(1), &frame[..]));
+        assert_eq!(card.completed(&mut |token| assert_eq!(token, 3)), Ok(1));
+        if round % 100 == 99 {
+            card.reset().expect("an honest device");
         }
     }
     world.assert_clean();

@@ -29,12 +29,15 @@ use crate::console::control_event as event;
 use crate::console::{CONTROL_RECEIVE_QUEUE, CONTROL_TRANSMIT_QUEUE};
 use crate::console::{ControlHeader, FEATURE_MULTIPORT, port_queues};
 use crate::device::{FEATURE_ACCESS_PLATFORM, FEATURE_VERSION_1, status};
+use crate::queue::{FEATURE_EVENT_INDEX, crosses};
 
 mod hostile;
+mod net;
 mod ninep;
 mod registers;
 
 pub use hostile::Mischief;
+pub use net::NetHost;
 pub use ninep::Answer;
 use ninep::Responder;
 pub use registers::{MmioModel, PciWindowKind, PciWindowModel, mmio, pci};
@@ -97,6 +100,8 @@ pub(crate) struct DeviceQueue {
     pub(crate) used: u64,
     available_index: u16,
     used_index: u16,
+    /// The used index at the last decision about an interrupt.
+    told_index: u16,
     notified: bool,
 }
 
@@ -166,6 +171,8 @@ pub struct FakeSerial {
     /// What makes it a 9P device instead: its configuration, and the function that answers
     /// messages.
     responder: Option<Responder>,
+    /// What makes it a network card instead.
+    net: Option<NetHost>,
     /// The reset register never reads zero again.
     pub refuses_reset: bool,
     /// `FEATURES_OK` does not stick.
@@ -200,6 +207,7 @@ impl FakeSerial {
             ports,
             port_count_max,
             responder: None,
+            net: None,
             refuses_reset: false,
             refuses_features: false,
             notification_count: 0,
@@ -375,6 +383,8 @@ impl FakeSerial {
     fn handle(&mut self, queue: u16) {
         match queue {
             _ if self.responder.is_some() => self.respond(queue),
+            1 if self.net.is_some() => self.take_frames(),
+            _ if self.net.is_some() => {}
             // Receive queues have even numbers; new buffers are used when there is data.
             _ if queue.is_multiple_of(2) => {}
             CONTROL_TRANSMIT_QUEUE => self.handle_control(),
@@ -451,6 +461,7 @@ impl FakeSerial {
 
     /// Moves waiting data in both directions as far as it goes.
     fn settle(&mut self) {
+        self.deliver_frames();
         let numbers: Vec<u32> = self.ports.iter().map(|port| port.number).collect();
         for number in numbers {
             self.deliver_input(number);
@@ -535,6 +546,7 @@ impl FakeSerial {
         let available_index = self.read_u16(queue.available + 2)?;
         let waiting = available_index.wrapping_sub(queue.available_index);
         if waiting == 0 {
+            self.ask_for_notification(&queue);
             return None;
         }
         if waiting > queue.size {
@@ -614,11 +626,33 @@ impl FakeSerial {
         let _ = self.bus.device_write(queue.used + 2, &queue.used_index.to_le_bytes());
     }
 
+    fn has_event_index(&self) -> bool {
+        self.accepted & FEATURE_EVENT_INDEX != 0
+    }
+
+    /// The next chain that comes is to be told of.
+    fn ask_for_notification(&self, queue: &DeviceQueue) {
+        if self.has_event_index() {
+            let event = queue.used + 4 + 8 * u64::from(queue.size);
+            // A bad address is a violation that the bus records.
+            let _ = self.bus.device_write(event, &queue.available_index.to_le_bytes());
+        }
+    }
+
     fn interrupt_for(&mut self, index: u16) {
-        let Some(queue) = self.queues.get(usize::from(index)).filter(|queue| queue.ready) else {
+        let has_event_index = self.has_event_index();
+        let Some(queue) = self.queues.get_mut(usize::from(index)).filter(|queue| queue.ready) else {
             return;
         };
-        if self.read_u16(queue.available).is_some_and(|flags| flags & 1 == 0) {
+        let before = core::mem::replace(&mut queue.told_index, queue.used_index);
+        let queue = *queue;
+        let wants = if has_event_index {
+            let event = self.read_u16(queue.available + 4 + 2 * u64::from(queue.size));
+            event.is_some_and(|event| crosses(event, before, queue.used_index))
+        } else {
+            self.read_u16(queue.available).is_some_and(|flags| flags & 1 == 0)
+        };
+        if wants {
             self.raise(1);
         }
     }

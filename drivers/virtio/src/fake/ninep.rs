@@ -11,6 +11,7 @@ use aegis_hal::fake::FakeBus;
 use super::{DeviceQueue, FakeSerial, SharedSerial};
 use crate::console::DEVICE_TYPE_CONSOLE;
 use crate::device::{FEATURE_ACCESS_PLATFORM, FEATURE_VERSION_1};
+use crate::net::DEVICE_TYPE_NET;
 use crate::ninep::{DEVICE_TYPE_NINEP, FEATURE_MOUNT_TAG};
 
 /// Answers a message; `None` keeps it for ever.
@@ -43,7 +44,11 @@ impl FakeSerial {
     }
 
     pub(super) fn device_type(&self) -> u32 {
-        if self.responder.is_some() { DEVICE_TYPE_NINEP } else { DEVICE_TYPE_CONSOLE }
+        match (&self.responder, &self.net) {
+            (Some(_), _) => DEVICE_TYPE_NINEP,
+            (None, Some(_)) => DEVICE_TYPE_NET,
+            (None, None) => DEVICE_TYPE_CONSOLE,
+        }
     }
 
     /// A word of the configuration of a 9P device: length and bytes of the tag, all ones beyond (as QEMU).

@@ -123,7 +123,7 @@ impl FakeSerial {
     }
 
     fn config(&mut self, offset: usize) -> u64 {
-        if let Some(word) = self.ninep_config(offset) {
+        if let Some(word) = self.ninep_config(offset).or_else(|| self.net_config(offset)) {
             return word;
         }
         if offset == CONFIG_PORT_COUNT_MAX {

@@ -9,7 +9,10 @@ use aegis_hal::{DeviceAddress, DmaBuffer};
 
 use super::shadow::{DEVICE_BYTES, Places, Shadow, Window};
 use super::{Answer, GUARDED_QUEUE_COUNT_MAX, GUARDED_QUEUE_SIZE_MAX, Geometry, operation, outcome};
+use crate::console::{DEVICE_TYPE_CONSOLE, FEATURE_MULTIPORT};
 use crate::device::{self, FEATURE_ACCESS_PLATFORM, FEATURE_VERSION_1, status};
+use crate::net::{self, DEVICE_TYPE_NET};
+use crate::ninep::{DEVICE_TYPE_NINEP, FEATURE_MOUNT_TAG};
 use crate::queue::available_offset;
 use crate::{QueueAddresses, Transport, VirtioError};
 
@@ -17,9 +20,6 @@ use crate::{QueueAddresses, Transport, VirtioError};
 const RESET_POLL_COUNT_MAX: u32 = 10_000;
 /// Bytes of configuration that can be read.
 const CONFIG_BYTES: u64 = 64;
-/// Features of device types that change nothing about rings: a console's ports, a share's tag.
-const FEATURES_CONSOLE: u64 = 1 << 1;
-const FEATURES_NINEP: u64 = 1;
 
 /// What is wrong with a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,8 +194,13 @@ impl<T: Transport, B: DmaBuffer> GuardedFunction<T, B> {
     }
 
     fn features(&mut self) -> Result<u64, Refusal> {
-        let own =
-            if self.device_type == crate::console::DEVICE_TYPE_CONSOLE { FEATURES_CONSOLE } else { FEATURES_NINEP };
+        // Those that change nothing about rings.
+        let own = match self.device_type {
+            DEVICE_TYPE_CONSOLE => FEATURE_MULTIPORT,
+            DEVICE_TYPE_NINEP => FEATURE_MOUNT_TAG,
+            DEVICE_TYPE_NET => net::FEATURES,
+            _ => 0,
+        };
         Ok(self.transport.device_features()? & (FEATURE_VERSION_1 | own))
     }
 

@@ -37,6 +37,7 @@ pub use function::{FunctionMemory, GuardedFunction};
 pub use transport::{Guard, GuardedTransport};
 
 use crate::console::DEVICE_TYPE_CONSOLE;
+use crate::net::{self, DEVICE_TYPE_NET};
 use crate::ninep::DEVICE_TYPE_NINEP;
 
 /// Largest queue of a guarded function.
@@ -97,6 +98,11 @@ impl Geometry {
     pub const CONSOLE: Self = Self { window_page_count: 124, queue_count: 14 };
     /// Of a 9P transport with four lanes of 132 KiB each way.
     pub const NINEP: Self = Self { window_page_count: 265, queue_count: 1 };
+    /// Of a network card with as many buffers in each direction as a guarded queue has descriptors.
+    pub const NET: Self = Self {
+        window_page_count: 2 * GUARDED_QUEUE_SIZE_MAX * net::BUFFER_BYTES / aegis_hal::PAGE_BYTES,
+        queue_count: 2,
+    };
 
     /// Of this type; `None`: it cannot be guarded, because what its requests mean is not known here.
     #[must_use]
@@ -104,6 +110,7 @@ impl Geometry {
         match device_type {
             DEVICE_TYPE_CONSOLE => Some(Self::CONSOLE),
             DEVICE_TYPE_NINEP => Some(Self::NINEP),
+            DEVICE_TYPE_NET => Some(Self::NET),
             _ => None,
         }
     }

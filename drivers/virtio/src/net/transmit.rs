@@ -1,0 +1,210 @@
+//! The transmitting direction of a card.
+//!
+//! Each descriptor of the queue has a buffer of its own for good; a frame is copied to those of the descriptors that
+//! its chain takes. Descriptors of pieces that lie in somebody else's memory leave their buffers unused. What was
+//! pushed lies until it is published.
+
+use aegis_hal::net::{DmaWindow, Frame, SHARED_PIECE_COUNT_MAX, TransmitError};
+use aegis_hal::{DeviceAddress, Dma, DmaBuffer};
+
+use super::header::{HEADER_BYTES, encode};
+use super::{BUFFER_BYTES, QUEUE_SIZE, pages_of};
+use crate::queue::{Queue, Segment};
+use crate::{Transport, VirtioError};
+
+/// Most buffers that a frame is copied to.
+const COPIED_BUFFER_COUNT_MAX: usize = (super::SEGMENTED_FRAME_BYTES_MAX + HEADER_BYTES).div_ceil(BUFFER_BYTES);
+const SEGMENT_COUNT_MAX: usize = COPIED_BUFFER_COUNT_MAX + SHARED_PIECE_COUNT_MAX;
+
+/// A set of descriptors.
+type Descriptors = [u64; QUEUE_SIZE / 64];
+
+#[derive(Debug)]
+pub(super) struct Transmitter<B> {
+    pub(super) queue: Option<Queue<B, QUEUE_SIZE>>,
+    memory: Option<B>,
+    /// What frames are named by, by head.
+    tokens: [u32; QUEUE_SIZE],
+    /// Heads of frames that the device has.
+    under_way: Descriptors,
+    /// Those of frames that went with a reset and have not been told yet.
+    lost: Descriptors,
+    pub(super) sent_count: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) full_count: u64,
+    pub(super) notification_count: u64,
+}
+
+impl<B> Transmitter<B> {
+    pub(super) const fn new() -> Self {
+        Self {
+            queue: None,
+            memory: None,
+            tokens: [0; QUEUE_SIZE],
+            under_way: [0; QUEUE_SIZE / 64],
+            lost: [0; QUEUE_SIZE / 64],
+            sent_count: 0,
+            sent_bytes: 0,
+            full_count: 0,
+            notification_count: 0,
+        }
+    }
+}
+
+impl<B: DmaBuffer> Transmitter<B> {
+    /// Memory for a queue of this many descriptors, once.
+    pub(super) fn allocate(&mut self, dma: &mut impl Dma<Buffer = B>, size: u16) -> Result<(), VirtioError> {
+        if self.memory.is_none() {
+            self.memory = Some(dma.allocate(pages_of(size))?);
+        }
+        Ok(())
+    }
+
+    /// Shows the device what was pushed.
+    pub(super) fn publish(&mut self, transport: &mut impl Transport) -> Result<(), VirtioError> {
+        if let Some(queue) = &mut self.queue
+            && queue.publish()?
+        {
+            self.notification_count += 1;
+            transport.notify(queue.index())?;
+        }
+        Ok(())
+    }
+
+    /// Takes a frame of at most `byte_count_max` bytes.
+    pub(super) fn transmit(
+        &mut self,
+        frame: &Frame<'_>,
+        window: &impl DmaWindow,
+        byte_count_max: usize,
+    ) -> Result<(), TransmitError<VirtioError>> {
+        let copied_bytes: usize = frame.copied.iter().map(|piece| piece.len()).sum();
+        let shared_bytes: usize = frame.shared.iter().map(|place| place.length_bytes as usize).sum();
+        let byte_count = copied_bytes.saturating_add(shared_bytes);
+        let buffer_count = (HEADER_BYTES + copied_bytes).div_ceil(BUFFER_BYTES);
+        let descriptor_count = buffer_count + frame.shared.len();
+        let Some(queue) = &mut self.queue else { return Err(TransmitError::Frame) };
+        if byte_count == 0
+            || byte_count > byte_count_max
+            || frame.shared.len() > SHARED_PIECE_COUNT_MAX
+            || descriptor_count > usize::from(queue.size())
+        {
+            return Err(TransmitError::Frame);
+        }
+        if descriptor_count > usize::from(queue.free_count()) || self.lost != [0; QUEUE_SIZE / 64] {
+            self.full_count += 1;
+            return Err(TransmitError::Full);
+        }
+        let head = if descriptor_count == 1 {
+            self.push_short(frame, copied_bytes)
+        } else {
+            self.push_long(frame, window, copied_bytes)
+        }?;
+        self.tokens[usize::from(head)] = frame.token;
+        insert(&mut self.under_way, head);
+        self.sent_count += 1;
+        self.sent_bytes += byte_count as u64;
+        Ok(())
+    }
+
+    /// A frame that one buffer holds, as nearly all.
+    fn push_short(&mut self, frame: &Frame<'_>, copied_bytes: usize) -> Result<u16, TransmitError<VirtioError>> {
+        let (Some(queue), Some(memory)) = (&mut self.queue, &mut self.memory) else { return Err(TransmitError::Frame) };
+        let Some(descriptor) = queue.free_descriptors().next() else { return Err(TransmitError::Full) };
+        let place = place_of(descriptor);
+        let mut at = place;
+        for piece in core::iter::once(&encode(&frame.meta)[..]).chain(frame.copied.iter().copied()) {
+            memory.copy_in(at, piece).map_err(broken)?;
+            at += piece.len();
+        }
+        let address = memory.device_address().offset(place);
+        let length_bytes = (HEADER_BYTES + copied_bytes) as u32;
+        queue.push(&[Segment::Readable { address, length_bytes }]).map_err(TransmitError::Broken)
+    }
+
+    /// A frame of several pieces.
+    fn push_long(
+        &mut self,
+        frame: &Frame<'_>,
+        window: &impl DmaWindow,
+        copied_bytes: usize,
+    ) -> Result<u16, TransmitError<VirtioError>> {
+        let (Some(queue), Some(memory)) = (&mut self.queue, &mut self.memory) else { return Err(TransmitError::Frame) };
+        let mut segments = [Segment::Readable { address: DeviceAddress(0), length_bytes: 0 }; SEGMENT_COUNT_MAX];
+        let buffer_count = (HEADER_BYTES + copied_bytes).div_ceil(BUFFER_BYTES);
+        let mut left_bytes = HEADER_BYTES + copied_bytes;
+        let mut places = [0; COPIED_BUFFER_COUNT_MAX];
+        let buffers = segments.iter_mut().zip(&mut places).take(buffer_count);
+        for ((segment, place), descriptor) in buffers.zip(queue.free_descriptors()) {
+            *place = place_of(descriptor);
+            let length_bytes = left_bytes.min(BUFFER_BYTES);
+            left_bytes -= length_bytes;
+            let address = memory.device_address().offset(*place);
+            *segment = Segment::Readable { address, length_bytes: length_bytes as u32 };
+        }
+        for (segment, shared) in segments[buffer_count..].iter_mut().zip(frame.shared) {
+            let address = window.device_address(*shared).filter(|_| shared.length_bytes > 0);
+            let address = address.ok_or(TransmitError::Frame)?;
+            *segment = Segment::Readable { address, length_bytes: shared.length_bytes };
+        }
+        let mut at = 0;
+        for piece in core::iter::once(&encode(&frame.meta)[..]).chain(frame.copied.iter().copied()) {
+            let mut rest = piece;
+            while let (false, Some(place)) = (rest.is_empty(), places.get(at / BUFFER_BYTES)) {
+                let offset = at % BUFFER_BYTES;
+                let (now, later) = rest.split_at(rest.len().min(BUFFER_BYTES - offset));
+                memory.copy_in(place + offset, now).map_err(broken)?;
+                at += now.len();
+                rest = later;
+            }
+        }
+        queue.push(&segments[..buffer_count + frame.shared.len()]).map_err(TransmitError::Broken)
+    }
+
+    /// Tells the tokens of frames that the device has done with.
+    pub(super) fn completed(&mut self, done: &mut impl FnMut(u32)) -> Result<u32, VirtioError> {
+        let mut count = 0;
+        for word in 0..self.lost.len() {
+            while self.lost[word] != 0 {
+                done(self.tokens[64 * word + self.lost[word].trailing_zeros() as usize]);
+                self.lost[word] &= self.lost[word] - 1;
+                count += 1;
+            }
+        }
+        let Some(queue) = &mut self.queue else { return Ok(count) };
+        while let Some(used) = queue.pop()? {
+            remove(&mut self.under_way, used.head);
+            done(self.tokens[usize::from(used.head)]);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// The device was reset: what it had is lost.
+    pub(super) fn lose(&mut self) {
+        for (lost, under_way) in self.lost.iter_mut().zip(&mut self.under_way) {
+            *lost |= core::mem::take(under_way);
+        }
+    }
+
+    pub(super) fn into_buffers(self, give_back: &mut impl FnMut(B)) {
+        self.queue.map(Queue::into_ring).into_iter().chain(self.memory).for_each(give_back);
+    }
+}
+
+fn broken(error: aegis_hal::AccessError) -> TransmitError<VirtioError> {
+    TransmitError::Broken(error.into())
+}
+
+fn insert(descriptors: &mut Descriptors, descriptor: u16) {
+    descriptors[usize::from(descriptor) / 64] |= 1 << (descriptor % 64);
+}
+
+fn remove(descriptors: &mut Descriptors, descriptor: u16) {
+    descriptors[usize::from(descriptor) / 64] &= !(1 << (descriptor % 64));
+}
+
+/// Where a descriptor's buffer begins.
+const fn place_of(descriptor: u16) -> usize {
+    descriptor as usize * BUFFER_BYTES
+}
