@@ -11,6 +11,7 @@ use aegis_launch::root::{With, parse_with};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
+use crate::options::network::NetworkOptions;
 use crate::options::values::{parse_memory, parse_seconds, parse_variable};
 
 /// Most processors.
@@ -56,6 +57,9 @@ pub(crate) struct PodOptions {
     /// Memory for programs, with K, M or G; the root comes on top
     #[arg(short = 'm', long, value_name = "SIZE", default_value = MEMORY_DEFAULT, value_parser = parse_memory)]
     pub(crate) memory: u64,
+    /// What its network card is connected to.
+    #[command(flatten)]
+    pub(crate) network: NetworkOptions,
 }
 
 // How a machine is started, whatever runs in it.

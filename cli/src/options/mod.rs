@@ -5,6 +5,7 @@
 //! starts with `-`. clap parses; its messages are cut to the tool's one-line form in [`parse`].
 
 pub(crate) mod groups;
+pub(crate) mod network;
 pub(crate) mod values;
 
 use std::ffi::OsString;

@@ -2,8 +2,11 @@
 //! lets it run, and says what came of it.
 
 pub(crate) mod memory;
+pub(crate) mod network;
 pub(crate) mod pod;
+mod port_owner;
 pub(crate) mod program;
+mod tap;
 
 use std::ffi::OsString;
 use std::os::fd::RawFd;
@@ -25,6 +28,7 @@ use crate::relay::signals::Signals;
 use crate::relay::stats::Stats;
 use crate::relay::terminal::RawTerminal;
 use crate::relay::{Finished, Session, printable_lines, relay};
+use crate::start::network::{PodNetwork, Port};
 use crate::start::pod::chance;
 
 /// What machines are started from.
@@ -50,6 +54,8 @@ pub(crate) struct MachineSpec<'a> {
     pub(crate) driver: Driver,
     /// Each pod's directories.
     pub(crate) mounts: Vec<&'a [Served]>,
+    /// Each pod's network, if it has one.
+    pub(crate) networks: Vec<Option<PodNetwork>>,
     /// The line to the manager.
     pub(crate) orders: Option<RawFd>,
     /// Each pod's line of sessions; none where there are none.
@@ -64,6 +70,8 @@ pub(crate) struct Prepared {
     host: HostEnds,
     guest: GuestEnds,
     accelerator: Accelerator,
+    /// Ports of the host, held until QEMU takes them.
+    ports: Vec<Port>,
 }
 
 impl<'a> Starter<'a> {
@@ -120,16 +128,18 @@ impl<'a> Starter<'a> {
     /// Makes QEMU's command line and shows it where that is wanted; `None` if that is all that is wanted.
     pub(crate) fn prepare(
         &self,
-        spec: &MachineSpec<'_>,
+        spec: MachineSpec<'_>,
         accelerator: Accelerator,
         host: HostEnds,
         mut guest: GuestEnds,
     ) -> Result<Option<Prepared>, Error> {
         let bundle_path = format!("/proc/self/fd/{}", guest.add(&spec.bundle.file)?);
         let sessions = spec.sessions.iter().copied().map(Some).chain(std::iter::repeat(None));
-        let devices = |((ports, mounts), sessions)| PodDevices { ports, sessions, mounts };
+        let cards = spec.networks.iter().map(|network| network.as_ref().map(|network| &network.card));
+        let devices = |(((ports, mounts), sessions), card)| PodDevices { ports, sessions, mounts, card };
         let ports = guest.port_fds().into_iter();
-        let pods: Vec<PodDevices<'_>> = ports.zip(spec.mounts.iter().copied()).zip(sessions).map(devices).collect();
+        let pods = ports.zip(spec.mounts.iter().copied()).zip(sessions).zip(cards).map(devices);
+        let pods: Vec<PodDevices<'_>> = pods.collect();
         let line = MachineLine {
             qemu: &self.qemu,
             machine: self.kind,
@@ -156,13 +166,20 @@ impl<'a> Starter<'a> {
             eprintln!("aegis: {}", line.shell_line());
         }
         let words = line.arguments();
-        Ok(Some(Prepared { words, host, guest, accelerator }))
+        let ports = spec.networks.into_iter().flatten().flat_map(|network| network.ports).collect();
+        Ok(Some(Prepared { words, host, guest, accelerator, ports }))
     }
 
     /// Runs the machine; the answer comes when it has ended.
     pub(crate) fn run(&self, machine: Prepared, session: Session<'_>) -> Result<(Finished, Stats), Error> {
-        let Prepared { words, host, guest, accelerator } = machine;
+        let Prepared { words, host, guest, accelerator, mut ports } = machine;
         let mut signals = Signals::block().doing("preparing for signals")?;
+        for port in &mut ports {
+            port.release();
+            if port.is_chosen {
+                eprintln!("aegis: {port}");
+            }
+        }
         let machine = Machine::start(&self.qemu, &words, guest)?;
         let mut stats = Stats::new(accelerator.name());
         stats.times.machine_started = Some(session.start.elapsed());

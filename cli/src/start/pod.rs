@@ -16,6 +16,7 @@ use aegis_launch::root::{Prepared, Source, is_directory, prepare, working_direct
 use aegis_link::config::{Config, Flags, Tickets};
 
 use crate::options::groups::{MachineOptions, PodOptions};
+use crate::start::network::PodNetwork;
 use crate::start::program::{absolute, locate};
 
 /// The program's PATH, and where a host program is looked for when this process has no PATH.
@@ -63,6 +64,11 @@ impl<'a> Pod<'a> {
         Ok(PodFiles { root, mounts })
     }
 
+    /// Makes its network.
+    pub(crate) fn network(&self, machine: &MachineOptions) -> Result<Option<PodNetwork>, Error> {
+        PodNetwork::make(&self.options.network, machine, &chance(machine)?)
+    }
+
     fn source(&self) -> Source<'_> {
         match (&self.options.root, &self.program.host) {
             (Some(path), _) => Source::Given(path),
@@ -83,6 +89,7 @@ impl<'a> Pod<'a> {
         switches: Flags,
         hostname: &[u8],
         files: &PodFiles,
+        network: Option<&PodNetwork>,
     ) -> Result<Vec<u8>, Error> {
         let bytes = |text: &OsStr| text.as_bytes().to_vec();
         let mut flags = switches;
@@ -105,9 +112,10 @@ impl<'a> Pod<'a> {
             random_seed,
             terminal_rows,
             terminal_columns,
-            hostname: hostname.to_vec(),
+            hostname: self.options.network.hostname.as_ref().map_or(hostname, String::as_bytes).to_vec(),
             mounts: files.mounts.iter().map(|served| served.mount.clone()).collect(),
             tickets: self.tickets.clone(),
+            network: network.map(|network| network.config.clone()),
             ..Config::default()
         };
         config.encode().map_err(|why| Error::Usage(why.to_string()))

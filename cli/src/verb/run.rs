@@ -34,7 +34,8 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     let files = pod.files(starter.cache.as_ref())?;
     files.report(&options.machine);
     let library_os = starter.artifacts.flat_library_os()?;
-    let config = pod.config(&options.machine, switches(options), HOSTNAME, &files)?;
+    let network = pod.network(&options.machine)?;
+    let config = pod.config(&options.machine, switches(options), HOSTNAME, &files, network.as_ref())?;
     let accelerator = starter.accelerator(&library_os)?;
     let bundle = boot::build(&library_os, &config, files.root.as_ref().map(|root| &root.image))?;
     let (host, mut guest) = sockets(1)?;
@@ -49,11 +50,12 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
         bundle: &bundle,
         driver: Driver::Pod,
         mounts: vec![&files.mounts],
+        networks: vec![network],
         orders: None,
         sessions: Vec::new(),
         debugger: profiled.as_ref().map(|profiled| profiled.debugger),
     };
-    let Some(machine) = starter.prepare(&spec, accelerator, host, guest)? else { return Ok(0) };
+    let Some(machine) = starter.prepare(spec, accelerator, host, guest)? else { return Ok(0) };
     drop(bundle);
     let mut session = Session { names: &[], server: None, has_terminal: options.terminal, start, mappings: None };
     let Some(profiled) = profiled else { return run_machine(options, &starter, machine, session) };

@@ -12,11 +12,12 @@ use std::time::Instant;
 use aegis_launch::errors::{Doing, Error};
 use aegis_launch::machine::boot::{self, BootBundle, PodsImage};
 use aegis_launch::machine::process::sockets;
-use aegis_launch::machine::qemu::Driver;
+use aegis_launch::machine::qemu::{Driver, function_count};
 use aegis_link::config::{Config, Flags};
 use aegis_link::pods::{CurrencyPlan, PodPlan, encode};
 
 use crate::options::UpOptions;
+use crate::options::groups::MachineOptions;
 use crate::relay::Session;
 use crate::relay::ending::verdict_of_pods;
 use crate::remote::address::{Address, NameChoice};
@@ -24,6 +25,7 @@ use crate::remote::server::ControlServer;
 use crate::remote::server::channel::Channel;
 use crate::remote::server::payers::Payers;
 use crate::start::memory::{memory_of_pods_mib, pod_quota_mib};
+use crate::start::network::PodNetwork;
 use crate::start::pod::{Pod, PodFiles};
 use crate::start::{MachineSpec, Starter};
 use crate::verb::up_currencies::CurrencyEntry;
@@ -49,20 +51,23 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
         ready.report(&options.machine);
         files.push(ready);
     }
+    let networks = pods.iter().zip(&file.pods).map(|(pod, entry)| network(pod, entry, &options.machine));
+    let networks = networks.collect::<Result<Vec<_>, _>>()?;
     let driver = if file.trusts_devices { Driver::Pod } else { Driver::Guard };
-    starter.fit(&files.iter().map(|files| 1 + files.mounts.len()).collect::<Vec<_>>(), driver)?;
+    let counts: Vec<usize> = files.iter().zip(&networks).map(function_count_of).collect();
+    starter.fit(&counts, driver)?;
     if options.machine.verbose {
         eprintln!("aegis: {}", confinement(driver));
     }
     let library_os = starter.artifacts.flat_library_os()?;
     let manager = starter.artifacts.flat_manager()?;
     let mut configs = Vec::new();
-    for ((entry, pod), files) in file.pods.iter().zip(&pods).zip(&files) {
-        let config = pod.config(&options.machine, Flags::empty(), entry.name.as_bytes(), files);
+    for (((entry, pod), files), network) in file.pods.iter().zip(&pods).zip(&files).zip(&networks) {
+        let config = pod.config(&options.machine, Flags::empty(), entry.name.as_bytes(), files, network.as_ref());
         configs.push(config.map_err(|error| of_pod(entry, error))?);
     }
     let accelerator = starter.accelerator(&library_os)?;
-    let bundle = bundle_of(&file, &library_os, &manager, &configs, &files)?;
+    let bundle = bundle_of(&file, &library_os, &manager, &configs, &files, &counts)?;
     let (host, mut guest) = sockets(pods.len())?;
     let (orders, orders_guest) = UnixStream::pair().doing("making the machine's sockets")?;
     orders.set_nonblocking(true).doing("making the machine's sockets")?;
@@ -74,11 +79,12 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
         bundle: &bundle,
         driver,
         mounts: files.iter().map(|files| files.mounts.as_slice()).collect(),
+        networks,
         orders: Some(guest.add(&orders_guest.into())?),
         sessions: sessions.iter().map(|(_, theirs)| guest.add(theirs)).collect::<Result<_, _>>()?,
         debugger: None,
     };
-    let Some(machine) = starter.prepare(&spec, accelerator, host, guest)? else { return Ok(0) };
+    let Some(machine) = starter.prepare(spec, accelerator, host, guest)? else { return Ok(0) };
     drop(bundle);
     let names: Vec<String> = file.pods.iter().map(|entry| entry.name.clone()).collect();
     // Their machine's ends are QEMU's now.
@@ -154,6 +160,15 @@ fn found<'a>(file: &'a UpFile, folder: &Path) -> Result<Vec<Pod<'a>>, Error> {
     file.pods.iter().map(one).collect()
 }
 
+/// Makes a pod's network. A pod whose file says nothing of it has none.
+fn network(pod: &Pod<'_>, entry: &PodEntry, machine: &MachineOptions) -> Result<Option<PodNetwork>, Error> {
+    pod.network(machine).map_err(|error| of_pod(entry, error))
+}
+
+fn function_count_of((files, network): (&PodFiles, &Option<PodNetwork>)) -> usize {
+    function_count(&files.mounts, network.as_ref().map(|network| &network.card))
+}
+
 /// Says whose error it is. The status stays.
 fn of_pod(entry: &PodEntry, error: Error) -> Error {
     Error::Pod(entry.name.clone(), Box::new(error))
@@ -165,10 +180,11 @@ fn bundle_of(
     manager: &[u8],
     configs: &[Vec<u8>],
     files: &[PodFiles],
+    function_counts: &[usize],
 ) -> Result<BootBundle, Error> {
-    let plan = file.pods.iter().zip(files).map(|(entry, files)| {
+    let plan = file.pods.iter().zip(function_counts).map(|(entry, function_count)| {
         let frame_quota = pod_quota_mib(entry.options.memory) * FRAMES_PER_MIB;
-        let device_count = 1 + files.mounts.len() as u32;
+        let device_count = *function_count as u32;
         PodPlan::new(&entry.name, frame_quota, entry.tickets, device_count).map(|plan| {
             plan.limited(pod_quota_mib(entry.memory_limit) * FRAMES_PER_MIB)
                 .held(entry.restart.is_ever())

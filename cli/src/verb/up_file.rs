@@ -16,6 +16,9 @@ use toml_span::Value;
 use toml_span::value::{Key, Table};
 
 use crate::options::groups::{CPU_COUNT_MAX, MEMORY_DEFAULT, PodOptions};
+use crate::options::network::{
+    NetworkChoice, NetworkOptions, parse_choice, parse_host_entry, parse_name_server, parse_publications,
+};
 use crate::options::values::{MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, parse_memory, parse_memory_range};
 use crate::remote::server::restart::Restart;
 use crate::start::program::absolute;
@@ -25,6 +28,10 @@ use crate::verb::up_currencies::{self, BASE, CurrencyEntry, Use, Written};
 const TICKETS_DEFAULT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
 /// Longest slice in milliseconds.
 const SLICE_MS_MAX: i64 = 100;
+
+/// What a pod's table may have.
+const POD_KEYS: &str = "program, args, root, pack, volumes, with, env, workdir, memory, tickets, currency, restart, \
+                        ports, network, host_access, dns, hosts";
 
 /// A machine and its pods.
 #[derive(Debug)]
@@ -258,6 +265,7 @@ impl Reader<'_> {
             environment: Vec::new(),
             working_directory: "/".into(),
             memory,
+            network: NetworkOptions::default(),
         };
         let (mut program, mut arguments, mut memory_limit) = (None, Vec::new(), memory);
         let (mut tickets, mut currency, mut restart) = (TICKETS_DEFAULT, None, Restart::NO);
@@ -274,20 +282,30 @@ impl Reader<'_> {
                 "memory" => (options.memory, memory_limit) = self.memory_range(key, value)?,
                 "tickets" => tickets = self.tickets(key, value)?,
                 "currency" => currency = Some(self.currency_use(key, value)?),
+                "ports" => options.network.publish(self.list(key, value, parse_publications)?),
+                "network" => {
+                    let choice = parse_choice(self.string(key, value)?);
+                    let choice = choice.map_err(|why| self.wrong(value, format!("{}: {why}", key.name)))?;
+                    options.network.network = Some(choice);
+                }
+                "host_access" => options.network.host_access = self.boolean(key, value)?,
+                "dns" => options.network.dns = self.list(key, value, parse_name_server)?,
+                "hosts" => options.network.add_host = self.list(key, value, parse_host_entry)?,
                 "restart" => {
                     restart = Restart::parse(self.string(key, value)?)
                         .map_err(|why| self.wrong(value, format!("{}: {why}", key.name)))?;
                 }
                 _ => {
-                    let known =
-                        "program, args, root, pack, volumes, with, env, workdir, memory, tickets, currency, restart";
-                    return Err(self.unknown(key, known));
+                    return Err(self.unknown(key, POD_KEYS));
                 }
             }
         }
         let program = program.ok_or_else(|| {
             self.error(name.span.start, format!("[pod.{}] has no program; write program = \"…\"", name.name))
         })?;
+        if options.network.network.is_none() && options.network.publications().next().is_none() {
+            options.network.network = Some(NetworkChoice::None);
+        }
         if options.pack && options.root.is_none() {
             return Err(self.error(name.span.start, format!("[pod.{}]: pack needs a root", name.name)));
         }

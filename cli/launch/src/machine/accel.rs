@@ -171,8 +171,11 @@ impl Trial<'_> {
         let bundle = boot::build(self.library_os, &config, None)?;
         let (host, mut guest) = sockets(1)?;
         let bundle_path = format!("/proc/self/fd/{}", guest.add(&bundle.file)?);
-        let pods: Vec<_> =
-            guest.port_fds().into_iter().map(|ports| PodDevices { ports, sessions: None, mounts: &[] }).collect();
+        let pods: Vec<_> = guest
+            .port_fds()
+            .into_iter()
+            .map(|ports| PodDevices { ports, sessions: None, mounts: &[], card: None })
+            .collect();
         let line = MachineLine {
             qemu: self.qemu,
             machine: self.machine,

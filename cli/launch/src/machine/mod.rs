@@ -1,12 +1,13 @@
 //! A machine: its parts, its command line, its process.
 //!
 //! [`artifacts`] are found, [`boot`] puts them with the configuration into one file, [`accel`] decides what executes
-//! the instructions, [`mounts`] are directories that QEMU serves, [`qemu`] is the command line as a pure function of
-//! all that, and [`process`] starts it.
+//! the instructions, [`mounts`] are directories that QEMU serves, [`network`] is a pod's card and what it is
+//! connected to, [`qemu`] is the command line as a pure function of all that, and [`process`] starts it.
 
 pub mod accel;
 pub mod artifacts;
 pub mod boot;
 pub mod mounts;
+pub mod network;
 pub mod process;
 pub mod qemu;

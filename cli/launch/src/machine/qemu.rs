@@ -17,6 +17,7 @@ use std::path::Path;
 use clap::ValueEnum;
 
 use crate::machine::mounts::Served;
+use crate::machine::network::Card;
 
 /// A QEMU machine type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -79,13 +80,20 @@ pub struct PodDevices<'a> {
     pub sessions: Option<RawFd>,
     /// Directories of the host that QEMU serves to it.
     pub mounts: &'a [Served],
+    /// Its network card.
+    pub card: Option<&'a Card>,
 }
 
 impl PodDevices<'_> {
     /// Device functions that it takes.
     pub(crate) fn function_count(&self) -> usize {
-        1 + self.mounts.len()
+        function_count(self.mounts, self.card)
     }
+}
+
+/// Device functions that a pod takes: its console, its directories, its card.
+pub fn function_count(mounts: &[Served], card: Option<&Card>) -> usize {
+    1 + mounts.len() + usize::from(card.is_some())
 }
 
 /// Virtio-mmio register blocks in a page. What is in one page can be mapped by the owner of one of them.
@@ -218,6 +226,7 @@ impl MachineLine<'_> {
             let place = first.map(|first| BusPosition { number, first });
             self.push_ports(&mut line, pod, place);
             self.push_mounts(&mut line, pod, place);
+            self.push_card(&mut line, pod, place);
         }
         line.0.extend_from_slice(self.more);
         line.0
@@ -324,6 +333,20 @@ impl MachineLine<'_> {
         }
     }
 
+    fn push_card(&self, line: &mut Arguments, pod: &PodDevices<'_>, place: Option<BusPosition>) {
+        let Some(card) = pod.card else { return };
+        let (name, place) = match place {
+            None => ("net0".to_owned(), String::new()),
+            Some(BusPosition { number, first }) => (format!("net0-{number}"), self.place(first + 1 + pod.mounts.len())),
+        };
+        line.words("-netdev", card.netdev(&name));
+        let firmware = if self.machine == MachineKind::Microvm { "" } else { ",romfile=" };
+        line.pair("-device", &format!("{}{}{firmware}{place}", self.virtio("net"), card.device_options(&name)));
+        if let Some(object) = card.capture_object(&name) {
+            line.words("-object", object);
+        }
+    }
+
     /// The whole line as a POSIX shell would take it.
     pub fn shell_line(&self) -> String {
         let arguments = self.arguments();
@@ -353,6 +376,12 @@ impl Arguments {
         self
     }
 
+    fn words(&mut self, option: &str, value: OsString) -> &mut Self {
+        self.0.push(option.into());
+        self.0.push(value);
+        self
+    }
+
     fn path(&mut self, option: &str, value: &Path) -> &mut Self {
         self.0.push(option.into());
         self.0.push(value.into());
@@ -372,6 +401,7 @@ fn shell_quoted(word: &str) -> String {
 mod tests {
     use super::{Accelerator, Driver, MachineKind, MachineLine, PodDevices, PortFds, shell_quoted};
     use crate::machine::mounts::serve;
+    use crate::machine::network::{Backend, Card, HARDWARE_ADDRESS_DEFAULT};
     use std::path::Path;
 
     const PORTS: PortFds = PortFds { stdin: 101, stdout: 102, stderr: 103, control: 104 };
@@ -392,7 +422,7 @@ mod tests {
             debugger: None,
             more: &[],
             log: 105,
-            pods: &[PodDevices { ports: PORTS, sessions: None, mounts: &[] }],
+            pods: &[PodDevices { ports: PORTS, sessions: None, mounts: &[], card: None }],
             driver: Driver::Guard,
         }
     }
@@ -441,7 +471,7 @@ mod tests {
     fn directories_are_served_by_a_device_each() {
         let root = serve(Some(Path::new("/")), &[]).expect("a directory");
         let mut it = line();
-        let pods = [PodDevices { ports: PORTS, sessions: None, mounts: &root }];
+        let pods = [PodDevices { ports: PORTS, sessions: None, mounts: &root, card: None }];
         it.pods = &pods;
         let server = "-fsdev local,id=aegis0,security_model=none,multidevs=remap,readonly=on,path=/";
         let mmio = format!(" {server} -device virtio-9p-device,fsdev=aegis0,mount_tag=aegis0");
@@ -449,6 +479,34 @@ mod tests {
         it.machine = MachineKind::Q35;
         let pci = "-device virtio-9p-pci,disable-legacy=on,disable-modern=off,fsdev=aegis0,mount_tag=aegis0";
         assert!(it.shell_line().ends_with(pci));
+    }
+
+    #[test]
+    fn a_card_is_a_device_behind_the_directories() {
+        let card = Card {
+            backend: Backend::Tap("tap0".into()),
+            hardware_address: HARDWARE_ADDRESS_DEFAULT,
+            capture: Some("/tmp/frames".into()),
+        };
+        let pods = [PodDevices { ports: PORTS, sessions: None, mounts: &[], card: Some(&card) }];
+        let mut it = line();
+        it.pods = &pods;
+        let options = "netdev=net0,mac=52:54:00:12:34:56,rx_queue_size=1024,guest_announce=off";
+        let netdev = " -netdev tap,id=net0,ifname=tap0,script=no,downscript=no";
+        let capture = " -object filter-dump,id=net0-capture,netdev=net0,file=/tmp/frames";
+        let mmio = format!("{netdev} -device virtio-net-device,{options}{capture}");
+        assert!(it.shell_line().ends_with(&mmio), "{}", it.shell_line());
+        it.machine = MachineKind::Pc;
+        let pci = "-device virtio-net-pci,disable-legacy=on,disable-modern=off";
+        let pci = format!("{netdev} {pci},{options},romfile={capture}");
+        assert!(it.shell_line().ends_with(&pci), "{}", it.shell_line());
+        let root = serve(Some(Path::new("/")), &[]).expect("a directory");
+        let pods = [PodDevices { ports: PORTS, sessions: None, mounts: &root, card: Some(&card) }; 2];
+        it.pods = &pods;
+        let text = it.shell_line();
+        assert!(text.contains("id=console-1,addr=0x5") && text.contains("mount_tag=aegis0,addr=0x6"), "{text}");
+        assert!(text.contains(" -netdev tap,id=net0-1,") && text.contains("netdev=net0-1,mac="), "{text}");
+        assert!(text.contains(",romfile=,addr=0x4 ") && text.contains(",romfile=,addr=0x7 "), "{text}");
     }
 
     #[test]
@@ -479,8 +537,8 @@ mod tests {
         let root = serve(Some(Path::new("/")), &[]).expect("a directory");
         let other = PortFds { stdin: 111, stdout: 112, stderr: 113, control: 114 };
         let pods = [
-            PodDevices { ports: PORTS, sessions: None, mounts: &root },
-            PodDevices { ports: other, sessions: Some(116), mounts: &[] },
+            PodDevices { ports: PORTS, sessions: None, mounts: &root, card: None },
+            PodDevices { ports: other, sessions: Some(116), mounts: &[], card: None },
         ];
         let mut it = line();
         it.pods = &pods;

@@ -1,0 +1,196 @@
+//! A pod's network card and what it is connected to, as QEMU is told.
+//!
+//! Three backends: QEMU's user network, in which QEMU itself speaks TCP and UDP with the host's sockets (no rights
+//! needed, ports of the host can be forwarded into it); a tap interface of the host; and for tests a socket at whose
+//! other end somebody plays the network frame by frame.
+//!
+//! Of the card's options: the receive queue is as long as QEMU lets it be, so that a burst fits; QEMU has nothing to
+//! announce after a migration that never happens; on PCI it has no firmware of its own, which would boot from there.
+
+use std::ffi::{OsStr, OsString};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// The card's Ethernet address, unless something else is said: QEMU's own first one.
+pub const HARDWARE_ADDRESS_DEFAULT: [u8; 6] = [0x52, 0x54, 0x00, 0x12, 0x34, 0x56];
+
+/// A card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// What it is connected to.
+    pub backend: Backend,
+    /// Its Ethernet address.
+    pub hardware_address: [u8; 6],
+    /// Where all its frames are written, in tcpdump's format.
+    pub capture: Option<PathBuf>,
+}
+
+/// What a card is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// QEMU's user network.
+    User(UserNetwork),
+    /// A tap interface of the host, by name.
+    Tap(String),
+    /// A Unix socket on which somebody listens; frames come and go behind their length (u32, big-endian).
+    Socket(PathBuf),
+}
+
+/// QEMU's user network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserNetwork {
+    /// Its IPv4 network.
+    pub network: Ipv4Addr,
+    /// Length of its prefix.
+    pub prefix_bits: u8,
+    /// The address in it at which the host answers, which is the router too.
+    pub host: Ipv4Addr,
+    /// Name server.
+    pub name_server: Ipv4Addr,
+    /// The pod's address.
+    pub pod: Ipv4Addr,
+    /// Only forwarded ports lead anywhere.
+    pub is_restricted: bool,
+    /// Ports of the host that lead to the pod.
+    pub forwards: Vec<Forward>,
+}
+
+/// A protocol with ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl Protocol {
+    /// The name that QEMU and `-p` use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+/// A port of the host that leads to one of the pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Of which protocol.
+    pub protocol: Protocol,
+    /// Address and port on the host. QEMU forwards no IPv6.
+    pub host: SocketAddrV4,
+    /// Port of the pod.
+    pub pod_port: u16,
+}
+
+impl Card {
+    /// The value of `-netdev`, for a backend of this name.
+    pub(crate) fn netdev(&self, name: &str) -> OsString {
+        let words = match &self.backend {
+            Backend::User(network) => network.netdev(name),
+            Backend::Tap(interface) => {
+                format!("tap,id={name},ifname={},script=no,downscript=no", doubled_text(interface))
+            }
+            Backend::Socket(path) => {
+                let mut words = OsString::from(format!("stream,id={name},server=off,addr.type=unix,addr.path="));
+                words.push(doubled(path.as_os_str()));
+                return words;
+            }
+        };
+        words.into()
+    }
+
+    /// What stands behind the device's kind and bus in the value of `-device`.
+    pub(crate) fn device_options(&self, name: &str) -> String {
+        let [a, b, c, d, e, f] = self.hardware_address;
+        let hardware_address = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
+        format!(",netdev={name},mac={hardware_address},rx_queue_size=1024,guest_announce=off")
+    }
+
+    /// The value of `-object` that writes all frames to a file.
+    pub(crate) fn capture_object(&self, name: &str) -> Option<OsString> {
+        let path = self.capture.as_ref()?;
+        let mut words = OsString::from(format!("filter-dump,id={name}-capture,netdev={name},file="));
+        words.push(doubled(path.as_os_str()));
+        Some(words)
+    }
+}
+
+impl UserNetwork {
+    fn netdev(&self, name: &str) -> String {
+        let Self { network, prefix_bits, host, name_server, pod, .. } = self;
+        let mut words = format!("user,id={name},net={network}/{prefix_bits},host={host},dns={name_server}");
+        words.push_str(&format!(",dhcpstart={pod}"));
+        if self.is_restricted {
+            words.push_str(",restrict=on");
+        }
+        for Forward { protocol, host, pod_port } in &self.forwards {
+            let protocol = protocol.name();
+            words.push_str(&format!(",hostfwd={protocol}:{}:{}-{pod}:{pod_port}", host.ip(), host.port()));
+        }
+        words
+    }
+}
+
+/// A value for QEMU's options, in which a comma is written twice.
+fn doubled(text: &OsStr) -> OsString {
+    let mut bytes = Vec::with_capacity(text.len());
+    for byte in text.as_bytes() {
+        bytes.extend_from_slice(if *byte == b',' { b",," } else { std::slice::from_ref(byte) });
+    }
+    OsString::from_vec(bytes)
+}
+
+fn doubled_text(text: &str) -> String {
+    text.replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Backend, Card, Forward, HARDWARE_ADDRESS_DEFAULT, Protocol, UserNetwork};
+    use std::net::Ipv4Addr;
+
+    fn card(backend: Backend) -> Card {
+        Card { backend, hardware_address: HARDWARE_ADDRESS_DEFAULT, capture: None }
+    }
+
+    #[test]
+    fn the_user_network_forwards_ports() {
+        let forward =
+            |protocol, host: &str, pod_port| Forward { protocol, host: host.parse().expect("an address"), pod_port };
+        let mut network = UserNetwork {
+            network: Ipv4Addr::new(10, 0, 2, 0),
+            prefix_bits: 24,
+            host: Ipv4Addr::new(10, 0, 2, 2),
+            name_server: Ipv4Addr::new(10, 0, 2, 3),
+            pod: Ipv4Addr::new(10, 0, 2, 15),
+            is_restricted: false,
+            forwards: vec![forward(Protocol::Tcp, "127.0.0.1:8080", 80), forward(Protocol::Udp, "0.0.0.0:5353", 53)],
+        };
+        assert_eq!(
+            card(Backend::User(network.clone())).netdev("net0"),
+            "user,id=net0,net=10.0.2.0/24,host=10.0.2.2,dns=10.0.2.3,dhcpstart=10.0.2.15,\
+             hostfwd=tcp:127.0.0.1:8080-10.0.2.15:80,hostfwd=udp:0.0.0.0:5353-10.0.2.15:53"
+        );
+        network.is_restricted = true;
+        network.forwards.clear();
+        let words = card(Backend::User(network)).netdev("net0");
+        assert!(words.to_string_lossy().ends_with(",dhcpstart=10.0.2.15,restrict=on"), "{words:?}");
+    }
+
+    #[test]
+    fn names_with_commas_stay_one_value() {
+        assert_eq!(card(Backend::Tap("t,0".into())).netdev("n"), "tap,id=n,ifname=t,,0,script=no,downscript=no");
+        let mut card = card(Backend::Socket("/tmp/a,b".into()));
+        assert_eq!(card.netdev("n"), "stream,id=n,server=off,addr.type=unix,addr.path=/tmp/a,,b");
+        assert_eq!(card.capture_object("n"), None);
+        card.capture = Some("/tmp/x,y".into());
+        let object = card.capture_object("n").expect("a capture");
+        assert_eq!(object, "filter-dump,id=n-capture,netdev=n,file=/tmp/x,,y");
+        assert_eq!(card.device_options("n"), ",netdev=n,mac=52:54:00:12:34:56,rx_queue_size=1024,guest_announce=off");
+    }
+}
