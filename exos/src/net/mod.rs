@@ -2,12 +2,15 @@
 //!
 //! - [`unix`]: local sockets; [`inet`]: TCP and UDP, so far over the loopback interface alone;
 //! - [`file`]: the file that a descriptor of a socket is for, whichever family it has;
+//! - [`view`]: the network as programs look at it; [`netlink`]: how they ask for it (netlink(7));
 //! - [`options`]: what all of them keep for `getsockopt`.
 
 pub mod file;
 pub mod inet;
+pub mod netlink;
 pub mod options;
 pub mod unix;
+pub mod view;
 
 pub use file::{AnySocket, SocketFile};
 
