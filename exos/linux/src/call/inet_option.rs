@@ -189,11 +189,15 @@ pub(crate) fn state_number(state: TcpState) -> u8 {
     match state {
         TcpState::Established => 1,
         TcpState::SynSent => 2,
+        TcpState::SynReceived => 3,
+        TcpState::FinWait1 => 4,
         TcpState::FinWait2 => 5,
         TcpState::TimeWait => 6,
         TcpState::Close => 7,
         TcpState::CloseWait => 8,
+        TcpState::LastAck => 9,
         TcpState::Listen => 10,
+        TcpState::Closing => 11,
     }
 }
 

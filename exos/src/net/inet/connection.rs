@@ -25,6 +25,10 @@ pub enum TcpState {
     Established,
     /// A connection is being made.
     SynSent,
+    /// The other side has begun to make a connection, and has not answered yet.
+    SynReceived,
+    /// It has ended its half, which the other side has not acknowledged.
+    FinWait1,
     /// It has ended its half.
     FinWait2,
     /// Both halves ended, its own first; only [`super::TimeWait`] is ever in it.
@@ -33,8 +37,12 @@ pub enum TcpState {
     Close,
     /// The other side has ended its half.
     CloseWait,
+    /// Both halves ended, the other side's first; its own end is not acknowledged.
+    LastAck,
     /// It takes connections.
     Listen,
+    /// Both halves ended at the same time; its own end is not acknowledged.
+    Closing,
 }
 
 /// What `TCP_INFO` tells of a connection that is not what every connection over loopback has.

@@ -33,6 +33,8 @@
 
 mod connect;
 mod connection;
+#[cfg_attr(not(test), expect(dead_code, reason = "used by the next step"))]
+mod engine;
 pub mod interface;
 mod network;
 mod payload;

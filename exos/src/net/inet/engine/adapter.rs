@@ -1,0 +1,705 @@
+//! The engine that smoltcp is: a set of one socket behind an interface that has one packet.
+//!
+//! smoltcp knows its own two ends alone, under addresses and ports that are always the same ([`FRAME_ADDRESSES`]),
+//! so the cost of a segment does not depend on how many connections there are. What it lacks is done here, on segments'
+//! way in and out:
+//!
+//! - *Sequence numbers.* It chooses its own first number. Ours are shifted by a constant difference.
+//! - *The handshake* is over when an engine begins. A fresh socket is led through it on paper: the segments are made
+//!   up, and its answers go nowhere. The round trip that was measured is played to it.
+//! - *Windows* are shifted as the handshake has it, whatever the memory of the socket is.
+//! - *Times* (RFC 7323): told, answered, and old segments dropped by them (PAWS).
+//! - *Resets and `SYN`* within a connection (RFC 5961) never reach it; nor acknowledgements of what was not sent, and
+//!   old ones are made new, because it drops the bytes of a segment whose acknowledgement is old.
+//! - *Nagle* as Linux has it: a short segment waits for a short one that is under way, not for any (Minshall).
+//!   `TCP_CORK` keeps the rest of a segment back here.
+//! - *Time* is told [`CLOCK_RATE`] times as fast, because its shortest retransmission timeout is a second and Linux's
+//!   200 ms.
+//! - *Memory.* Its two buffers are of fixed size, so a connection at rest has no socket ([`Engine::rest`]): a few
+//!   numbers lead a new one to the same place.
+//!
+//! Invariants: `una <= sent_max`; smoltcp is fed only acknowledgements between the two; a segment that is fed is never
+//! longer than the window that smoltcp has told, because its first answer on paper tells it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::socket::tcp::{self, CongestionControl, State};
+use smoltcp::storage::RingBuffer;
+use smoltcp::time::{Duration, Instant};
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
+
+use super::header::{HEADER_BYTES_MIN, Header, distance, flag};
+use super::ledger::Ledger;
+use super::{Engine, Outlet, Report, Terms, Tuning, Verdict};
+use crate::error::{Errno, Result};
+use crate::net::inet::connection::TcpState;
+use crate::reserve;
+
+/// How many times as fast smoltcp's clock goes.
+const CLOCK_RATE: u64 = 5;
+/// Where its clock begins, in seconds: it compares with zero, and the handshake on paper was before now.
+const CLOCK_START_S: u64 = 1000;
+/// Longest delay of an acknowledgement.
+const ACKNOWLEDGEMENT_DELAY_MS: u64 = 40;
+/// Segments with bytes that are acknowledged at once in the beginning, as Linux does.
+const PROMPT_COUNT: u32 = 16;
+/// How long `TCP_CORK` holds back.
+const CORK_NS: u64 = 200_000_000;
+/// Most segments that are sent at a time.
+const BURST_COUNT_MAX: usize = 64;
+/// What smoltcp hears of the two ends: the other's address and this one's.
+const FRAME_ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 2], [10, 0, 0, 1]];
+/// The other's port and this end's.
+const FRAME_PORTS: [u16; 2] = [2, 1];
+const IP_HEADER_BYTES: usize = 20;
+/// Longest packet that goes to or from smoltcp.
+const FRAME_BYTES_MAX: usize = 2048;
+/// Longest payload of one.
+pub(in super::super) const PAYLOAD_BYTES_MAX: usize = FRAME_BYTES_MAX - IP_HEADER_BYTES - HEADER_BYTES_MIN - 40;
+/// Least and most memory of either of its buffers.
+const RING_BYTES: core::ops::RangeInclusive<usize> = 2048..=524_288;
+/// A round trip that is assumed where none was measured.
+const ROUND_TRIP_ASSUMED_NS: u64 = 200_000_000;
+/// How far old an acknowledgement may be (the largest window that was ever open, as a bound).
+const OLD_BYTES_MAX: i32 = 1 << 30;
+
+fn instant(now_ns: u64) -> Instant {
+    Instant::from_micros((now_ns / 1000 * CLOCK_RATE + CLOCK_START_S * 1_000_000) as i64)
+}
+
+fn nanoseconds(instant: Instant) -> u64 {
+    let micros = (instant.total_micros() as u64).saturating_sub(CLOCK_START_S * 1_000_000);
+    micros.div_ceil(CLOCK_RATE) * 1000
+}
+
+/// smoltcp's part.
+struct Live {
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    handle: SocketHandle,
+}
+
+/// The engine.
+pub(in super::super) struct Smoltcp {
+    ledger: Ledger,
+    live: Option<Box<Live>>,
+    tuning: Tuning,
+    /// What `TCP_CORK` keeps back, and until when.
+    held: Vec<u8>,
+    held_until_ns: Option<u64>,
+    is_closing: bool,
+}
+
+/// An interface of one packet.
+struct Wire<'w> {
+    incoming: Option<&'w [u8]>,
+    ledger: &'w mut Ledger,
+    /// `None`: on paper.
+    outlet: Option<&'w mut dyn Outlet>,
+    now_ns: u64,
+}
+
+struct Incoming<'w>(&'w [u8]);
+
+struct Outgoing<'a, 'w>(&'a mut Wire<'w>);
+
+impl RxToken for Incoming<'_> {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, act: F) -> R {
+        act(self.0)
+    }
+}
+
+impl TxToken for Outgoing<'_, '_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, byte_count: usize, act: F) -> R {
+        let mut bytes = [0; FRAME_BYTES_MAX];
+        let frame = &mut bytes[..byte_count.min(FRAME_BYTES_MAX)];
+        let answer = act(frame);
+        let Wire { ledger, outlet, now_ns, .. } = self.0;
+        if let Some((header, payload)) = frame.get(IP_HEADER_BYTES..).and_then(Header::parse) {
+            ledger.send(header, payload, reborrow(outlet), *now_ns);
+        }
+        answer
+    }
+}
+
+impl<'w> Device for Wire<'w> {
+    type RxToken<'a>
+        = Incoming<'w>
+    where
+        Self: 'a;
+    type TxToken<'a>
+        = Outgoing<'a, 'w>
+    where
+        Self: 'a;
+
+    fn receive(&mut self, _: Instant) -> Option<(Self::RxToken<'_>, Self::TxToken<'_>)> {
+        let frame = self.incoming.take()?;
+        Some((Incoming(frame), Outgoing(self)))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Self::TxToken<'_>> {
+        let has_room = self.outlet.as_ref().is_none_or(|outlet| outlet.has_room());
+        has_room.then_some(Outgoing(self))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ip;
+        capabilities.max_transmission_unit =
+            usize::from(self.ledger.terms.segment_bytes_max) + IP_HEADER_BYTES + HEADER_BYTES_MIN;
+        capabilities.checksum = ChecksumCapabilities::ignored();
+        capabilities
+    }
+}
+
+fn reborrow<'a>(outlet: &'a mut Option<&mut dyn Outlet>) -> Option<&'a mut dyn Outlet> {
+    match outlet {
+        Some(outlet) => Some(&mut **outlet),
+        None => None,
+    }
+}
+
+/// A packet as smoltcp hears it; how long it is. Its payload is no longer than [`PAYLOAD_BYTES_MAX`].
+fn frame(header: &Header, payload: &[u8], into: &mut [u8; FRAME_BYTES_MAX]) -> usize {
+    let mut tcp = [0; 60];
+    let header = Header { source_port: FRAME_PORTS[0], destination_port: FRAME_PORTS[1], ..*header };
+    let header_bytes = header.emit(&mut tcp);
+    let start = IP_HEADER_BYTES + header_bytes;
+    let byte_count = start + payload.len();
+    into[..IP_HEADER_BYTES].fill(0);
+    into[0] = 0x45;
+    into[2..4].copy_from_slice(&(byte_count as u16).to_be_bytes());
+    (into[8], into[9]) = (64, 6);
+    into[12..16].copy_from_slice(&FRAME_ADDRESSES[0]);
+    into[16..20].copy_from_slice(&FRAME_ADDRESSES[1]);
+    into[IP_HEADER_BYTES..start].copy_from_slice(&tcp[..header_bytes]);
+    into[start..byte_count].copy_from_slice(payload);
+    byte_count
+}
+
+/// An interface whose packets are as long as the connection's.
+fn interface(ledger: &mut Ledger, at: Instant) -> Interface {
+    let mut wire = Wire { incoming: None, ledger, outlet: None, now_ns: 0 };
+    let mut interface = Interface::new(Config::new(HardwareAddress::Ip), &mut wire, at);
+    interface.update_ip_addrs(|addresses| {
+        let [a, b, c, d] = FRAME_ADDRESSES[1];
+        // It has room for one.
+        let _ = addresses.push(IpCidr::new(IpAddress::v4(a, b, c, d), 24));
+    });
+    interface
+}
+
+impl Live {
+    fn socket(&mut self) -> &mut tcp::Socket<'static> {
+        self.sockets.get_mut(self.handle)
+    }
+
+    fn socket_ref(&self) -> &tcp::Socket<'static> {
+        self.sockets.get(self.handle)
+    }
+
+    /// Has smoltcp take a packet in; what it answers at once goes out.
+    fn feed(
+        &mut self,
+        ledger: &mut Ledger,
+        (header, payload): (&Header, &[u8]),
+        (at, now_ns): (Instant, u64),
+        mut outlet: Option<&mut dyn Outlet>,
+    ) {
+        let mut bytes = [0; FRAME_BYTES_MAX];
+        let byte_count = frame(header, payload, &mut bytes);
+        let outlet = reborrow(&mut outlet);
+        let mut wire = Wire { incoming: Some(&bytes[..byte_count]), ledger, outlet, now_ns };
+        self.interface.poll_ingress_single(at, &mut wire, &mut self.sockets);
+    }
+
+    /// A socket for a connection that stands where the ledger has it.
+    fn begin(ledger: &mut Ledger, tuning: &Tuning, now_ns: u64) -> Result<Self> {
+        let ring = |bytes: usize| -> Result<RingBuffer<'static, u8>> {
+            let bytes = bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end());
+            let mut memory = reserve::vector(bytes)?;
+            memory.resize(bytes, 0);
+            Ok(RingBuffer::new(memory))
+        };
+        reserve::check()?;
+        let mut socket = tcp::Socket::new(ring(tuning.receive_bytes_max)?, ring(tuning.send_bytes_max)?);
+        socket.set_congestion_control(CongestionControl::Reno);
+        socket.listen(FRAME_PORTS[1]).map_err(|_| Errno::EINVAL)?;
+        let round_trip_ns = match ledger.round_trip_us {
+            0 => ROUND_TRIP_ASSUMED_NS,
+            us => u64::from(us) * 1000,
+        };
+        // What smoltcp limits to once a second is past when the connection begins.
+        let over = instant(now_ns) - Duration::from_secs(2);
+        let begun = over - Duration::from_micros(round_trip_ns / 1000 * CLOCK_RATE);
+        let interface = interface(ledger, begun);
+        let mut sockets = SocketSet::new(Vec::with_capacity(1));
+        let handle = sockets.add(socket);
+        let mut live = Self { interface, sockets, handle };
+        live.shake_hands(ledger, begun, over);
+        let socket = live.socket();
+        socket.set_ack_delay(None);
+        if socket.state() == State::Established { Ok(live) } else { Err(Errno::EINVAL) }
+    }
+
+    /// The handshake on paper.
+    fn shake_hands(&mut self, ledger: &mut Ledger, begun: Instant, over: Instant) {
+        let terms = ledger.terms;
+        let first = ledger.unread;
+        let shift = terms.window_shifts.map(|shifts| shifts.0);
+        let window_bytes = u32::from(ledger.window) << shift.unwrap_or(0);
+        let mut header = Header {
+            sequence: first.wrapping_sub(1),
+            flags: flag::SYN,
+            window: window_bytes.min(u32::from(u16::MAX)) as u16,
+            segment_bytes_max: Some(terms.segment_bytes_max),
+            window_shift: shift,
+            is_sack_permitted: terms.has_sack,
+            ..Header::default()
+        };
+        // The numbers on the wire begin at what was sent last.
+        ledger.terms.send_next = ledger.sent_max;
+        self.feed(ledger, (&header, &[]), (begun, 0), None);
+        let mut wire = Wire { incoming: None, ledger, outlet: None, now_ns: 0 };
+        self.interface.poll_egress(begun, &mut wire, &mut self.sockets);
+        header = Header {
+            sequence: first,
+            acknowledgement: ledger.sent_max.wrapping_sub(ledger.offset),
+            flags: flag::ACK,
+            window: ledger.window,
+            ..Header::default()
+        };
+        self.feed(ledger, (&header, &[]), (over, 0), None);
+        // A probe, which smoltcp answers: so it has told the window that its memory has, not the one of its `SYN`.
+        header.sequence = first.wrapping_sub(1);
+        self.feed(ledger, (&header, &[]), (over, 0), None);
+    }
+}
+
+impl Smoltcp {
+    /// An engine for a connection that has just been established.
+    pub(in super::super) fn new(terms: &Terms, tuning: &Tuning) -> Self {
+        let mut terms = *terms;
+        terms.segment_bytes_max = terms.segment_bytes_max.min(PAYLOAD_BYTES_MAX as u16);
+        Self {
+            ledger: Ledger::new(&terms, tuning.receive_bytes_max),
+            live: None,
+            tuning: *tuning,
+            held: Vec::new(),
+            held_until_ns: None,
+            is_closing: false,
+        }
+    }
+
+    /// Its socket; one is made if it rests.
+    fn live(&mut self, now_ns: u64) -> Result<&mut Live> {
+        if self.live.is_none() {
+            self.live = Some(Box::new(Live::begin(&mut self.ledger, &self.tuning, now_ns)?));
+        }
+        self.live.as_deref_mut().ok_or(Errno::ENOMEM)
+    }
+
+    /// Number of the next byte that is expected.
+    fn receive_next(&self) -> u32 {
+        let queued = self.live.as_ref().map_or(0, |live| live.socket_ref().recv_queue());
+        self.ledger.unread.wrapping_add(queued as u32).wrapping_add(u32::from(self.ledger.has_seen_end))
+    }
+
+    /// Bytes that there is room for.
+    fn receive_room(&self) -> usize {
+        match &self.live {
+            None => self.tuning.receive_bytes_max,
+            Some(live) => live.socket_ref().recv_capacity() - live.socket_ref().recv_queue(),
+        }
+    }
+
+    /// Tells the other end where this one is, because of a segment that does not belong here: at most twice a second,
+    /// but for one that carries something, which may be a lost answer's (RFC 5961, 7).
+    fn answer(&mut self, is_limited: bool, now_ns: u64, outlet: &mut dyn Outlet) {
+        if !outlet.has_room() || is_limited && now_ns < self.ledger.answers_from_ns {
+            return;
+        }
+        if is_limited {
+            self.ledger.answers_from_ns = now_ns + ANSWER_INTERVAL_NS;
+        }
+        let header = self.ledger.header(flag::ACK, self.receive_next(), now_ns);
+        self.ledger.sent_count = self.ledger.sent_count.wrapping_add(1);
+        outlet.send(&header, &[]);
+    }
+
+    /// Whether a segment is for the window at all, and what else stands before its bytes and its acknowledgement
+    /// (RFC 9293, 3.10.7.4; RFC 5961; RFC 7323, 5). `None`: it may go on.
+    fn examine(&mut self, header: &Header, payload: &[u8], now_ns: u64, outlet: &mut dyn Outlet) -> Option<Verdict> {
+        let start = i64::from(distance(header.sequence, self.receive_next()));
+        let length = i64::from(header.length(payload.len()));
+        let room = self.receive_room() as i64;
+        if header.has(flag::RST) {
+            if start == 0 {
+                return Some(Verdict::Reset);
+            }
+            if start > 0 && start < room {
+                self.answer(true, now_ns, outlet);
+            }
+            return Some(Verdict::Taken);
+        }
+        if let (Some((_, recent)), Some((time, _))) = (self.ledger.terms.times, header.times)
+            && distance(time, recent) < 0
+        {
+            self.answer(length == 0, now_ns, outlet);
+            return Some(Verdict::Taken);
+        }
+        let is_acceptable = match length {
+            0 => start >= 0 && start <= room,
+            _ => start < room.max(1) && start + length > 0,
+        };
+        if !is_acceptable || header.has(flag::SYN) {
+            self.answer(length == 0 || header.has(flag::SYN), now_ns, outlet);
+            return Some(Verdict::Taken);
+        }
+        if !header.has(flag::ACK) || distance(header.acknowledgement, self.ledger.sent_max) > 0 {
+            return Some(Verdict::Taken);
+        }
+        if distance(header.acknowledgement, self.ledger.una) < -OLD_BYTES_MAX {
+            self.answer(true, now_ns, outlet);
+            return Some(Verdict::Taken);
+        }
+        None
+    }
+
+    /// Hands bytes and an acknowledgement to smoltcp.
+    fn feed(&mut self, header: &Header, mut payload: &[u8], now_ns: u64, outlet: &mut dyn Outlet) {
+        let Some(live) = &mut self.live else { return };
+        let ledger = &mut self.ledger;
+        let mut fed = Header {
+            sequence: header.sequence,
+            acknowledgement: ledger.una.wrapping_sub(ledger.offset),
+            flags: header.flags & (flag::ACK | flag::PSH | flag::FIN),
+            window: ledger.window,
+            ..Header::default()
+        };
+        loop {
+            let count = payload.len().min(PAYLOAD_BYTES_MAX);
+            live.feed(ledger, (&fed, &payload[..count]), (instant(now_ns), now_ns), Some(&mut *outlet));
+            payload = &payload[count..];
+            if payload.is_empty() {
+                return;
+            }
+            fed.sequence = fed.sequence.wrapping_add(count as u32);
+        }
+    }
+
+    /// Hands smoltcp the end of the other's half when all before it is there.
+    fn feed_end(&mut self, now_ns: u64, outlet: &mut dyn Outlet) {
+        let next = self.receive_next();
+        if self.ledger.has_seen_end || self.ledger.end_at != Some(next) {
+            return;
+        }
+        let header = Header { sequence: next, flags: flag::ACK | flag::FIN, ..Header::default() };
+        self.feed(&header, &[], now_ns, outlet);
+        let state = self.live.as_ref().map(|live| live.socket_ref().state());
+        self.ledger.has_seen_end =
+            matches!(state, Some(State::CloseWait | State::LastAck | State::Closing | State::TimeWait | State::Closed));
+    }
+
+    /// As [`Engine::fill`], but only whole segments are sent, and what is left is kept back.
+    fn fill_held(&mut self, most: usize, now_ns: u64, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Result<usize> {
+        let segment_bytes = usize::from(self.ledger.terms.segment_bytes_max);
+        let mut done = 0;
+        while done < most {
+            let start = self.held.len();
+            let wanted = segment_bytes.saturating_sub(start).min(most - done);
+            self.held.try_reserve(wanted).map_err(|_| Errno::ENOBUFS)?;
+            self.held.resize(start + wanted, 0);
+            let count = fill(&mut self.held[start..]).min(wanted);
+            self.held.truncate(start + count);
+            done += count;
+            if self.held.len() >= segment_bytes {
+                self.release_held();
+            }
+            if count < wanted || wanted == 0 {
+                break;
+            }
+        }
+        if !self.held.is_empty() {
+            self.held_until_ns.get_or_insert(now_ns + CORK_NS);
+        }
+        Ok(done)
+    }
+
+    /// Puts what was kept back behind what is to be sent, as far as there is room.
+    fn release_held(&mut self) {
+        let Some(live) = &mut self.live else { return };
+        if let Ok(count) = live.socket().send_slice(&self.held) {
+            self.held.drain(..count);
+        }
+        self.held_until_ns = None;
+    }
+}
+
+/// How often segments that do not belong to a connection are answered (`tcp_invalid_ratelimit`).
+const ANSWER_INTERVAL_NS: u64 = 500_000_000;
+
+impl Engine for Smoltcp {
+    fn arrive(&mut self, header: &Header, payload: &[u8], now_ns: u64, outlet: &mut dyn Outlet) -> Verdict {
+        self.ledger.received_count = self.ledger.received_count.wrapping_add(1);
+        if let Some(verdict) = self.examine(header, payload, now_ns, outlet) {
+            return verdict;
+        }
+        let carries = !payload.is_empty() || header.has(flag::FIN);
+        if carries && self.live(now_ns).is_err() {
+            return Verdict::NoMemory;
+        }
+        let before = self.receive_next();
+        let ledger = &mut self.ledger;
+        if let (Some((_, recent)), Some((time, _))) = (&mut ledger.terms.times, header.times)
+            && distance(header.sequence, ledger.told_acknowledgement) <= 0
+        {
+            *recent = time;
+        }
+        ledger.note_acknowledgement(header, now_ns);
+        if carries {
+            let end = header.sequence.wrapping_add(payload.len() as u32);
+            if header.has(flag::FIN) {
+                ledger.end_at = Some(end);
+            }
+            if distance(header.sequence, before) > 0 && ledger.gap_end.is_none_or(|gap| distance(end, gap) > 0) {
+                ledger.gap_end = Some(end);
+            }
+            ledger.largest_payload_bytes = ledger.largest_payload_bytes.max(payload.len() as u32);
+            if ledger.prompt_count < PROMPT_COUNT {
+                ledger.prompt_count += 1;
+            } else if let Some(live) = &mut self.live {
+                live.socket().set_ack_delay(Some(Duration::from_millis(ACKNOWLEDGEMENT_DELAY_MS * CLOCK_RATE)));
+            }
+        }
+        let data = Header { flags: header.flags & !flag::FIN, ..*header };
+        self.feed(&data, payload, now_ns, outlet);
+        self.feed_end(now_ns, outlet);
+        let after = self.receive_next();
+        let ledger = &mut self.ledger;
+        ledger.received_bytes += u64::from(after.wrapping_sub(before))
+            - u64::from(ledger.has_seen_end && after != before && ledger.end_at == Some(after.wrapping_sub(1)));
+        ledger.gap_end = ledger.gap_end.filter(|gap| distance(*gap, after) > 0);
+        Verdict::Taken
+    }
+
+    fn transmit(&mut self, now_ns: u64, outlet: &mut dyn Outlet) {
+        if (self.is_closing || !self.held.is_empty()) && self.live(now_ns).is_err() {
+            return;
+        }
+        let holds = self.tuning.is_corked && !self.is_closing && self.held_until_ns.is_none_or(|until| now_ns < until);
+        if !self.held.is_empty() && !holds {
+            self.release_held();
+        }
+        let Some(live) = &mut self.live else { return };
+        if self.is_closing && self.held.is_empty() {
+            live.socket().close();
+        }
+        let (at, has_no_delay) = (instant(now_ns), self.tuning.has_no_delay);
+        for _ in 0..BURST_COUNT_MAX {
+            if !outlet.has_room() {
+                return;
+            }
+            let is_delayed = !has_no_delay && self.ledger.short_end.is_some();
+            live.socket().set_nagle_enabled(is_delayed);
+            let before = self.ledger.sent_count;
+            let mut wire = Wire { incoming: None, ledger: &mut self.ledger, outlet: Some(&mut *outlet), now_ns };
+            live.interface.poll_egress(at, &mut wire, &mut live.sockets);
+            if self.ledger.sent_count == before {
+                return;
+            }
+        }
+    }
+
+    fn deadline_ns(&mut self, now_ns: u64) -> Option<u64> {
+        let Some(live) = &mut self.live else {
+            return (self.is_closing || !self.held.is_empty()).then_some(now_ns + NO_MEMORY_RETRY_NS);
+        };
+        let due = live.interface.poll_at(instant(now_ns), &live.sockets).map(nanoseconds);
+        let held = self.held_until_ns.filter(|_| !self.held.is_empty());
+        [due, held].into_iter().flatten().min()
+    }
+
+    fn send_room(&self) -> usize {
+        let queued = self.live.as_ref().map_or(0, |live| live.socket_ref().send_queue()) + self.held.len();
+        let capacity = self.live.as_ref().map_or(usize::MAX, |live| live.socket_ref().send_capacity());
+        capacity.min(self.tuning.send_bytes_max).saturating_sub(queued)
+    }
+
+    fn fill(&mut self, most: usize, now_ns: u64, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Result<usize> {
+        let mut left = most.min(self.send_room());
+        self.live(now_ns).map_err(|_| Errno::ENOBUFS)?;
+        let mut done = 0;
+        if self.tuning.is_corked {
+            return self.fill_held(left, now_ns, fill);
+        }
+        self.release_held();
+        let Some(live) = &mut self.live else { return Ok(0) };
+        while left > 0 {
+            let step = live.socket().send(|room| {
+                let wanted = room.len().min(left);
+                let count = fill(&mut room[..wanted]).min(wanted);
+                (count, (count, wanted))
+            });
+            let Ok((count, wanted)) = step else { break };
+            (done, left) = (done + count, left - count);
+            if count < wanted || wanted == 0 {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn unacknowledged_bytes(&self) -> (usize, usize) {
+        let queued = self.live.as_ref().map_or(0, |live| live.socket_ref().send_queue());
+        let under_way = distance(self.ledger.sent_max, self.ledger.una).max(0) as usize;
+        (queued + self.held.len(), queued.saturating_sub(under_way) + self.held.len())
+    }
+
+    fn readable_bytes(&self) -> usize {
+        self.live.as_ref().map_or(0, |live| live.socket_ref().recv_queue())
+    }
+
+    fn drain(&mut self, most: usize, take: &mut dyn FnMut(&[u8]) -> usize) -> usize {
+        let Some(live) = &mut self.live else { return 0 };
+        let mut done = 0;
+        while done < most {
+            let step = live.socket().recv(|bytes| {
+                let wanted = bytes.len().min(most - done);
+                let count = if wanted == 0 { 0 } else { take(&bytes[..wanted]).min(wanted) };
+                (count, (count, wanted))
+            });
+            let Ok((count, wanted)) = step else { break };
+            done += count;
+            if count < wanted || wanted == 0 {
+                break;
+            }
+        }
+        self.ledger.unread = self.ledger.unread.wrapping_add(done as u32);
+        done
+    }
+
+    fn peek(&mut self, offset: usize, into: &mut [u8]) -> usize {
+        let Some(live) = &mut self.live else { return 0 };
+        let Ok(bytes) = live.socket().peek(usize::MAX) else { return 0 };
+        let first = bytes.len();
+        if offset < first {
+            let count = into.len().min(first - offset);
+            into[..count].copy_from_slice(&bytes[offset..offset + count]);
+            if count == into.len() {
+                return count;
+            }
+        }
+        // What lies behind the turn of the buffer is shown only together with all before it.
+        let wanted = offset.saturating_add(into.len()).min(live.socket().recv_queue());
+        let Ok(mut all) = reserve::vector(wanted) else { return first.saturating_sub(offset).min(into.len()) };
+        all.resize(wanted, 0);
+        let shown = live.socket().peek_slice(&mut all).unwrap_or(0);
+        let Some(bytes) = all.get(offset..shown) else { return 0 };
+        let count = bytes.len().min(into.len());
+        into[..count].copy_from_slice(&bytes[..count]);
+        count
+    }
+
+    fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    fn reset_header(&self) -> Header {
+        let header = self.ledger.header(flag::RST | flag::ACK, self.receive_next(), 0);
+        Header { times: None, ..header }
+    }
+
+    fn state(&self) -> TcpState {
+        let Some(live) = &self.live else {
+            return if self.is_closing { TcpState::FinWait1 } else { TcpState::Established };
+        };
+        match live.socket_ref().state() {
+            State::Established if self.is_closing => TcpState::FinWait1,
+            State::CloseWait if self.is_closing => TcpState::LastAck,
+            State::FinWait1 => TcpState::FinWait1,
+            State::FinWait2 => TcpState::FinWait2,
+            State::CloseWait => TcpState::CloseWait,
+            State::Closing => TcpState::Closing,
+            State::LastAck => TcpState::LastAck,
+            State::TimeWait => TcpState::TimeWait,
+            State::Closed => TcpState::Close,
+            State::Established | State::Listen | State::SynSent | State::SynReceived => TcpState::Established,
+        }
+    }
+
+    fn has_seen_end(&self) -> bool {
+        self.ledger.has_seen_end
+    }
+
+    fn stalled_since_ns(&self) -> Option<u64> {
+        self.ledger.stalled_since_ns
+    }
+
+    fn tune(&mut self, tuning: &Tuning) {
+        self.tuning = *tuning;
+    }
+
+    fn set_segment_bytes_max(&mut self, bytes: u16) {
+        let bytes = bytes.clamp(SEGMENT_BYTES_MIN, self.ledger.agreed_bytes_max.max(SEGMENT_BYTES_MIN));
+        if bytes == core::mem::replace(&mut self.ledger.terms.segment_bytes_max, bytes) {
+            return;
+        }
+        // An interface keeps the length of its packets, and nothing else that matters here.
+        if let Some(live) = &mut self.live {
+            live.interface = interface(&mut self.ledger, Instant::ZERO);
+        }
+    }
+
+    fn probe(&mut self, now_ns: u64, outlet: &mut dyn Outlet) {
+        let header = self.ledger.header(flag::ACK, self.receive_next(), now_ns);
+        self.ledger.sent_count = self.ledger.sent_count.wrapping_add(1);
+        outlet.send(&Header { sequence: self.ledger.una.wrapping_sub(1), ..header }, &[]);
+    }
+
+    fn rest(&mut self) {
+        let Some(live) = &self.live else { return };
+        let socket = live.socket_ref();
+        let is_quiet = socket.state() == State::Established
+            && socket.send_queue() == 0
+            && socket.recv_queue() == 0
+            && self.ledger.gap_end.is_none()
+            && self.ledger.una == self.ledger.sent_max
+            && !self.is_closing;
+        if is_quiet {
+            self.live = None;
+        }
+    }
+
+    fn report(&self) -> Report {
+        let ledger = &self.ledger;
+        let (unacknowledged, unsent) = self.unacknowledged_bytes();
+        Report {
+            round_trip_us: ledger.round_trip_us,
+            round_trip_variance_us: ledger.round_trip_variance_us,
+            retransmit_timeout_us: (ledger.round_trip_us + 4 * ledger.round_trip_variance_us).max(200_000),
+            send_segment_bytes: u32::from(ledger.terms.segment_bytes_max),
+            receive_segment_bytes: ledger.largest_payload_bytes,
+            send_window_bytes: u32::from(ledger.window) << ledger.terms.window_shifts.map_or(0, |shifts| shifts.0),
+            receive_window_bytes: self.receive_room() as u32,
+            unacknowledged_bytes: (unacknowledged - unsent) as u32,
+            unsent_bytes: unsent as u32,
+            retransmit_count: ledger.retransmit_count,
+            acknowledged_bytes: ledger.acknowledged_bytes,
+            received_bytes: ledger.received_bytes,
+            sent_segment_count: ledger.sent_count,
+            received_segment_count: ledger.received_count,
+            has_times: ledger.terms.times.is_some(),
+            has_sack: ledger.terms.has_sack,
+            window_shifts: ledger.terms.window_shifts,
+        }
+    }
+}
+
+/// When memory that was not there is asked for again.
+const NO_MEMORY_RETRY_NS: u64 = 10_000_000;
+/// Shortest payload that a path may ask for (`TCP_MIN_SND_MSS`).
+const SEGMENT_BYTES_MIN: u16 = 48;

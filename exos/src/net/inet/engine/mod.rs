@@ -1,0 +1,156 @@
+//! TCP's machinery: connections to and from other machines.
+//!
+//! - [`Engine`]: one connection's protocol machine. Nothing above knows which kind it is;
+//! - [`header`]: TCP's header; `adapter`: the engine that smoltcp is;
+//! - `flow`: a connection, its engine and its lock; `handshake`: connections that are being made;
+//! - `table`: which connection a segment is for, and what is due when; `input`: what comes in.
+//!
+//! An engine begins where a connection is established: what is half open is a small entry without an engine, and so is
+//! what has ended and is remembered.
+//!
+//! Locks are taken in the order socket, flow, table, timers, stack. Nothing is woken under a lock.
+
+pub(super) mod adapter;
+#[cfg(test)]
+mod engine_tests;
+pub(super) mod header;
+mod ledger;
+#[cfg(test)]
+mod link;
+
+use header::Header;
+
+use super::connection::TcpState;
+use crate::error::Result;
+
+/// What two ends have agreed on, and where they stand: all that an engine begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// Number of the first byte that is sent.
+    pub(super) send_next: u32,
+    /// Number of the first byte that is received.
+    pub(super) receive_next: u32,
+    /// Bytes that the other end takes at first.
+    pub(super) send_window_bytes: u32,
+    /// How far the other end shifts its windows, and how far this one does; `None`: neither does.
+    pub(super) window_shifts: Option<(u8, u8)>,
+    /// Longest payload of a segment that is sent, options apart.
+    pub(super) segment_bytes_max: u16,
+    /// Whether selective acknowledgements are sent.
+    pub(super) has_sack: bool,
+    /// What is added to this end's time in milliseconds, and the last time of the other's; `None`: none are told.
+    pub(super) times: Option<(u32, u32)>,
+    /// The round trip of the handshake, if it was measured.
+    pub(super) round_trip_ns: Option<u64>,
+}
+
+/// What a program asks of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tuning {
+    /// Short segments are sent at once (`TCP_NODELAY`).
+    pub(super) has_no_delay: bool,
+    /// Short segments are held back (`TCP_CORK`, `MSG_MORE`).
+    pub(super) is_corked: bool,
+    /// What the receiver takes in at most.
+    pub(super) receive_bytes_max: usize,
+    /// What is kept of what was sent and not acknowledged.
+    pub(super) send_bytes_max: usize,
+}
+
+/// Takes segments that an engine sends.
+pub(super) trait Outlet {
+    /// Whether there is room for another. An engine that is told so sends nothing.
+    fn has_room(&self) -> bool;
+    /// Takes one; its ports are filled in here.
+    fn send(&mut self, header: &Header, payload: &[u8]);
+}
+
+/// What came of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It was taken, or answered, or dropped.
+    Taken,
+    /// It was to be taken and there is no memory. The other end sends it again.
+    NoMemory,
+    /// The other end has reset the connection.
+    Reset,
+}
+
+/// What `TCP_INFO` tells of an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Report {
+    pub(super) round_trip_us: u32,
+    pub(super) round_trip_variance_us: u32,
+    pub(super) retransmit_timeout_us: u32,
+    pub(super) send_segment_bytes: u32,
+    pub(super) receive_segment_bytes: u32,
+    pub(super) send_window_bytes: u32,
+    pub(super) receive_window_bytes: u32,
+    pub(super) unacknowledged_bytes: u32,
+    pub(super) unsent_bytes: u32,
+    pub(super) retransmit_count: u32,
+    pub(super) acknowledged_bytes: u64,
+    pub(super) received_bytes: u64,
+    pub(super) sent_segment_count: u32,
+    pub(super) received_segment_count: u32,
+    pub(super) has_times: bool,
+    pub(super) has_sack: bool,
+    pub(super) window_shifts: Option<(u8, u8)>,
+}
+
+/// One connection's protocol machine, from where it is established to where it ends.
+///
+/// It has no lock, no clock and no address. A caller calls [`Self::transmit`] after everything that may make it send,
+/// and again at [`Self::deadline_ns`]. Nothing that a peer sends makes it panic or take more memory than its tuning
+/// says.
+pub(super) trait Engine: Send {
+    /// A segment of this connection came in, its checksum right.
+    fn arrive(&mut self, header: &Header, payload: &[u8], now_ns: u64, outlet: &mut dyn Outlet) -> Verdict;
+    /// Sends all that is due.
+    fn transmit(&mut self, now_ns: u64, outlet: &mut dyn Outlet);
+    /// When [`Self::transmit`] is to be called if nothing happens before.
+    fn deadline_ns(&mut self, now_ns: u64) -> Option<u64>;
+
+    /// Bytes that can be added to what is to be sent.
+    fn send_room(&self) -> usize;
+    /// Has `fill` put bytes behind what is to be sent, once into each piece of memory that lies in a row, at most
+    /// `most`; it says how many it put. Ends at the first piece that is not filled. How many were put in all.
+    ///
+    /// # Errors
+    /// `ENOBUFS`.
+    fn fill(&mut self, most: usize, now_ns: u64, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Result<usize>;
+    /// Bytes that were given and not acknowledged, and how many of those were never sent.
+    fn unacknowledged_bytes(&self) -> (usize, usize);
+
+    /// Bytes that can be read.
+    fn readable_bytes(&self) -> usize;
+    /// Shows `take` what was received, a piece at a time, at most `most` in all; what it says it took is gone. Ends at
+    /// the first piece that is not taken whole. How many were taken in all.
+    fn drain(&mut self, most: usize, take: &mut dyn FnMut(&[u8]) -> usize) -> usize;
+    /// Copies what can be read from `offset` on, and leaves it. How much.
+    fn peek(&mut self, offset: usize, into: &mut [u8]) -> usize;
+
+    /// Ends this end's half behind what is to be sent.
+    fn close(&mut self);
+    /// The header that resets the connection.
+    fn reset_header(&self) -> Header;
+    /// Where it is: as `TcpState` has it.
+    fn state(&self) -> TcpState;
+    /// The other end has ended its half, and all that it sent before is there.
+    fn has_seen_end(&self) -> bool;
+
+    /// Since when the other end has acknowledged nothing of what waits for it; of a window that is shut, since when it
+    /// has not answered.
+    fn stalled_since_ns(&self) -> Option<u64>;
+
+    /// What the program asks for.
+    fn tune(&mut self, tuning: &Tuning);
+    /// A shorter or longer way was found: longest payload of a segment, options apart.
+    fn set_segment_bytes_max(&mut self, bytes: u16);
+    /// Sends a segment that the other end has to answer if it is there (keep-alive).
+    fn probe(&mut self, now_ns: u64, outlet: &mut dyn Outlet);
+    /// Gives back the memory that it can do without until something happens.
+    fn rest(&mut self);
+    /// What `TCP_INFO` tells.
+    fn report(&self) -> Report;
+}
