@@ -12,7 +12,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::transfer::Source;
+use super::transfer::{Destination, Source};
 use crate::error::Result;
 use crate::reserve;
 
@@ -182,15 +182,17 @@ impl BlockQueue {
         }
     }
 
-    /// Takes the first bytes out, at most `limit` of them, if what is wanted and there lies in one block: how many.
-    /// `put` gets them, and has to take all. `None`: it did not, or they do not; nothing has changed then.
+    /// Takes the first bytes out, as many as are wanted, if what is wanted and there lies in one block: how many.
+    /// `destination` gets them, and has to take all at once. `None`: it did not, or they do not; nothing has changed
+    /// then.
     #[inline(always)]
-    pub fn take_first(&mut self, limit: usize, put: impl FnOnce(&[u8]) -> bool) -> Option<usize> {
+    pub fn take_first(&mut self, destination: &mut (impl Destination + ?Sized)) -> Option<usize> {
+        let limit = destination.remaining();
         let is_alone = self.blocks.len() == 1;
         let first = self.blocks.front_mut()?;
         let bytes = first.bytes();
         let count = bytes.len().min(limit);
-        if count < limit && !is_alone || !put(&bytes[..count]) {
+        if count < limit && !is_alone || !destination.put_nofault(&bytes[..count]) {
             return None;
         }
         first.start += count;
@@ -248,6 +250,7 @@ impl BlockQueue {
 #[cfg(test)]
 mod tests {
     use super::{BLOCK_BYTES, BlockQueue, SPARE_COUNT_MAX};
+    use crate::fs::transfer::{Buffer, SliceDestination};
     use alloc::collections::VecDeque;
     use alloc::vec::Vec;
     use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
@@ -308,17 +311,15 @@ mod tests {
                         model.extend(&bytes);
                     }
                     4 => {
-                        let mut taken = Vec::new();
-                        prop_assert_eq!(queue.take_first(count, |_| false), None);
-                        let done = queue.take_first(count, |bytes| {
-                            taken.extend_from_slice(bytes);
-                            true
-                        });
+                        prop_assert_eq!(queue.take_first(&mut Buffer::with_limit(count)), None);
+                        let mut room = vec![0; count];
+                        let done = queue.take_first(&mut SliceDestination::new(&mut room));
                         // All that is wanted and there, unless it lies in several blocks.
                         match done {
-                            Some(done) => prop_assert_eq!((done, taken.len()), (count.min(model.len()), done)),
-                            None => prop_assert!(queue.block_count() != 1 && taken.is_empty()),
+                            Some(done) => prop_assert_eq!(done, count.min(model.len())),
+                            None => prop_assert!(queue.block_count() != 1),
                         }
+                        let taken = &room[..done.unwrap_or(0)];
                         prop_assert!(taken.iter().copied().eq(model.drain(..taken.len())));
                     }
                     1 => {

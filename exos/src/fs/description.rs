@@ -1,9 +1,9 @@
 //! Open file descriptions: what `open` makes and descriptors share.
 //!
 //! A description joins a location, an access mode, status flags and an offset; it works on the inode, or on the
-//! [`OpenFile`] that opening the inode gave. It never blocks (INV-F3): what would block is `EAGAIN`. A caller that may
-//! block looks at [`Description::is_non_blocking`], sleeps on [`Description::wait_queue`], and tries again; where
-//! [`Description::writes_all`] holds it goes on until its source is empty.
+//! [`OpenFile`] that opening the inode gave. It never blocks (INV-F3): what would block is `EAGAIN`, and a caller that
+//! may block does a transfer in steps ([`Description::read_step`], [`Description::write_step`]), which say what it
+//! waits for on [`Description::wait_queue`].
 //!
 //! The offset is claimed before a transfer and corrected after it, because no lock may be held in between
 //! (INV-F1): two transfers on one description never cover the same bytes, as Linux promises.
@@ -18,8 +18,9 @@ use super::location::{Location, MountFlags};
 use super::metadata::{FileKind, Metadata, Now, Timestamp};
 use super::open_file::{OpenFile, OpenRequest, SeekSupport};
 use super::permission::Credentials;
-use super::pipe::{self, Pipe};
+use super::pipe::Pipe;
 use super::readiness::{Readiness, WaitQueue};
+use super::step::{Attempt, Step, Transfer, TransferCaller};
 use super::terminal::modes::Terminal;
 use super::terminal::tty::Side;
 use super::transfer::{Destination, Source, partial};
@@ -200,24 +201,14 @@ impl Description {
         self.nature.is_plain
     }
 
-    /// Whether it is an end of a pipe.
-    pub fn is_pipe(&self) -> bool {
-        self.nature.pipe.is_some()
-    }
-
-    /// Whether every read gives zero bytes, as many as are asked for: what [`Self::read_zeros`] needs.
-    pub fn reads_zeros(&self) -> bool {
-        self.nature.reads_zeros
+    /// Whether several buffers are so many reads ([`OpenFile::reads_records`]).
+    pub fn reads_records(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.reads_records())
     }
 
     /// Whether a write is one value, which a caller that tries again has to keep ([`OpenFile::takes_whole`]).
     pub fn takes_whole(&self) -> bool {
         self.file.as_ref().is_some_and(|file| file.takes_whole())
-    }
-
-    /// Whether a blocking write goes on until its source is empty (pipes, streams).
-    pub fn writes_all(&self) -> bool {
-        self.file.as_ref().is_some_and(|file| file.writes_all())
     }
 
     /// False while a blocking `open` of a named pipe has to wait for the other end on [`Self::wait_queue`].
@@ -237,23 +228,6 @@ impl Description {
     /// The side of one of exos's own terminals that this is.
     pub fn terminal_side(&self) -> Option<Side<'_>> {
         self.file.as_ref().and_then(|file| file.terminal_side())
-    }
-
-    /// As [`Self::read`] of a pipe by `task` ([`Pipe::read_or_sleep`]), for a description that may read it.
-    #[inline(always)]
-    pub fn read_pipe(&self, pipe: &Pipe, destination: &mut impl Destination, task: &Arc<Task>) -> pipe::Read {
-        let outcome = pipe.read_or_sleep(destination, task);
-        if let pipe::Read::Done(done) = outcome {
-            let _ = self.told(event::ACCESS, Ok(done));
-        }
-        outcome
-    }
-
-    /// As [`Self::write`] to a pipe of what goes in whole at once, for a description that may write it. `None`: it does
-    /// not.
-    #[inline(always)]
-    pub fn write_pipe(&self, pipe: &Pipe, source: &mut impl Source) -> Option<Result<usize>> {
-        pipe.write_nofault(source).map(|outcome| self.told(event::MODIFY, outcome))
     }
 
     /// The pipe that this is an end of.
@@ -339,13 +313,107 @@ impl Description {
         self.told(event::ACCESS, self.read_at_offset(offset, destination, now))
     }
 
-    /// Reads `wanted` bytes where [`Self::reads_zeros`] holds: `zero` writes so many zero bytes to the program, and
-    /// answers how many it could before a fault or a signal.
-    ///
-    /// # Errors
-    /// `EBADF`: not open for reading. `EFAULT`.
+    /// A read that needs no more than one look and no wait, as most do; `None`: it does. `zero` writes the zero bytes
+    /// that every read of some files is, and answers how many it could before a fault or a signal.
+    #[inline(always)]
+    pub fn try_read<D: Destination>(
+        &self,
+        offset: Option<u64>,
+        destination: impl FnOnce() -> D,
+        now: impl Now,
+        (wanted, zero): (usize, impl FnOnce(usize) -> usize),
+    ) -> Option<Result<usize>> {
+        if !self.nature.is_plain {
+            return None;
+        }
+        Some(match offset {
+            None if self.nature.reads_zeros => self.read_zeros(wanted, zero),
+            None => self.read(&mut destination(), now),
+            Some(offset) => self.read_at(offset, &mut destination(), now),
+        })
+    }
+
+    /// Reads by a task that sleeps where there is nothing, if that can be had without more ado.
+    #[inline(always)]
+    pub fn sleeping_reader(&self) -> Option<SleepingReader<'_>> {
+        let pipe = self.nature.pipe.as_deref().filter(|_| self.request.read && !self.is_non_blocking())?;
+        Some(SleepingReader { description: self, pipe })
+    }
+
+    /// A write that needs no more than one look. `None`: nothing has been written, it is to be done in steps.
+    #[inline(always)]
+    pub fn try_write<S: Source>(
+        &self,
+        offset: Option<u64>,
+        source: impl FnOnce() -> S,
+        now: impl Now,
+    ) -> Option<Result<usize>> {
+        if self.nature.is_plain {
+            return Some(match offset {
+                None => self.write(&mut source(), now),
+                Some(offset) => self.write_at(offset, &mut source(), now),
+            });
+        }
+        if offset.is_some() || !self.request.write {
+            return None;
+        }
+        if let Some(pipe) = &self.nature.pipe {
+            return pipe.write_nofault(&mut source()).map(|outcome| self.told(event::MODIFY, outcome));
+        }
+        let outcome = self.file.as_ref()?.try_write(&mut source())?;
+        Some(self.told(event::MODIFY, outcome))
+    }
+
+    /// An attempt of a read that may wait, from the offset on or from `offset`.
+    #[inline(always)]
+    pub fn read_step(
+        &self,
+        offset: Option<u64>,
+        destination: &mut dyn Destination,
+        transfer: &mut Transfer,
+        caller: &dyn TransferCaller,
+        now: impl Now,
+    ) -> Step {
+        match (&self.file, offset) {
+            (_, Some(offset)) => Step::of(self.read_at(offset, destination, now)),
+            (Some(file), None) if self.request.read && self.nature.seek_support != SeekSupport::Offsets => {
+                let step = file.read_step(destination, transfer, caller);
+                self.told_step(event::ACCESS, step)
+            }
+            _ => Step::of(self.read(destination, now)),
+        }
+    }
+
+    /// An attempt of a write that may wait.
+    #[inline(always)]
+    pub fn write_step(
+        &self,
+        offset: Option<u64>,
+        source: &mut dyn Source,
+        transfer: &mut Transfer,
+        caller: &dyn TransferCaller,
+        now: impl Now,
+    ) -> Step {
+        match (&self.file, offset) {
+            (_, Some(offset)) => Step::of(self.write_at(offset, source, now)),
+            (Some(file), None) if self.request.write && self.nature.seek_support != SeekSupport::Offsets => {
+                let step = file.write_step(source, transfer, caller);
+                self.told_step(event::MODIFY, step)
+            }
+            _ => Step::of(self.write(source, now)),
+        }
+    }
+
+    #[inline(always)]
+    fn told_step(&self, mask: u32, step: Step) -> Step {
+        if let Step::Done(1..) | Step::Again = step {
+            let _ = self.told(mask, Ok(1));
+        }
+        step
+    }
+
     #[inline]
-    pub fn read_zeros(&self, wanted: usize, zero: impl FnOnce(usize) -> usize) -> Result<usize> {
+    fn read_zeros(&self, wanted: usize, zero: impl FnOnce(usize) -> usize) -> Result<usize> {
         self.check_readable()?;
         let done = zero(wanted);
         self.told(event::ACCESS, if done < wanted { partial(done, Errno::EFAULT) } else { Ok(done) })
@@ -618,6 +686,7 @@ impl Description {
         }
     }
 
+    #[inline(always)]
     fn read_at_offset(&self, offset: u64, destination: &mut dyn Destination, now: impl Now) -> Result<usize> {
         if let Some(file) = &self.file {
             return file.read(offset, destination);
@@ -695,6 +764,29 @@ impl Drop for Description {
         for family in [LockFamily::Whole, LockFamily::Record] {
             self.locks.unlock(file, family, owner, LockRange::ALL);
         }
+    }
+}
+
+/// What [`Description::sleeping_reader`] gives.
+pub struct SleepingReader<'a> {
+    description: &'a Description,
+    pipe: &'a Pipe,
+}
+
+impl SleepingReader<'_> {
+    /// A read by `task`.
+    #[inline(always)]
+    pub fn read(&self, destination: &mut impl Destination, task: &Arc<Task>) -> Attempt {
+        let outcome = self.pipe.read_or_sleep(destination, task);
+        if let Attempt::Done(done) = outcome {
+            let _ = self.description.told(event::ACCESS, Ok(done));
+        }
+        outcome
+    }
+
+    /// After [`Attempt::Asleep`]: `task` comes again no more.
+    pub fn leave(&self, task: &Arc<Task>) {
+        self.pipe.leave(task);
     }
 }
 

@@ -5,6 +5,7 @@ use core::any::Any;
 
 use super::open_file::{OpenFile, SeekSupport};
 use super::readiness::{Readiness, WaitQueue};
+use super::step::{Step, Transfer, TransferCaller};
 use super::transfer::{Destination, Source};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
@@ -38,6 +39,15 @@ impl EventCounter {
     }
 }
 
+/// Takes a value from the program.
+fn take_value(source: &mut dyn Source) -> Result<[u8; VALUE_BYTES]> {
+    let mut bytes = [0; VALUE_BYTES];
+    if source.remaining() < VALUE_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    if source.take(&mut bytes) < VALUE_BYTES { Err(Errno::EFAULT) } else { Ok(bytes) }
+}
+
 impl OpenFile for EventCounter {
     fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         if destination.remaining() < VALUE_BYTES {
@@ -61,14 +71,7 @@ impl OpenFile for EventCounter {
     }
 
     fn write(&self, _: u64, source: &mut dyn Source) -> Result<usize> {
-        let mut bytes = [0; VALUE_BYTES];
-        if source.remaining() < VALUE_BYTES {
-            return Err(Errno::EINVAL);
-        }
-        if source.take(&mut bytes) < VALUE_BYTES {
-            return Err(Errno::EFAULT);
-        }
-        let added = u64::from_ne_bytes(bytes);
+        let added = u64::from_ne_bytes(take_value(source)?);
         if added == u64::MAX {
             return Err(Errno::EINVAL);
         }
@@ -81,6 +84,14 @@ impl OpenFile for EventCounter {
         }
         self.queue.notify(Readiness::READ);
         Ok(VALUE_BYTES)
+    }
+
+    fn write_step(&self, source: &mut dyn Source, transfer: &mut Transfer, _: &dyn TransferCaller) -> Step {
+        let value = match transfer.value.map_or_else(|| take_value(source), Ok) {
+            Ok(value) => transfer.value.insert(value),
+            Err(error) => return Step::Failed(error),
+        };
+        Step::of(self.write(0, &mut &value[..]))
     }
 
     fn extension(&self) -> Option<&dyn Any> {

@@ -6,6 +6,7 @@
 //! - [`vnode`] and [`open_file`]: the traits [`vnode::Inode`], which every file system implements, and
 //!   [`open_file::OpenFile`], what is open and more than its inode;
 //! - [`transfer`], [`readiness`], [`page`]: how bytes, wake-ups and frames cross the border of this module;
+//!   [`step`]: transfers that may wait, an attempt at a time;
 //! - file systems: [`erofs_root`] (read-only root image), [`memory_fs`] (tmpfs), [`overlay`] (the second
 //!   over the first), [`ninep`] (directories of the host), [`device_fs`], [`proc_fs`], [`text_fs`] (`/sys`);
 //! - [`location`] and [`walk`]: mounts, directory entries, path walk, and `known_walks` that spares it;
@@ -55,6 +56,7 @@ mod recent_entries;
 pub mod ring;
 pub mod seals;
 pub mod spare;
+pub mod step;
 pub mod stream;
 pub mod stream_inode;
 pub mod terminal;

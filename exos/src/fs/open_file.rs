@@ -9,6 +9,7 @@ use core::any::Any;
 
 use super::pipe::Pipe;
 use super::readiness::{Readiness, WaitQueue};
+use super::step::{Step, Transfer, TransferCaller};
 use super::terminal::modes::Terminal;
 use super::terminal::tty::Side;
 use super::transfer::{Destination, Source};
@@ -42,6 +43,28 @@ pub trait OpenFile: Send + Sync {
     /// `EAGAIN`, `EFAULT`, `EPIPE`, `ENOSPC`, `EINVAL` if it cannot be written.
     fn write(&self, offset: u64, source: &mut dyn Source) -> Result<usize>;
 
+    /// An attempt of a read that may wait: [`Self::read`], unless more than that is to be said.
+    fn read_step(&self, destination: &mut dyn Destination, _: &mut Transfer, _: &dyn TransferCaller) -> Step {
+        Step::of(self.read(0, destination))
+    }
+
+    /// A write of all that `source` has, where that needs no more than one look. `None`: nothing has been written.
+    ///
+    /// # Errors
+    /// As [`Self::write`]. After `EAGAIN` and `EPIPE` nothing has changed: the same is answered again.
+    fn try_write(&self, source: &mut dyn Source) -> Option<Result<usize>> {
+        let _ = source;
+        None
+    }
+
+    /// An attempt of a write that may wait.
+    fn write_step(&self, source: &mut dyn Source, transfer: &mut Transfer, _: &dyn TransferCaller) -> Step {
+        match self.write(0, source) {
+            Ok(count) => transfer.moved(count, count == 0 || source.remaining() == 0 || !self.writes_all()),
+            failed => Step::of(failed),
+        }
+    }
+
     /// What it is ready for now.
     fn readiness(&self) -> Readiness {
         Readiness::ALWAYS
@@ -64,6 +87,11 @@ pub trait OpenFile: Send + Sync {
 
     /// Whether every read gives as many zero bytes as are asked for, and does nothing else.
     fn reads_zeros(&self) -> bool {
+        false
+    }
+
+    /// Whether what is read are records: several buffers are so many reads.
+    fn reads_records(&self) -> bool {
         false
     }
 

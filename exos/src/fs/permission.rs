@@ -32,6 +32,22 @@ bitflags! {
     }
 }
 
+/// A process, as the other side of a socket is told of it (`struct ucred`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Process.
+    pub pid: u32,
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+}
+
+impl Identity {
+    /// What is told of a sender that told nothing.
+    pub const UNKNOWN: Self = Self { pid: 0, uid: 65_534, gid: 65_534 };
+}
+
 /// The caller: the identity that file access is checked with (`fsuid`, `fsgid`, supplementary groups), and the
 /// effective capabilities.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 
 use super::block_queue::{BLOCK_BYTES, BlockQueue};
 use super::readiness::{Readiness, WaitQueue};
+use super::step::Attempt;
 use super::transfer::{Destination, Source};
 use crate::error::{Errno, Result};
 use crate::sync::{Mutex, MutexGuard};
@@ -45,17 +46,6 @@ pub struct Pipe {
     number: u64,
     state: Mutex<State>,
     waiters: Arc<WaitQueue>,
-}
-
-/// What [`Pipe::read_or_sleep`] did.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Read {
-    /// So many bytes.
-    Done(usize),
-    /// Nothing is there: the task will be woken.
-    Asleep,
-    /// Nothing: it has to be read, or waited for, in the way of all others.
-    Unknown,
 }
 
 struct State {
@@ -166,18 +156,18 @@ impl Pipe {
     /// As [`Self::read`] where all is at hand, for `task`, which sleeps if nothing is there: it blocks then and
     /// comes again, or calls [`Pipe::leave`].
     #[inline(always)]
-    pub fn read_or_sleep(&self, destination: &mut impl Destination, task: &Arc<Task>) -> Read {
+    pub fn read_or_sleep(&self, destination: &mut impl Destination, task: &Arc<Task>) -> Attempt {
         let mut state = self.state.lock();
         state.wake_up(task);
         if state.queue.length() > 0 {
-            return self.take_nofault(state, destination).map_or(Read::Unknown, Read::Done);
+            return self.take_nofault(state, destination).map_or(Attempt::Unknown, Attempt::Done);
         }
         if destination.remaining() == 0 || state.writer_count == 0 || state.sleeper.is_some() {
-            return Read::Unknown;
+            return Attempt::Unknown;
         }
         // There is none, so none is let go of.
         core::mem::forget(state.sleeper.replace(task.clone()));
-        Read::Asleep
+        Attempt::Asleep
     }
 
     /// `task` sleeps no more.
@@ -192,7 +182,7 @@ impl Pipe {
         destination: &mut D,
     ) -> Option<usize> {
         let makes_writable = state.room() < PIPE_BUFFER_BYTES;
-        let count = state.queue.take_first(destination.remaining(), |bytes| destination.put_nofault(bytes))?;
+        let count = state.queue.take_first(destination)?;
         drop(state);
         // With so much room nobody was refused before, so nobody waits.
         if makes_writable && count > 0 {

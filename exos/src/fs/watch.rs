@@ -452,6 +452,10 @@ impl OpenFile for Watcher {
         Some(&self.queue)
     }
 
+    fn reads_records(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> Option<&dyn Any> {
         Some(self)
     }

@@ -9,6 +9,7 @@ use crate::error::{Errno, Result};
 use crate::fs::description::Description;
 use crate::fs::open_file::OpenFile;
 use crate::fs::readiness::{Readiness, WaitQueue};
+use crate::fs::step::{Step, Transfer, TransferCaller};
 use crate::fs::transfer::{Destination, Source};
 
 /// A socket of any family.
@@ -173,6 +174,56 @@ impl OpenFile for SocketFile {
         match &self.0 {
             AnySocket::Unix(socket) => socket.send(source, &mut unix::Sending::default()),
             AnySocket::Inet(socket) => socket.send(source, &inet::Sending::default()),
+        }
+    }
+
+    fn read_step(
+        &self,
+        destination: &mut dyn Destination,
+        transfer: &mut Transfer,
+        caller: &dyn TransferCaller,
+    ) -> Step {
+        let options = self.0.options();
+        let least = options.low_water_bytes();
+        // A caller that waits for some time only must not begin anew where this ends.
+        if let AnySocket::Unix(socket) = &self.0
+            && least == 1
+            && options.receive_timeout_ns() == 0
+            && socket.kind() == unix::SocketKind::Stream
+            && let Some(outcome) = socket.receive_nofault(destination)
+        {
+            return Step::of(outcome);
+        }
+        let room = transfer.done + destination.remaining();
+        if room == 0 {
+            return Step::Done(0);
+        }
+        let least = room.min(least);
+        match &self.0 {
+            AnySocket::Unix(socket) => {
+                socket.receive_step(destination, (&mut unix::Wants::default(), least), transfer, caller).0
+            }
+            AnySocket::Inet(socket) => socket.read_step(destination, least, transfer, caller),
+        }
+    }
+
+    fn try_write(&self, source: &mut dyn Source) -> Option<Result<usize>> {
+        match &self.0 {
+            AnySocket::Unix(socket) => socket.send_nofault(source).map(Ok),
+            AnySocket::Inet(socket) => socket.send_nofault(source),
+        }
+    }
+
+    fn write_step(&self, source: &mut dyn Source, transfer: &mut Transfer, caller: &dyn TransferCaller) -> Step {
+        match &self.0 {
+            AnySocket::Unix(socket) => {
+                if let Some(count) = socket.send_nofault(source) {
+                    return transfer.moved(count, true);
+                }
+                let mut sending = unix::Sending { identity: Some(caller.identity()), ..unix::Sending::default() };
+                socket.send_step(source, &mut sending, transfer, caller)
+            }
+            AnySocket::Inet(socket) => socket.send_step(source, &inet::Sending::default(), transfer, caller),
         }
     }
 

@@ -2,6 +2,10 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use crate::error::{Errno, Result};
+use crate::fs::step::{Step, Transfer, TransferCaller};
+use crate::task::signal::Signal;
+
 /// What is kept. Each value stands for itself, so each is read and set without a lock.
 pub struct SocketOptions {
     /// Nanoseconds that a receiver or sender waits at most, 0 for ever.
@@ -82,6 +86,44 @@ impl SocketOptions {
     /// Sets it.
     pub fn set_linger(&self, linger: u64) {
         self.linger.store(linger, Ordering::Relaxed);
+    }
+
+    /// What an attempt to send came to, which has sent so much, and whether that is everything. On a stream everything
+    /// is to be sent.
+    #[inline]
+    pub(super) fn send_step(
+        &self,
+        outcome: Result<(usize, bool)>,
+        is_stream: bool,
+        transfer: &mut Transfer,
+        caller: &dyn TransferCaller,
+    ) -> Step {
+        match outcome {
+            Ok((count, is_all)) => transfer.moved(count, is_all || !is_stream || !transfer.may_wait),
+            Err(Errno::EAGAIN) => transfer.wait_at_most(self.send_timeout_ns(), caller),
+            Err(Errno::EPIPE) if is_stream && transfer.done == 0 => Step::Raise(Signal::PIPE),
+            Err(error) => Step::Failed(error),
+        }
+    }
+
+    /// What an attempt to receive came to, which has received so much, and whether nothing follows. `least` bytes are
+    /// waited for.
+    #[inline]
+    pub(super) fn receive_step(
+        &self,
+        outcome: Result<(usize, bool)>,
+        least: usize,
+        transfer: &mut Transfer,
+        caller: &dyn TransferCaller,
+    ) -> Step {
+        match outcome {
+            Ok((count, is_final)) => {
+                let is_enough = transfer.done + count >= least || !transfer.may_wait;
+                transfer.moved(count, is_final || is_enough)
+            }
+            Err(Errno::EAGAIN) => transfer.wait_at_most(self.receive_timeout_ns(), caller),
+            Err(error) => Step::Failed(error),
+        }
     }
 
     /// Takes over what an accepted connection has of its listener.

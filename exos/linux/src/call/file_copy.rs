@@ -11,8 +11,8 @@ use exos::fs::vnode::is_same;
 use exos::preempt;
 use exos::task::signal::Signal;
 
-use super::file_transfer::{check_end, raise_own, read_offset, readable, writable, write_from_source, write_offset};
-use super::waiting::until_ready;
+use super::file_transfer::{check_end, read_offset, readable, writable, write_from_source, write_offset};
+use super::waiting::{raise_own, until_ready};
 use crate::abi::user_memory::{CHUNK_BYTES, MAX_RW_COUNT, read_array};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::entries;
@@ -57,7 +57,7 @@ fn copy(
             Err(error) => return Err(error),
         };
         let mut source = &buffer.bytes[..count];
-        let written = if output.is_pipe() {
+        let written = if output.pipe().is_some() {
             write_what_fits(context, output, &mut source)
         } else {
             write_from_source(context, output, &mut source, to)
@@ -76,7 +76,10 @@ fn copy(
         done += written;
         from = from.map(|offset| offset + written);
         to = to.map(|offset| offset + written);
-        if (written as usize) < count || output.is_pipe() || (done < length && preempt::unless_signalled().is_err()) {
+        if (written as usize) < count
+            || output.pipe().is_some()
+            || (done < length && preempt::unless_signalled().is_err())
+        {
             break;
         }
     }

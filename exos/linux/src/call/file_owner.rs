@@ -55,7 +55,7 @@ pub(super) fn control(
 
 /// Whether the file tells of its readiness by a signal at all: pipes, sockets, terminals and watchers do.
 pub(super) fn can_signal(description: &Description) -> bool {
-    description.is_pipe()
+    description.pipe().is_some()
         || description.terminal_side().is_some()
         || description.terminal().is_ok()
         || description.extension::<SocketFile>().is_some()

@@ -1,7 +1,7 @@
 //! Bytes in and out of descriptors.
 //!
-//! Blocking is here: a description that would wait says `EAGAIN`, and unless it was opened not to, the call waits and
-//! tries again.
+//! A transfer is done in steps ([`Description::read_step`], [`Description::write_step`]): the file says for what its
+//! readers and writers wait, the loop around that is [`super::waiting`]'s.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,21 +10,17 @@ use aegis_abi::FrameNumber;
 use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, SeekFrom, StatusFlags};
-use exos::fs::event_counter::EventCounter;
 use exos::fs::metadata::{FileKind, Metadata};
 use exos::fs::permission::Credentials;
 use exos::fs::readiness::Readiness;
-use exos::fs::terminal::tty::Side;
+use exos::fs::step::Transfer;
 use exos::fs::transfer::{Source, take_unseen};
 use exos::fs::vnode::Allocate;
-use exos::fs::watch::Watcher;
-use exos::net::{AnySocket, SocketFile};
 use exos::platform::FrameBytes;
-use exos::preempt;
-use exos::task::signal::{Signal, SignalInfo, SignalPayload};
+use exos::task::signal::Signal;
 
-use super::waiting::until_ready;
-use super::{file_cut, message, terminal};
+use super::file_cut;
+use super::waiting::{in_steps, raise_own};
 use crate::abi::linux::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE, RWF_APPEND, RWF_NOWAIT};
 use crate::abi::user_memory::{
     Extent, MAX_RW_COUNT, UserMemory, UserReader, UserWriter, read_array, read_extents, write_all,
@@ -32,9 +28,6 @@ use crate::abi::user_memory::{
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::entries;
 use crate::file::paths::{Access, now, read_path};
-use crate::file::signalfd::SignalFile;
-use crate::file::timerfd::TimerFile;
-use crate::task::caller::Restart;
 
 entries! {
     read(Descriptor, BufferOut, Size);
@@ -53,85 +46,27 @@ entries! {
     fallocate(Descriptor, Hex, Long, Long);
 }
 
-/// The socket that a description is for, for a transfer without an offset.
-fn socket_of(description: &Description, offset: Option<u64>) -> Option<&AnySocket> {
-    let file = description.extension::<SocketFile>().filter(|_| offset.is_none())?;
-    Some(file.socket())
-}
-
 /// Reads into program buffers; `offset` as in `pread`.
-#[inline]
 fn read_into(
     context: &mut Context<'_>,
     description: &Arc<Description>,
     extents: &[Extent],
     offset: Option<u64>,
 ) -> Result<u64> {
-    if description.is_plain() {
-        // Nearly always there is no need to wait, and then nothing has to be prepared for it.
-        let outcome = read_once(context, description, extents, offset);
-        if outcome != Err(Errno::EAGAIN) {
-            context.restart = Restart::UnlessHandlerForbids;
-            return outcome;
-        }
-    }
-    read_into_waiting(context, description, extents, offset)
+    read_by(context, description, extents, offset, !description.is_non_blocking())
 }
 
-/// One attempt.
-#[inline]
-fn read_once(context: &Context<'_>, description: &Description, extents: &[Extent], offset: Option<u64>) -> Result<u64> {
-    let mut writer = UserWriter::new(context.memory, extents);
-    let count = match offset {
-        None => description.read(&mut writer, || now(context))?,
-        Some(offset) => description.read_at(offset, &mut writer, || now(context))?,
-    };
-    Ok(count as u64)
-}
-
-/// Reads from a description that is not plain.
-pub(crate) fn read_into_waiting(
+fn read_by(
     context: &mut Context<'_>,
     description: &Arc<Description>,
     extents: &[Extent],
     offset: Option<u64>,
+    may_wait: bool,
 ) -> Result<u64> {
-    if offset.is_none()
-        && let Some(outcome) = receive_into(context, description, extents)
-    {
-        return outcome;
-    }
-    if let (Some(side @ Side::Slave(_)), None) = (description.terminal_side(), offset) {
-        return terminal::read(context, description, side.tty(), extents);
-    }
-    until_ready(context, description, Readiness::READ, |context| read_once(context, description, extents, offset))
-}
-
-/// Reads from a pipe or a socket; `None`: it is neither.
-#[inline]
-pub(crate) fn receive_into(
-    context: &mut Context<'_>,
-    description: &Arc<Description>,
-    extents: &[Extent],
-) -> Option<Result<u64>> {
-    if description.is_pipe() {
-        return Some(until_ready(context, description, Readiness::READ, |context| {
-            read_once(context, description, extents, None)
-        }));
-    }
-    let socket = socket_of(description, None)?;
-    Some(message::read_socket(context, description, socket, extents))
-}
-
-/// Writes to a socket; `None`: it is none.
-#[inline]
-pub(crate) fn send_from(
-    context: &mut Context<'_>,
-    description: &Arc<Description>,
-    source: &mut dyn Source,
-) -> Option<Result<u64>> {
-    let socket = socket_of(description, None)?;
-    Some(message::write_socket(context, description, socket, source))
+    let mut writer = UserWriter::new(context.memory, extents);
+    in_steps(context, description, Transfer::new(Readiness::READ, may_wait), |context, transfer| {
+        description.read_step(offset, &mut writer, transfer, &context.caller, || now(context))
+    })
 }
 
 /// Writes from program buffers; `offset` as in `pwrite`.
@@ -142,18 +77,6 @@ fn write_from(
     offset: Option<u64>,
 ) -> Result<u64> {
     let memory = context.memory;
-    let mut reader = UserReader::new(memory, extents);
-    if description.is_plain() && context.process.files.size_limit_bytes() == u64::MAX {
-        let outcome = match offset {
-            None => description.write(&mut reader, || now(context)),
-            Some(offset) => description.write_at(offset, &mut reader, || now(context)),
-        };
-        if !matches!(outcome, Err(Errno::EAGAIN | Errno::EPIPE)) {
-            context.restart = Restart::UnlessHandlerForbids;
-            return outcome.map(|count| count as u64);
-        }
-    }
-    // The attempt may have taken bytes that nobody wrote.
     write_from_source(context, description, &mut UserReader::new(memory, extents), offset)
 }
 
@@ -195,6 +118,10 @@ impl Source for Capped<'_> {
         self.inner.pass_over()
     }
 
+    fn can_take(&mut self, count: usize) -> bool {
+        self.inner.can_take(count)
+    }
+
     fn take_nofault(&mut self, into: &mut [u8]) -> bool {
         let is_done = into.len() <= self.left && self.inner.take_nofault(into);
         if is_done {
@@ -223,66 +150,22 @@ pub(crate) fn write_from_source(
     source: &mut dyn Source,
     offset: Option<u64>,
 ) -> Result<u64> {
-    if let Some(socket) = socket_of(description, offset) {
-        return message::write_socket(context, description, socket, source);
-    }
-    if description.takes_whole() && offset.is_none() {
-        return write_value(context, description, source);
-    }
-    let room = match source.remaining() {
-        // Nothing to write is not even refused by a pipe that nobody reads.
-        0 if description.pipe().is_some() => return Ok(0),
-        0 => usize::MAX,
-        _ => size_limit_room(context, description, offset)?,
-    };
+    let room = if source.remaining() == 0 { usize::MAX } else { size_limit_room(context, description, offset)? };
     let mut source = Capped::new(context, source, room);
-    let mut done = 0;
-    loop {
-        let attempt = until_ready(context, description, Readiness::WRITE, |context| match offset {
-            None => {
-                terminal::check_writer(context, description)?;
-                description.write(&mut source, || now(context))
-            }
-            Some(offset) => description.write_at(offset, &mut source, || now(context)),
-        });
-        if attempt == Err(Errno::EPIPE) {
-            raise_own(context, Signal::PIPE);
-        }
-        match attempt {
-            Ok(count) => {
-                done += count as u64;
-                if count == 0 || source.remaining() == 0 || !description.writes_all() {
-                    return Ok(done);
-                }
-                if preempt::unless_killed().is_err() {
-                    return Ok(done);
-                }
-            }
-            Err(_) if done > 0 => return Ok(done),
-            Err(error) => return Err(error),
-        }
-    }
+    write_by(context, description, &mut source, offset, !description.is_non_blocking())
 }
 
-/// Writes one value of eight bytes, which are the same for each attempt.
-fn write_value(context: &mut Context<'_>, description: &Arc<Description>, source: &mut dyn Source) -> Result<u64> {
-    let mut bytes = [0; 8];
-    if source.remaining() < bytes.len() {
-        return Err(Errno::EINVAL);
-    }
-    if source.take(&mut bytes) < bytes.len() {
-        return Err(Errno::EFAULT);
-    }
-    let count = until_ready(context, description, Readiness::WRITE, |context| {
-        description.write(&mut &bytes[..], || now(context))
-    })?;
-    Ok(count as u64)
-}
-
-/// A signal that the process brought upon itself.
-pub(super) fn raise_own(context: &Context<'_>, signal: Signal) {
-    let payload = SignalPayload::Sender { pid: context.process.pid, uid: 0, value: 0 };
-    context.process.raise(signal, SignalInfo { code: 0, errno: 0, payload });
+/// The same without a limit to what is written.
+pub(crate) fn write_by(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    source: &mut dyn Source,
+    offset: Option<u64>,
+    may_wait: bool,
+) -> Result<u64> {
+    in_steps(context, description, Transfer::new(Readiness::WRITE, may_wait), |context, transfer| {
+        description.write_step(offset, source, transfer, &context.caller, || now(context))
+    })
 }
 
 /// How many bytes `RLIMIT_FSIZE` lets a write to a file have. One that begins at the limit or beyond raises `SIGXFSZ`.
@@ -379,15 +262,10 @@ pub fn readv(context: &mut Context<'_>, [descriptor, extents, count, ..]: Argume
     context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
     let description = readable(context, descriptor)?;
-    if extents.len() > 1 && (description.extension::<TimerFile>().is_some() || gives_records(&description)) {
+    if extents.len() > 1 && description.reads_records() {
         return one_by_one(&extents, |extent| read_into(context, &description, extent, None));
     }
     read_into(context, &description, &extents, None)
-}
-
-/// Whether what is read are signals or changes of files, each whole.
-fn gives_records(description: &Description) -> bool {
-    description.extension::<SignalFile>().is_some() || description.extension::<Watcher>().is_some()
 }
 
 /// Moves buffer by buffer, as Linux does where a file knows only one: until one is not moved whole. An empty one is too
@@ -416,7 +294,7 @@ pub fn writev(context: &mut Context<'_>, [descriptor, extents, count, ..]: Argum
     context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
     let description = writable(context, descriptor)?;
-    if extents.len() > 1 && description.extension::<EventCounter>().is_some() {
+    if extents.len() > 1 && description.takes_whole() {
         return one_by_one(&extents, |extent| write_from(context, &description, extent, None));
     }
     write_from(context, &description, &extents, None)
@@ -493,7 +371,7 @@ fn read_flagged(context: &mut Context<'_>, [descriptor, extents, count, offset, 
     let offset = if offset == u64::MAX { None } else { offset_of(offset)? };
     check_end(offset, length_of(&extents))?;
     if flags & RWF_NOWAIT != 0 {
-        return read_once(context, &description, &extents, offset);
+        return read_by(context, &description, &extents, offset, false);
     }
     read_into(context, &description, &extents, offset)
 }
@@ -523,15 +401,8 @@ fn write_flagged(context: &mut Context<'_>, [descriptor, extents, count, offset,
         };
         return Ok(count as u64);
     }
-    if flags & RWF_NOWAIT != 0 {
-        if offset.is_some() {
-            return write_from(context, &description, &extents, offset);
-        }
-        let outcome = description.write(&mut reader, || now(context));
-        if outcome == Err(Errno::EPIPE) {
-            raise_own(context, Signal::PIPE);
-        }
-        return outcome.map(|count| count as u64);
+    if flags & RWF_NOWAIT != 0 && offset.is_none() {
+        return write_by(context, &description, &mut reader, None, false);
     }
     write_from(context, &description, &extents, offset)
 }

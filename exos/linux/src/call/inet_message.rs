@@ -7,15 +7,14 @@ use core::net::{IpAddr, SocketAddr};
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::readiness::Readiness;
-use exos::fs::transfer::Source;
+use exos::fs::step::{Step, Transfer};
+use exos::fs::transfer::{Destination, Source};
 use exos::net::inet::interface::LOOPBACK;
 use exos::net::inet::settings::Setting;
-use exos::net::inet::{Family, Protocol, Sending, Socket, Wants};
-use exos::task::signal::Signal;
+use exos::net::inet::{Family, Protocol, Received, Sending, Socket, Wants};
 
-use super::file_transfer::raise_own;
 use super::message::Controls;
-use super::waiting::Waiting;
+use super::waiting::in_steps;
 use crate::abi::bytes::Encoder;
 use crate::abi::inet::address_bytes;
 use crate::abi::linux::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
@@ -47,34 +46,13 @@ pub(super) fn send(
     if flags & MSG_OOB != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    let is_stream = socket.protocol() == Protocol::Tcp;
-    let waits = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
-    let mut waiting = Waiting::begin(context, description, Readiness::WRITE, socket.options().send_timeout_ns());
-    let (sending, mut done) = (Sending { target }, 0);
-    let error = loop {
-        match socket.send(source, &sending) {
-            Ok(count) => {
-                done += count as u64;
-                if source.remaining() == 0 || !is_stream || !waits {
-                    return Ok(done);
-                }
-            }
-            Err(Errno::EAGAIN) if waits => {
-                if let Err(error) = waiting.wait(context) {
-                    break error;
-                }
-            }
-            Err(error) => break error,
+    let may_wait = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
+    in_steps(context, description, Transfer::new(Readiness::WRITE, may_wait), |context, transfer| {
+        match socket.send_step(source, &Sending { target }, transfer, &context.caller) {
+            Step::Raise(_) if flags & MSG_NOSIGNAL != 0 => Step::Failed(Errno::EPIPE),
+            step => step,
         }
-    };
-    if done > 0 {
-        socket.keep_error(error);
-        return Ok(done);
-    }
-    if error == Errno::EPIPE && is_stream && flags & MSG_NOSIGNAL == 0 {
-        raise_own(context, Signal::PIPE);
-    }
-    Err(error)
+    })
 }
 
 /// What a call received.
@@ -109,47 +87,24 @@ pub(super) fn receive(
         return Err(if is_stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
     }
     let mut writer = UserWriter::new(context.memory, extents);
-    let room: u64 = extents.iter().map(|extent| extent.length).sum();
-    let target = match flags & MSG_WAITALL {
-        0 => room.min(socket.options().low_water_bytes() as u64),
-        _ => room,
-    };
-    let waits = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
-    let mut waiting = Waiting::begin(context, description, Readiness::READ, socket.options().receive_timeout_ns());
+    let room = writer.remaining();
+    let least = if flags & MSG_WAITALL == 0 { room.min(socket.options().low_water_bytes()) } else { room };
+    let may_wait = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
     let mut wants =
         Wants { is_peek: flags & MSG_PEEK != 0, is_discarding: is_stream && flags & MSG_TRUNC != 0, peeked_bytes: 0 };
-    let mut arrival = Arrival::default();
-    loop {
-        match socket.receive(&mut writer, wants) {
-            Ok(received) if is_stream => {
-                arrival.byte_count += received.byte_count as u64;
-                wants.peeked_bytes += received.byte_count;
-                if received.is_final || arrival.byte_count >= target || !waits {
-                    return Ok(arrival);
-                }
-            }
-            Ok(received) => {
-                (arrival.from, arrival.to) = (received.from, received.to);
-                if received.message_bytes > received.byte_count {
-                    arrival.flags = MSG_TRUNC;
-                }
-                let is_whole_told = flags & MSG_TRUNC != 0;
-                let told = if is_whole_told { received.message_bytes } else { received.byte_count };
-                arrival.byte_count = told as u64;
-                return Ok(arrival);
-            }
-            Err(Errno::EAGAIN) if waits => match waiting.wait(context) {
-                Ok(()) => {}
-                Err(_) if arrival.byte_count > 0 => return Ok(arrival),
-                Err(error) => return Err(error),
-            },
-            Err(error) if arrival.byte_count > 0 => {
-                socket.keep_error(error);
-                return Ok(arrival);
-            }
-            Err(error) => return Err(error),
-        }
+    let mut last = Received::default();
+    let byte_count = in_steps(context, description, Transfer::new(Readiness::READ, may_wait), |context, transfer| {
+        let (step, received) = socket.receive_step(&mut writer, (&mut wants, least), transfer, &context.caller);
+        last = received;
+        step
+    })?;
+    if is_stream {
+        return Ok(Arrival { byte_count, ..Arrival::default() });
     }
+    let Received { from, to, message_bytes, .. } = last;
+    let told = if message_bytes as u64 > byte_count { MSG_TRUNC } else { 0 };
+    let byte_count = if flags & MSG_TRUNC != 0 { message_bytes as u64 } else { byte_count };
+    Ok(Arrival { byte_count, flags: told, from, to })
 }
 
 /// Says in control messages what the program asked to be told of a datagram.

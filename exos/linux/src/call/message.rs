@@ -1,5 +1,4 @@
-//! Bytes and messages through sockets: `send` and `recv` in all their forms, and what `read` and `write` do on a
-//! socket.
+//! Bytes and messages through sockets: `send` and `recv` in all their forms.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,18 +6,18 @@ use alloc::vec::Vec;
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::readiness::Readiness;
-use exos::fs::transfer::Source;
+use exos::fs::step::{Step, Transfer, TransferCaller};
+use exos::fs::transfer::{Destination, Source};
 use exos::net::AnySocket;
 use exos::net::unix::address::Address;
 use exos::net::unix::flight::{RIGHTS_COUNT_MAX, Rights};
-use exos::net::unix::{Identity, Sending, Socket, SocketKind, Wants};
+use exos::net::unix::{Identity, Received, Sending, Socket, SocketKind, Wants};
 use exos::preempt;
 use exos::task::capability::Capability;
-use exos::task::signal::Signal;
 
-use super::file_transfer::{one, raise_own};
-use super::socket::{find, identity_of, read_address, socket_at, write_address};
-use super::waiting::Waiting;
+use super::file_transfer::one;
+use super::socket::{find, read_address, socket_at, write_address};
+use super::waiting::in_steps;
 use super::{inet_message, inet_socket};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::linux::{
@@ -60,33 +59,14 @@ pub(super) fn send_source(
     if flags & MSG_OOB != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    sending.identity.get_or_insert_with(|| identity_of(context));
-    let waits = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
-    let mut waiting = Waiting::begin(context, description, Readiness::WRITE, socket.options().send_timeout_ns());
-    let mut done = 0;
-    let error = loop {
-        match socket.send(source, sending) {
-            Ok(count) => {
-                done += count as u64;
-                if source.remaining() == 0 || socket.kind() != SocketKind::Stream || !waits {
-                    return Ok(done);
-                }
-            }
-            Err(Errno::EAGAIN) if waits => {
-                if let Err(error) = waiting.wait(context) {
-                    break error;
-                }
-            }
-            Err(error) => break error,
+    sending.identity.get_or_insert_with(|| context.identity());
+    let may_wait = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
+    in_steps(context, description, Transfer::new(Readiness::WRITE, may_wait), |context, transfer| {
+        match socket.send_step(source, sending, transfer, &context.caller) {
+            Step::Raise(_) if flags & MSG_NOSIGNAL != 0 => Step::Failed(Errno::EPIPE),
+            step => step,
         }
-    };
-    if done > 0 {
-        return Ok(done);
-    }
-    if error == Errno::EPIPE && socket.kind() == SocketKind::Stream && flags & MSG_NOSIGNAL == 0 {
-        raise_own(context, Signal::PIPE);
-    }
-    Err(error)
+    })
 }
 
 /// What a call received.
@@ -109,95 +89,26 @@ fn receive(
         return Err(if socket.kind() == SocketKind::Stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
     }
     let is_stream = socket.kind() == SocketKind::Stream;
-    let memory = context.memory;
-    let mut writer = UserWriter::new(memory, extents);
-    let room: u64 = extents.iter().map(|extent| extent.length).sum();
-    let target = match flags & MSG_WAITALL {
-        0 => room.min(socket.options().low_water_bytes() as u64),
-        _ => room,
-    };
-    let waits = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
-    let mut waiting = Waiting::begin(context, description, Readiness::READ, socket.options().receive_timeout_ns());
+    let mut writer = UserWriter::new(context.memory, extents);
+    let room = writer.remaining();
+    let least = if flags & MSG_WAITALL == 0 { room.min(socket.options().low_water_bytes()) } else { room };
+    let may_wait = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
     let mut wants = Wants::new(flags & MSG_PEEK != 0);
-    let mut arrival = Arrival { byte_count: 0, flags: 0, identity: None, rights: None, from: None };
-    loop {
-        match socket.receive(&mut writer, &mut wants) {
-            Ok(received) => {
-                arrival.byte_count += received.byte_count as u64;
-                arrival.from = received.from.or(arrival.from);
-                if !is_stream {
-                    (arrival.identity, arrival.rights) = (received.identity, received.rights);
-                    if received.message_bytes > received.byte_count {
-                        arrival.flags = MSG_TRUNC;
-                    }
-                    if flags & MSG_TRUNC != 0 {
-                        arrival.byte_count = received.message_bytes as u64;
-                    }
-                    return Ok(arrival);
-                }
-                if received.is_final || arrival.byte_count >= target || !waits {
-                    break;
-                }
-            }
-            Err(Errno::EAGAIN) if waits => match waiting.wait(context) {
-                Ok(()) => {}
-                Err(_) if arrival.byte_count > 0 => break,
-                Err(error) => return Err(error),
-            },
-            Err(_) if arrival.byte_count > 0 => break,
-            Err(error) => return Err(error),
-        }
+    let mut last = Received::default();
+    let byte_count = in_steps(context, description, Transfer::new(Readiness::READ, may_wait), |context, transfer| {
+        let (step, received) = socket.receive_step(&mut writer, (&mut wants, least), transfer, &context.caller);
+        let from = received.from.clone().or(last.from.take());
+        last = Received { from, ..received };
+        step
+    })?;
+    let Received { identity, rights, from, message_bytes, .. } = last;
+    if is_stream {
+        let (identity, rights) = wants.take_gathered();
+        return Ok(Arrival { byte_count, flags: 0, identity, rights, from });
     }
-    (arrival.identity, arrival.rights) = wants.take_gathered();
-    Ok(arrival)
-}
-
-/// `read` on a socket.
-pub(super) fn read_socket(
-    context: &mut Context<'_>,
-    description: &Arc<Description>,
-    socket: &AnySocket,
-    extents: &[Extent],
-) -> Result<u64> {
-    if extents.iter().all(|extent| extent.length == 0) {
-        return Ok(0);
-    }
-    let socket = match socket {
-        AnySocket::Unix(socket) => socket,
-        AnySocket::Inet(socket) => {
-            return inet_message::receive(context, description, socket, extents, 0).map(|arrival| arrival.byte_count);
-        }
-    };
-    // A call that waits for some time only must not begin anew where this ends.
-    let options = socket.options();
-    if socket.kind() == SocketKind::Stream && options.low_water_bytes() == 1 && options.receive_timeout_ns() == 0 {
-        let mut writer = UserWriter::new(context.memory, extents);
-        let mut waiting = Waiting::begin(context, description, Readiness::READ, 0);
-        while let Some(outcome) = socket.receive_nofault(&mut writer) {
-            if outcome != Err(Errno::EAGAIN) || description.is_non_blocking() {
-                return outcome.map(|count| count as u64);
-            }
-            waiting.wait(context)?;
-        }
-    }
-    receive(context, description, socket, extents, 0).map(|arrival| arrival.byte_count)
-}
-
-/// `write` on a socket.
-pub(super) fn write_socket(
-    context: &mut Context<'_>,
-    description: &Arc<Description>,
-    socket: &AnySocket,
-    source: &mut dyn Source,
-) -> Result<u64> {
-    let socket = match socket {
-        AnySocket::Unix(socket) => socket,
-        AnySocket::Inet(socket) => return inet_message::send(context, description, socket, source, None, 0),
-    };
-    match socket.send_nofault(source) {
-        Some(count) => Ok(count as u64),
-        None => send_source(context, description, socket, source, &mut Sending::default(), 0),
-    }
+    let told = if message_bytes as u64 > byte_count { MSG_TRUNC } else { 0 };
+    let byte_count = if flags & MSG_TRUNC != 0 { message_bytes as u64 } else { byte_count };
+    Ok(Arrival { byte_count, flags: told, identity, rights, from })
 }
 
 /// The socket that a message is for, if it is not for the peer.

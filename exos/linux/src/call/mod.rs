@@ -54,5 +54,5 @@ pub mod splice;
 mod terminal;
 pub mod time;
 pub mod timer;
-mod waiting;
+pub(crate) mod waiting;
 pub mod watch;

@@ -11,9 +11,10 @@ use exos::fs::description::{Description, StatusFlags};
 use exos::fs::metadata::FileKind;
 use exos::fs::permission::AccessMask;
 use exos::fs::readiness::Readiness;
+use exos::fs::step::TransferCaller;
 use exos::fs::vnode::NewNode;
 use exos::net::unix::address::Address;
-use exos::net::unix::{Identity, Socket, SocketKind};
+use exos::net::unix::{Socket, SocketKind};
 use exos::net::{AnySocket, Halves, SocketFile};
 
 use super::inet_socket;
@@ -50,12 +51,6 @@ pub(super) fn socket_at(context: &Context<'_>, descriptor: u64) -> Result<(Arc<D
     }
     let socket = description.extension::<SocketFile>().ok_or(Errno::ENOTSOCK)?.socket().clone();
     Ok((description, socket))
-}
-
-/// The caller as the other side is told of it.
-pub(super) fn identity_of(context: &Context<'_>) -> Identity {
-    let identities = context.thread.identities.lock();
-    Identity { pid: context.process.pid, uid: identities.uid[1], gid: identities.gid[1] }
 }
 
 /// The type of the socket that is asked for, of a family that is there; flags are checked.
@@ -124,7 +119,7 @@ pub fn socketpair(context: &mut Context<'_>, [family, kind, protocol, address, .
         }
     };
     let numbers = [files.namespace.number(), files.namespace.number()];
-    let pair = Socket::pair(&files.unix, base, numbers, identity_of(context));
+    let pair = Socket::pair(&files.unix, base, numbers, context.identity());
     let [first, second] = pair.map(AnySocket::Unix);
     let first = add(context, first, kind)?;
     let outcome = add(context, second, kind).and_then(|second| {
@@ -209,7 +204,7 @@ pub fn listen(context: &mut Context<'_>, [descriptor, backlog, ..]: Arguments) -
     let (_, socket) = socket_at(context, descriptor)?;
     // A negative backlog is as long as there can be.
     match socket {
-        AnySocket::Unix(socket) => socket.listen(backlog as u32, identity_of(context))?,
+        AnySocket::Unix(socket) => socket.listen(backlog as u32, context.identity())?,
         AnySocket::Inet(socket) => socket.listen(backlog as u32)?,
     }
     Ok(0)
@@ -264,7 +259,7 @@ pub fn connect(context: &mut Context<'_>, [descriptor, address, length, ..]: Arg
     if socket.wants_identity() {
         socket.bind_abstract(None)?;
     }
-    let identity = identity_of(context);
+    let identity = context.identity();
     let timeout_ns = socket.options().send_timeout_ns();
     until_ready_by(context, &description, Readiness::all(), timeout_ns, |context| {
         let target = find(context, socket.kind(), &address)?;

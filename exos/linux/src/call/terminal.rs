@@ -1,5 +1,4 @@
-//! What is special about terminals: `ioctl` on both sides of one, reads with `VMIN` and `VTIME`, the right to read and
-//! write, and opening.
+//! What is special about terminals: `ioctl` on both sides of one, and opening.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -9,14 +8,11 @@ use exos::fs::description::Description;
 use exos::fs::location::Location;
 use exos::fs::metadata::DeviceNumber;
 use exos::fs::namespace::{Access as OpenAccess, OpenFlags, OpenHow};
-use exos::fs::readiness::Readiness;
+use exos::fs::step::TransferCaller;
 use exos::fs::terminal::job_control::{TerminalCaller, Verdict};
 use exos::fs::terminal::modes::Terminal;
 use exos::fs::terminal::tty::{Flush, Side, Tty};
-use exos::fs::transfer::Destination;
 use exos::fs::walk::LookupFlags;
-use exos::task::capability::Capability;
-use exos::task::signal::{Signal, SignalSet};
 
 use crate::abi::file::{self as abi, request};
 use crate::abi::linux::{
@@ -24,30 +20,13 @@ use crate::abi::linux::{
     TIOCGPGRP, TIOCGPKT, TIOCGPTLCK, TIOCGPTN, TIOCGPTPEER, TIOCGSID, TIOCGSOFTCAR, TIOCNOTTY, TIOCNXCL, TIOCOUTQ,
     TIOCPKT, TIOCSCTTY, TIOCSETD, TIOCSIG, TIOCSPGRP, TIOCSPTLCK, TIOCSSOFTCAR, TIOCSTI, TIOCVHANGUP,
 };
-use crate::abi::user_memory::{Extent, UserWriter, read_array, write_all};
+use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::Context;
-use crate::file::paths::{Access, now};
+use crate::file::paths::Access;
 use crate::task::caller::Restart;
 
 /// `/dev/tty`.
 const CONTROLLING_TERMINAL: DeviceNumber = DeviceNumber { major: 5, minor: 0 };
-/// `VTIME`'s unit.
-const DECISECOND_NS: u64 = 100_000_000;
-
-/// The caller as terminals see it.
-fn caller_of(context: &Context<'_>) -> TerminalCaller {
-    let group = *context.process.group.lock();
-    let own_session = *context.process.session.lock();
-    // A process that has given the session's terminal up counts for every terminal as one of no session.
-    let session = if context.process.has_left_terminal.load(Ordering::Relaxed) { 0 } else { own_session };
-    let mask = context.thread.signals.lock().mask;
-    let shared = context.process.signals.lock();
-    let ignored = [Signal::TTIN, Signal::TTOU].into_iter().filter(|signal| shared.dispositions.is_ignored(*signal));
-    let deaf_to = ignored.fold(mask, |set: SignalSet, signal| set.union(signal.bit()));
-    drop(shared);
-    let is_root = context.can(Capability::SYS_ADMIN);
-    TerminalCaller { group, session, is_leader: context.process.pid == session, is_root, deaf_to }
-}
 
 /// Turns a verdict into what the call answers. A stopped thread tries again when it goes on.
 fn obey(context: &mut Context<'_>, verdict: Verdict) -> Result<()> {
@@ -57,61 +36,6 @@ fn obey(context: &mut Context<'_>, verdict: Verdict) -> Result<()> {
         Verdict::Stopped => {
             context.restart = Restart::UnlessHandlerForbids;
             Err(Errno::EINTR)
-        }
-    }
-}
-
-/// Fails unless the caller may write to `description`, if that is a terminal.
-pub(super) fn check_writer(context: &mut Context<'_>, description: &Description) -> Result<()> {
-    let Some(side @ Side::Slave(_)) = description.terminal_side() else { return Ok(()) };
-    let verdict = side.tty().judge_writer(&caller_of(context));
-    obey(context, verdict)
-}
-
-/// Reads from a terminal as its modes say.
-pub(super) fn read(
-    context: &mut Context<'_>,
-    description: &Arc<Description>,
-    tty: &Tty,
-    extents: &[Extent],
-) -> Result<u64> {
-    context.restart = Restart::UnlessHandlerForbids;
-    let modes = tty.modes();
-    let (minimum, time_ns) = match modes.is_canonical() {
-        true => (1, 0),
-        false => (u64::from(modes.minimum()), u64::from(modes.time_ds()) * DECISECOND_NS),
-    };
-    let memory = context.memory;
-    let _watching = description.wait_queue().map(|queue| context.watch(queue, Readiness::all()));
-    let mut writer = UserWriter::new(memory, extents);
-    let mut deadline_ns = (minimum == 0 && time_ns > 0).then(|| context.now_ns() + time_ns);
-    let mut done = 0;
-    loop {
-        let caller = caller_of(context);
-        let verdict = tty.judge_reader(&caller);
-        let attempt = obey(context, verdict).and_then(|()| description.read(&mut writer, || now(context)));
-        let outcome = match attempt {
-            Ok(count) => {
-                done += count as u64;
-                if count == 0 || done >= minimum || modes.is_canonical() || writer.remaining() == 0 {
-                    return Ok(done);
-                }
-                if time_ns > 0 {
-                    deadline_ns = Some(context.now_ns() + time_ns);
-                }
-                continue;
-            }
-            Err(Errno::EAGAIN) if minimum == 0 && time_ns == 0 => return Ok(done),
-            Err(Errno::EAGAIN) if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) => {
-                return Ok(done);
-            }
-            Err(Errno::EAGAIN) if !description.is_non_blocking() => context.wait(deadline_ns),
-            Err(error) => Err(error),
-        };
-        match outcome {
-            Ok(()) => {}
-            Err(_) if done > 0 => return Ok(done),
-            Err(error) => return Err(error),
         }
     }
 }
@@ -129,14 +53,14 @@ pub(super) fn open_controlling(
         return Err(Errno::ENXIO);
     }
     let files = &context.system.files;
-    let tty = files.terminals.controlling(caller_of(context).session).ok_or(Errno::ENXIO)?;
+    let tty = files.terminals.controlling(context.terminal_caller().session).ok_or(Errno::ENXIO)?;
     Ok(access.namespace().open_as(location, how, tty.open_slave()?))
 }
 
 /// A leader without a terminal that opens one gets it, unless it asked not to. `EBUSY`: a process has it for itself.
 pub(super) fn adopt(context: &Context<'_>, description: &Description, flags: u64) -> Result<()> {
     let Some(side @ Side::Slave(_)) = description.terminal_side() else { return Ok(()) };
-    let caller = caller_of(context);
+    let caller = context.terminal_caller();
     if side.tty().is_exclusive() && !caller.is_root {
         return Err(Errno::EBUSY);
     }
@@ -173,7 +97,7 @@ pub(super) fn request(
     number: u32,
     address: u64,
 ) -> Result<u64> {
-    let caller = caller_of(context);
+    let caller = context.terminal_caller();
     if side.is_hung_up() {
         return Err(if number == TIOCSPGRP { Errno::ENOTTY } else { Errno::EIO });
     }

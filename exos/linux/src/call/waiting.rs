@@ -1,60 +1,92 @@
-//! Waiting for a description: the loop around [`Context::wait`] that every blocking transfer shares.
+//! Waiting for a description: the loop around [`Context::wait`] that every blocking transfer shares. The open file says
+//! for what, and for how long, its readers and writers wait ([`Step`]).
 
 use alloc::sync::Arc;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::readiness::{Readiness, Registration};
+use exos::fs::step::{Step, Transfer};
+use exos::preempt;
+use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
 use crate::call::context::Context;
 use crate::task::caller::Restart;
 
 /// The waits of one call for one description. Made before the first attempt, so that no change between an attempt and
 /// the wait after it is missed.
-pub(crate) struct Waiting<'a> {
+struct Waiting<'a> {
     description: &'a Arc<Description>,
-    interest: Readiness,
-    deadline_ns: Option<u64>,
     /// What the description's queue had told when it was last looked at without being registered there.
     told_count: u64,
     /// From the first wait on.
     watching: Option<Registration>,
 }
 
-impl<'a> Waiting<'a> {
-    /// Begins now; `timeout_ns` of 0 is for ever. As on Linux, a call that a signal interrupts starts again only if
-    /// it has no timeout.
-    pub(crate) fn begin(
-        context: &mut Context<'_>,
-        description: &'a Arc<Description>,
-        interest: Readiness,
-        timeout_ns: u64,
-    ) -> Self {
-        context.restart = if timeout_ns == 0 { Restart::UnlessHandlerForbids } else { Restart::Never };
-        let deadline_ns = (timeout_ns > 0).then(|| context.now_ns().saturating_add(timeout_ns));
-        let told_count = description.wait_queue().map_or(0, |queue| queue.told_count());
-        Self { description, interest, deadline_ns, told_count, watching: None }
-    }
-
+impl Waiting<'_> {
     /// Waits until the description may be ready; not at all if something was told since the attempt that found it was
     /// not. `EAGAIN`: the time is over. `EINTR`.
-    pub(crate) fn wait(&mut self, context: &mut Context<'_>) -> Result<()> {
-        if self.deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
+    fn wait(&mut self, context: &mut Context<'_>, transfer: &Transfer) -> Result<()> {
+        if transfer.deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
             return Err(Errno::EAGAIN);
         }
         if let (None, Some(queue)) = (&self.watching, self.description.wait_queue()) {
-            self.watching = context.watch_unless_told(queue, self.interest, self.told_count);
+            self.watching = context.watch_unless_told(queue, transfer.interest, self.told_count);
             if self.watching.is_none() {
                 self.told_count = queue.told_count();
                 return Ok(());
             }
         }
-        context.wait(self.deadline_ns)
+        context.wait(transfer.deadline_ns)
     }
 }
 
-/// Repeats `attempt` until it does not answer `EAGAIN`, waiting for `interest` in between, unless the description does
-/// not wait.
+/// A transfer of `description`, attempt by attempt, with the waits in between.
+#[inline(always)]
+pub(crate) fn in_steps(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    mut transfer: Transfer,
+    mut attempt: impl FnMut(&mut Context<'_>, &mut Transfer) -> Step,
+) -> Result<u64> {
+    context.restart = Restart::UnlessHandlerForbids;
+    let told_count = description.wait_queue().map_or(0, |queue| queue.told_count());
+    let mut waiting = Waiting { description, told_count, watching: None };
+    let error = loop {
+        match attempt(context, &mut transfer) {
+            Step::Done(count) => return Ok(count as u64),
+            Step::Again if preempt::unless_killed().is_ok() => {}
+            Step::Again => return Ok(transfer.done as u64),
+            Step::Wait => match transfer.ended_by {
+                // As on Linux, what is there by now counts before the signal that ended the wait, or the time.
+                Some(error) => break error,
+                None if !transfer.may_wait => break Errno::EAGAIN,
+                None => {
+                    if !transfer.starts_again {
+                        context.restart = Restart::Never;
+                    }
+                    transfer.ended_by = waiting.wait(context, &transfer).err();
+                }
+            },
+            Step::Stopped => break Errno::EINTR,
+            Step::Raise(signal) => {
+                raise_own(context, signal);
+                break Errno::EPIPE;
+            }
+            Step::Failed(error) => break error,
+        }
+    };
+    transfer.outcome(error).map(|count| count as u64)
+}
+
+/// A signal that the process brought upon itself.
+pub(super) fn raise_own(context: &Context<'_>, signal: Signal) {
+    let payload = SignalPayload::Sender { pid: context.process.pid, uid: 0, value: 0 };
+    context.process.raise(signal, SignalInfo { code: 0, errno: 0, payload });
+}
+
+/// Repeats `attempt` until it does not answer `EAGAIN`, waiting for `interest` in between, for `timeout_ns` (0 is for
+/// ever), unless the description does not wait.
 pub(crate) fn until_ready_by<T>(
     context: &mut Context<'_>,
     description: &Arc<Description>,
@@ -62,18 +94,17 @@ pub(crate) fn until_ready_by<T>(
     timeout_ns: u64,
     mut attempt: impl FnMut(&mut Context<'_>) -> Result<T>,
 ) -> Result<T> {
-    let mut waiting = Waiting::begin(context, description, interest, timeout_ns);
-    loop {
-        match attempt(context) {
-            Err(Errno::EAGAIN) if !description.is_non_blocking() => {
-                if let Err(error) = waiting.wait(context) {
-                    // As on Linux, what is there by now counts before the signal that ended the wait, or the time.
-                    return attempt(context).map_err(|last| if last == Errno::EAGAIN { error } else { last });
-                }
-            }
-            outcome => return outcome,
+    let mut answer = None;
+    let transfer = Transfer::new(interest, !description.is_non_blocking());
+    in_steps(context, description, transfer, |context, transfer| match attempt(context) {
+        Ok(value) => {
+            answer = Some(value);
+            Step::Done(0)
         }
-    }
+        Err(Errno::EAGAIN) => transfer.wait_at_most(timeout_ns, &context.caller),
+        Err(error) => Step::Failed(error),
+    })?;
+    answer.ok_or(Errno::EAGAIN)
 }
 
 /// As [`until_ready_by`], however long it takes.

@@ -1,10 +1,10 @@
 //! Short ways through the calls that programs make most, for when there is nothing special about them.
 //!
 //! A short way has those of the caller's registers that Rust code does not preserve. It answers what the call answers,
-//! or `None` where it is about a file that is not plain, is refused, or is interrupted by a signal: then nothing has
-//! been done but what the call may do twice, and the handler of the table does it all. So each is a part of its
-//! handler, never another opinion: a case that is not here is slower and nothing else. Those that may wait are their
-//! handlers, which neither look at the other registers nor replace any ([`Context::new`]).
+//! or `None` where it is about something rare, has no memory, or is interrupted by a signal: then nothing has been done
+//! but what the call may do twice, and the handler of the table does it all. So each is a part of its handler, never
+//! another opinion: a case that is not here is slower and nothing else. Those that may wait are their handlers, which
+//! neither look at the other registers nor replace any ([`Context::new`]).
 //!
 //! Neighbours: `glue/fast.rs`, which comes here from rewritten sites, and [`crate::call::file_transfer`].
 
@@ -17,7 +17,8 @@ use exos::fs::description::{Description, StatusFlags};
 use exos::fs::location::Location;
 use exos::fs::metadata::{FileKind, Timestamp};
 use exos::fs::namespace::{Access, OpenFlags, OpenHow};
-use exos::fs::pipe::{PIPE_BUFFER_BYTES, Pipe, Read};
+use exos::fs::readiness::Readiness;
+use exos::fs::step::{Attempt, Transfer};
 use exos::fs::vnode::InodeRef;
 use exos::fs::walk::{self, LookupFlags};
 use exos::reserve::{self, Level};
@@ -28,8 +29,9 @@ use crate::abi::file as abi;
 use crate::abi::linux::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_LARGEFILE, O_NOCTTY, SI_TKILL};
 use crate::abi::user_memory::{Extent, STRING_STEP_BYTES, UserMemory, UserReader, UserWriter, read_short, write_all};
 use crate::call::context::{Context, Handler};
-use crate::call::file_transfer::{one, receive_into, send_from};
+use crate::call::file_transfer::{one, write_by};
 use crate::call::signal::change_action;
+use crate::call::waiting::in_steps;
 use crate::call::{epoll, file_control, file_descriptor, file_metadata, file_path, futex, memory};
 use crate::task::caller::Caller;
 use crate::task::process::{Process, Thread};
@@ -61,78 +63,56 @@ fn now(caller: &Caller<'_>) -> Timestamp {
 fn read_from(caller: &Caller<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
     let description = caller.process.files.get_seen(&caller.thread.seen_descriptors, frame.rdi).ok()?;
     if !description.is_plain() {
-        if offset.is_some() {
-            return None;
-        }
-        return match description.pipe() {
-            Some(pipe) => read_pipe(caller, frame, &description, pipe),
-            None => receive(Context::new(caller, frame), &description),
-        };
-    }
-    if !description.is_readable() {
-        return None;
+        return if offset.is_some() { None } else { read_or_sleep(caller, frame, &description) };
     }
     let extents = one(frame.rsi, frame.rdx).ok()?;
-    if offset.is_none() && description.reads_zeros() {
-        let Extent { address, length } = extents[0];
-        return settled(description.read_zeros(length as usize, |count| caller.memory.zero_out(address, count)));
-    }
-    let mut writer = UserWriter::new(caller.memory, &extents);
-    settled(match offset {
-        None => description.read(&mut writer, || now(caller)),
-        Some(offset) => description.read_at(offset, &mut writer, || now(caller)),
-    })
+    let Extent { address, length } = extents[0];
+    let zeros = (length as usize, |count| caller.memory.zero_out(address, count));
+    let writer = || UserWriter::new(caller.memory, &extents);
+    settled(description.try_read(offset, writer, || now(caller), zeros)?)
 }
 
 /// `read(2)` of a pipe, with its waits.
 #[inline(always)]
-fn read_pipe(caller: &Caller<'_>, frame: &mut UpcallFrame, description: &Arc<Description>, pipe: &Pipe) -> Answer {
-    if !description.is_readable() {
-        return None;
-    }
+fn read_or_sleep(caller: &Caller<'_>, frame: &mut UpcallFrame, description: &Arc<Description>) -> Answer {
+    let Some(reader) = description.sleeping_reader() else {
+        return read_in_steps(Context::new(caller, frame), description);
+    };
     let extents = one(frame.rsi, frame.rdx).ok()?;
     let mut context = Context::new(caller, frame);
-    if description.is_non_blocking() {
-        return receive(context, description);
-    }
     loop {
         let mut writer = UserWriter::new(context.memory, &extents);
-        match description.read_pipe(pipe, &mut writer, &context.thread.task) {
-            Read::Done(count) => return Some(Ok(count as u64)),
-            Read::Asleep if context.wait(None).is_ok() => {}
+        match reader.read(&mut writer, &context.thread.task) {
+            Attempt::Done(count) => return Some(Ok(count as u64)),
+            Attempt::Asleep if context.wait(None).is_ok() => {}
             // A signal: the handler of the table finds it too.
-            Read::Asleep => {
-                pipe.leave(&context.thread.task);
+            Attempt::Asleep => {
+                reader.leave(&context.thread.task);
                 return None;
             }
-            Read::Unknown => return receive(context, description),
+            Attempt::Unknown => return read_in_steps(context, description),
         }
     }
 }
 
-/// `read(2)` of a pipe or a socket, with its waits in the way of all others.
+/// `read(2)` with its waits in the way of all others.
 #[inline(never)]
-fn receive(mut context: Context<'_>, description: &Arc<Description>) -> Answer {
-    if !description.is_readable() {
-        return None;
-    }
+fn read_in_steps(mut context: Context<'_>, description: &Arc<Description>) -> Answer {
     let extents = one(context.frame.rsi, context.frame.rdx).ok()?;
-    unless_interrupted(receive_into(&mut context, description, &extents)?)
+    let mut writer = UserWriter::new(context.memory, &extents);
+    let transfer = Transfer::new(Readiness::READ, !description.is_non_blocking());
+    unless_interrupted(in_steps(&mut context, description, transfer, |context, transfer| {
+        description.read_step(None, &mut writer, transfer, &context.caller, || now(&context.caller))
+    }))
 }
 
-/// `write(2)` to a pipe of what goes in whole.
-#[inline(always)]
-fn write_pipe(memory: &dyn UserMemory, frame: &UpcallFrame, description: &Description, pipe: &Pipe) -> Answer {
-    let extents = one(frame.rsi, frame.rdx).ok()?;
-    settled(description.write_pipe(pipe, &mut UserReader::new(memory, &extents))?)
-}
-
-/// `write(2)` to a socket, with its waits.
+/// `write(2)` with its waits.
 #[inline(never)]
-fn send(mut context: Context<'_>, description: &Arc<Description>) -> Answer {
+fn write_in_steps(mut context: Context<'_>, description: &Arc<Description>) -> Answer {
     let extents = one(context.frame.rsi, context.frame.rdx).ok()?;
     let mut reader = UserReader::new(context.memory, &extents);
-    unless_interrupted(send_from(&mut context, description, &mut reader)?)
+    let may_wait = !description.is_non_blocking();
+    unless_interrupted(write_by(&mut context, description, &mut reader, None, may_wait))
 }
 
 /// What a handler that may wait answered. One that a signal interrupted has done nothing: the handler of the table does
@@ -210,27 +190,15 @@ fn other_futex(
 fn write_to(caller: &Caller<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
     let files = &caller.process.files;
     let description = files.get_seen(&caller.thread.seen_descriptors, frame.rdi).ok()?;
-    if !description.is_writable() || files.size_limit_bytes() != u64::MAX {
+    if files.size_limit_bytes() != u64::MAX {
         return None;
     }
-    if !description.is_plain() {
-        if offset.is_some() {
-            return None;
-        }
-        // Of a pipe only what goes in whole or not at all: if not, the handler begins anew.
-        if let Some(pipe) = description.pipe()
-            && frame.rdx <= PIPE_BUFFER_BYTES as u64
-        {
-            return write_pipe(caller.memory, frame, &description, pipe);
-        }
-        return send(Context::new(caller, frame), &description);
-    }
     let extents = one(frame.rsi, frame.rdx).ok()?;
-    let mut reader = UserReader::new(caller.memory, &extents);
-    settled(match offset {
-        None => description.write(&mut reader, || now(caller)),
-        Some(offset) => description.write_at(offset, &mut reader, || now(caller)),
-    })
+    match description.try_write(offset, || UserReader::new(caller.memory, &extents), || now(caller)) {
+        Some(outcome) => settled(outcome),
+        None if offset.is_some() => None,
+        None => write_in_steps(Context::new(caller, frame), &description),
+    }
 }
 
 /// An offset at which a transfer of this length begins and ends within what a file can have.

@@ -164,6 +164,10 @@ impl OpenFile for SignalFile {
         false
     }
 
+    fn reads_records(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> Option<&dyn Any> {
         Some(self)
     }

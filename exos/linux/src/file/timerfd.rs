@@ -152,6 +152,10 @@ impl OpenFile for TimerFile {
         false
     }
 
+    fn reads_records(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> Option<&dyn Any> {
         Some(self)
     }

@@ -7,11 +7,12 @@ use core::sync::atomic::Ordering;
 
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
-use super::{PIPE_BUFFER_BYTES, PIPE_CAPACITY_BYTES, Pipe, PipeEnd, Read, Taken};
+use super::{PIPE_BUFFER_BYTES, PIPE_CAPACITY_BYTES, Pipe, PipeEnd, Taken};
 use crate::error::Errno;
 use crate::fs::block_queue::BLOCK_BYTES;
 use crate::fs::open_file::{OpenFile, OpenRequest};
 use crate::fs::readiness::{Readiness, Waiter};
+use crate::fs::step::Attempt;
 use crate::fs::transfer::{Buffer, Destination, SliceDestination, Source};
 use crate::fs::{Count, Faulty};
 use crate::task::schedule::{NoProcessors, Scheduler};
@@ -303,10 +304,10 @@ fn sleeps_until(pipe: &Pipe, wakes: impl FnOnce()) {
     let scheduler = Scheduler::new(1, Arc::new(NoProcessors));
     let (task, other) = (scheduler.new_task(None), scheduler.new_task(None));
     let mut room = AtOnce(Vec::new(), 4);
-    assert_eq!(pipe.read_or_sleep(&mut room, &task), Read::Asleep);
+    assert_eq!(pipe.read_or_sleep(&mut room, &task), Attempt::Asleep);
     // There is one of them, and it may look again.
-    assert_eq!(pipe.read_or_sleep(&mut room, &other), Read::Unknown);
-    assert_eq!(pipe.read_or_sleep(&mut room, &task), Read::Asleep);
+    assert_eq!(pipe.read_or_sleep(&mut room, &other), Attempt::Unknown);
+    assert_eq!(pipe.read_or_sleep(&mut room, &task), Attempt::Asleep);
     scheduler.adopt(0, &task);
     scheduler.block(0, None, 0);
     pipe.set_capacity_bytes(PIPE_CAPACITY_BYTES, false).unwrap();
@@ -338,17 +339,17 @@ fn who_left_is_not_woken_and_leaves_its_place() {
     let mut room = AtOnce(Vec::new(), 4);
     let (reader, writer) = PipeEnd::pair(1);
     let pipe = reader.pipe().unwrap().clone();
-    assert_eq!(pipe.read_or_sleep(&mut room, &task), Read::Asleep);
+    assert_eq!(pipe.read_or_sleep(&mut room, &task), Attempt::Asleep);
     pipe.leave(&other);
-    assert_eq!(pipe.read_or_sleep(&mut room, &other), Read::Unknown);
+    assert_eq!(pipe.read_or_sleep(&mut room, &other), Attempt::Unknown);
     pipe.leave(&task);
-    assert_eq!(pipe.read_or_sleep(&mut room, &other), Read::Asleep);
+    assert_eq!(pipe.read_or_sleep(&mut room, &other), Attempt::Asleep);
     scheduler.adopt(0, &task);
     scheduler.block(0, None, 0);
     assert_eq!(write(&writer, b"abc"), Ok(3));
     assert!(task.is_blocked());
-    assert_eq!((pipe.read_or_sleep(&mut room, &task), &room.0[..]), (Read::Done(3), &b"abc"[..]));
+    assert_eq!((pipe.read_or_sleep(&mut room, &task), &room.0[..]), (Attempt::Done(3), &b"abc"[..]));
     // The end of the file is told in the way of all others.
     drop(writer);
-    assert_eq!(pipe.read_or_sleep(&mut room, &task), Read::Unknown);
+    assert_eq!(pipe.read_or_sleep(&mut room, &task), Attempt::Unknown);
 }

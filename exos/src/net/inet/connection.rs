@@ -164,10 +164,15 @@ impl Side {
         events
     }
 
+    /// Whether it may send.
+    pub(super) fn may_send(&self) -> bool {
+        let is_open = matches!(self.state, TcpState::Established | TcpState::CloseWait);
+        is_open && !self.is_send_shut && self.error.is_none()
+    }
+
     /// What a sender is told that may not send, if it may not (`tcp_sendmsg` of Linux).
     pub(super) fn check_sender(&mut self) -> Result<()> {
-        let may_send = matches!(self.state, TcpState::Established | TcpState::CloseWait);
-        if may_send && !self.is_send_shut && self.error.is_none() {
+        if self.may_send() {
             return Ok(());
         }
         Err(self.error.take().unwrap_or(Errno::EPIPE))

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
+use crate::fs::step::{Step, Transfer, TransferCaller};
 use crate::fs::transfer::{Destination, Source};
 use crate::net::Halves;
 use crate::net::options::SocketOptions;
@@ -402,6 +403,72 @@ impl Socket {
             Body::Tcp(tcp) => self.receive_tcp(tcp, destination, wants),
             Body::Udp(udp) => self.receive_udp(udp, destination, wants),
         }
+    }
+
+    /// Sends all that `source` has, if that can be had at once; else nothing.
+    ///
+    /// # Errors
+    /// Those of a datagram ([`Self::send`]).
+    pub fn send_nofault(self: &Arc<Self>, source: &mut dyn Source) -> Option<Result<usize>> {
+        match &self.body {
+            Body::Tcp(tcp) => tcp.send_nofault(source).map(Ok),
+            Body::Udp(udp) => Some(self.send_udp(udp, source, &Sending::default())),
+        }
+    }
+
+    /// An attempt of a send that may wait: on a connection until `source` is empty.
+    pub fn send_step(
+        self: &Arc<Self>,
+        source: &mut dyn Source,
+        sending: &Sending,
+        transfer: &mut Transfer,
+        caller: &dyn TransferCaller,
+    ) -> Step {
+        let outcome = self.send(source, sending).map(|count| (count, source.remaining() == 0));
+        let step = self.options.send_step(outcome, self.tcp().is_some(), transfer, caller);
+        self.keep_failure(step, transfer)
+    }
+
+    /// An attempt of a receive that may wait, on a connection until it has `least` bytes; with what was received.
+    pub fn receive_step(
+        &self,
+        destination: &mut dyn Destination,
+        (wants, least): (&mut Wants, usize),
+        transfer: &mut Transfer,
+        caller: &dyn TransferCaller,
+    ) -> (Step, Received) {
+        let outcome = self.receive(destination, *wants);
+        let moved = outcome.map(|received| (received.byte_count, received.is_final));
+        wants.peeked_bytes += moved.map_or(0, |(count, _)| count);
+        let step = self.options.receive_step(moved, least, transfer, caller);
+        (self.keep_failure(step, transfer), outcome.unwrap_or_default())
+    }
+
+    /// The same of a call that wants the bytes alone.
+    #[inline]
+    pub fn read_step(
+        &self,
+        destination: &mut dyn Destination,
+        least: usize,
+        transfer: &mut Transfer,
+        caller: &dyn TransferCaller,
+    ) -> Step {
+        let moved = match &self.body {
+            Body::Tcp(tcp) => tcp.read(destination),
+            Body::Udp(udp) => self.receive_udp(udp, destination, Wants::default()).map(|it| (it.byte_count, true)),
+        };
+        let step = self.options.receive_step(moved, least, transfer, caller);
+        self.keep_failure(step, transfer)
+    }
+
+    /// A failure that this call is not told, because it is told of the bytes before, is for the next.
+    fn keep_failure(&self, step: Step, transfer: &Transfer) -> Step {
+        if let Step::Failed(error) = step
+            && transfer.done > 0
+        {
+            self.keep_error(error);
+        }
+        step
     }
 
     /// What `send` or `receive` told of is for the next call, because this one is told what was done before.

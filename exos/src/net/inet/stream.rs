@@ -67,25 +67,63 @@ impl Socket {
 
     /// Receives from a connection what is there.
     pub(super) fn receive_tcp(&self, tcp: &Tcp, destination: &mut dyn Destination, wants: Wants) -> Result<Received> {
-        let link = {
-            let mut state = tcp.lock();
-            match &state.phase {
-                Phase::Connected(link) => link.clone(),
-                Phase::Connecting(_) => return Err(Errno::EAGAIN),
-                Phase::Idle if state.shut.receiving => return Ok(Received::end()),
-                _ => return Err(state.error.take().unwrap_or(Errno::ENOTCONN)),
-            }
+        if wants.is_peek || wants.is_discarding {
+            let Some(link) = tcp.readable_link()? else { return Ok(Received::end()) };
+            return if wants.is_peek {
+                link.peek(destination, wants.peeked_bytes)
+            } else {
+                link.discard(destination.remaining().saturating_sub(wants.peeked_bytes))
+            };
+        }
+        let (byte_count, is_final) = tcp.read(destination)?;
+        Ok(Received { byte_count, is_final, ..Received::default() })
+    }
+}
+
+impl Tcp {
+    /// Sends all that `source` has by one copy that ends at a fault. `None`: that is not to be had now, nothing
+    /// has been sent, and no failure taken.
+    pub(super) fn send_nofault(&self, source: &mut dyn Source) -> Option<usize> {
+        let wanted = source.remaining();
+        let link = match &self.lock().phase {
+            Phase::Connected(link) if (1..=PIECE_BYTES_MAX).contains(&wanted) => link.clone(),
+            _ => return None,
         };
-        if wants.is_peek {
-            return link.peek(destination, wants.peeked_bytes);
+        {
+            let mut pair = link.pair();
+            let may_send = pair.sides[link.side].may_send() && !pair.is_refused(link.side);
+            if !may_send || pair.room(link.side) < wanted {
+                return None;
+            }
+            let other = &mut pair.sides[1 - link.side];
+            other.inbox.reserve(wanted).ok()?;
+            if wanted > other.inbox.back_room() || !other.inbox.push_with(wanted, |room| source.take_nofault(room)) {
+                return None;
+            }
+            other.note_received(wanted);
         }
-        if wants.is_discarding {
-            return link.discard(destination.remaining().saturating_sub(wants.peeked_bytes));
+        link.tell_other(Readiness::READ);
+        Some(wanted)
+    }
+
+    /// The connection to receive from; `None`: the end.
+    fn readable_link(&self) -> Result<Option<Link>> {
+        let mut state = self.lock();
+        match &state.phase {
+            Phase::Connected(link) => Ok(Some(link.clone())),
+            Phase::Connecting(_) => Err(Errno::EAGAIN),
+            Phase::Idle if state.shut.receiving => Ok(None),
+            _ => Err(state.error.take().unwrap_or(Errno::ENOTCONN)),
         }
-        let (mut received, mut pace) = (Received::default(), Pace::default());
+    }
+
+    /// Bytes that were received, and whether none follow for this call.
+    pub(super) fn read(&self, destination: &mut dyn Destination) -> Result<(usize, bool)> {
+        let Some(link) = self.readable_link()? else { return Ok((0, true)) };
+        let (mut done, mut pace) = (0, Pace::default());
         let error = loop {
-            if destination.remaining() == 0 && received.byte_count > 0 {
-                return Ok(received);
+            if destination.remaining() == 0 && done > 0 {
+                return Ok((done, false));
             }
             let step = match link.receive_nofault(destination) {
                 Ok(Piece::Slow) => link.receive_bounced(destination),
@@ -93,28 +131,22 @@ impl Socket {
                 Err(error) => Err(error),
             };
             match step {
-                Ok(0) => {
-                    received.is_final = true;
-                    return Ok(received);
-                }
-                Ok(count) => received.byte_count += count,
+                Ok(0) => return Ok((done, true)),
+                Ok(count) => done += count,
                 Err(error) => break error,
             }
             if pace.page_unless_killed().is_err() {
-                return Ok(received);
+                return Ok((done, false));
             }
         };
-        match received.byte_count {
-            0 => Err(error),
-            _ => {
-                // What was received comes first. A failure is for the next call.
-                if !matches!(error, Errno::EAGAIN | Errno::EFAULT | Errno::ENOMEM) {
-                    link.pair().sides[link.side].error = Some(error);
-                }
-                received.is_final = error != Errno::EAGAIN;
-                Ok(received)
-            }
+        if done == 0 {
+            return Err(error);
         }
+        // What was received comes first. A failure is for the next call.
+        if !matches!(error, Errno::EAGAIN | Errno::EFAULT | Errno::ENOMEM) {
+            link.pair().sides[link.side].error = Some(error);
+        }
+        Ok((done, error != Errno::EAGAIN))
     }
 }
 

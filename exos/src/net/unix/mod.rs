@@ -34,6 +34,7 @@ use address::Names;
 use flight::Flight;
 pub use socket::{Received, Sending, Socket, Wants};
 
+pub use crate::fs::permission::Identity;
 use crate::fs::vnode::InodeRef;
 
 /// What may be on the way from a socket at first (`net.core.wmem_default`).
@@ -56,22 +57,6 @@ pub enum SocketKind {
     Datagram,
     /// `SOCK_SEQPACKET`: a connection of records.
     SeqPacket,
-}
-
-/// The process on the other side (`struct ucred`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Process.
-    pub pid: u32,
-    /// Effective user.
-    pub uid: u32,
-    /// Effective group.
-    pub gid: u32,
-}
-
-impl Identity {
-    /// What is told of a sender that told nothing.
-    pub const UNKNOWN: Self = Self { pid: 0, uid: 65_534, gid: 65_534 };
 }
 
 /// The Unix sockets of a pod: their names, and descriptions on the way.

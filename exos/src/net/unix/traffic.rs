@@ -11,6 +11,7 @@ use super::socket::{Phase, Received, Sending, Socket, Wants};
 use super::{Identity, MESSAGE_OVERHEAD_BYTES, SocketKind};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
+use crate::fs::step::{self, Transfer, TransferCaller};
 use crate::fs::transfer::{Destination, Source, partial};
 use crate::preempt::Pace;
 use crate::reserve;
@@ -52,6 +53,33 @@ impl Socket {
                 }
             },
         }
+    }
+
+    /// An attempt of a send that may wait: on a stream until `source` is empty.
+    pub fn send_step(
+        &self,
+        source: &mut dyn Source,
+        sending: &mut Sending<'_>,
+        transfer: &mut Transfer,
+        caller: &dyn TransferCaller,
+    ) -> step::Step {
+        let outcome = self.send(source, sending).map(|count| (count, source.remaining() == 0));
+        self.options().send_step(outcome, self.kind == SocketKind::Stream, transfer, caller)
+    }
+
+    /// An attempt of a receive that may wait, on a stream until it has `least` bytes; with what was received.
+    pub fn receive_step(
+        &self,
+        destination: &mut dyn Destination,
+        (wants, least): (&mut Wants, usize),
+        transfer: &mut Transfer,
+        caller: &dyn TransferCaller,
+    ) -> (step::Step, Received) {
+        let outcome = self.receive(destination, wants);
+        let is_message = self.kind != SocketKind::Stream;
+        let moved = outcome.as_ref().map(|received| (received.byte_count, is_message || received.is_final));
+        let step = self.options().receive_step(moved.map_err(|error| *error), least, transfer, caller);
+        (step, outcome.unwrap_or_default())
     }
 
     /// Sends all that `source` has on a stream by one copy that ends at a fault. `None`: that is not to be had now, or

@@ -10,6 +10,8 @@ use super::{Side, SlaveFile, Tty};
 use crate::error::{Errno, Result};
 use crate::fs::open_file::OpenFile;
 use crate::fs::readiness::{Readiness, WaitQueue};
+use crate::fs::step::{Step, Transfer, TransferCaller};
+use crate::fs::terminal::job_control::Verdict;
 use crate::fs::terminal::modes::Terminal;
 use crate::fs::terminal::table::Terminals;
 use crate::fs::transfer::{Destination, Source, partial};
@@ -17,6 +19,17 @@ use crate::preempt;
 
 /// Bytes moved at a time.
 const CHUNK_BYTES: usize = 512;
+/// `VTIME`'s unit.
+const DECISECOND_NS: u64 = 100_000_000;
+/// What a verdict makes of an attempt, unless that may go on.
+fn step_of(verdict: Verdict) -> Option<Step> {
+    match verdict {
+        Verdict::Proceed => None,
+        Verdict::Refused => Some(Step::Failed(Errno::EIO)),
+        Verdict::Stopped => Some(Step::Stopped),
+    }
+}
+
 impl OpenFile for SlaveFile {
     fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         if destination.remaining() == 0 || self.is_hung_up() {
@@ -86,6 +99,57 @@ impl OpenFile for SlaveFile {
         }
         self.tty.master_queue.notify(Readiness::READ);
         Ok(done)
+    }
+
+    fn read_step(
+        &self,
+        destination: &mut dyn Destination,
+        transfer: &mut Transfer,
+        caller: &dyn TransferCaller,
+    ) -> Step {
+        match transfer.ended_by {
+            None => {}
+            Some(Errno::EAGAIN) => return Step::Done(transfer.done),
+            Some(_) => return Step::Wait,
+        }
+        if let Some(step) = step_of(self.tty.judge_reader(&caller.terminal_caller())) {
+            return step;
+        }
+        transfer.interest = Readiness::all();
+        let modes = self.tty.modes();
+        let (minimum, time_ns) = match modes.is_canonical() {
+            true => (1, 0),
+            false => (usize::from(modes.minimum()), u64::from(modes.time_ds()) * DECISECOND_NS),
+        };
+        match self.read(0, destination) {
+            Ok(count) => {
+                let is_all = count == 0 || transfer.done + count >= minimum || destination.remaining() == 0;
+                if time_ns > 0 {
+                    transfer.deadline_ns = Some(caller.now_ns() + time_ns);
+                }
+                transfer.moved(count, is_all || modes.is_canonical())
+            }
+            Err(Errno::EAGAIN) if minimum == 0 && time_ns == 0 => Step::Done(transfer.done),
+            Err(Errno::EAGAIN) => {
+                let now_ns = caller.now_ns();
+                if minimum == 0 {
+                    transfer.deadline_ns.get_or_insert(now_ns + time_ns);
+                }
+                let is_over = transfer.deadline_ns.is_some_and(|deadline_ns| now_ns >= deadline_ns);
+                if is_over { Step::Done(transfer.done) } else { Step::Wait }
+            }
+            Err(error) => Step::Failed(error),
+        }
+    }
+
+    fn write_step(&self, source: &mut dyn Source, transfer: &mut Transfer, caller: &dyn TransferCaller) -> Step {
+        if let Some(step) = step_of(self.tty.judge_writer(&caller.terminal_caller())) {
+            return step;
+        }
+        match self.write(0, source) {
+            Ok(count) => transfer.moved(count, count == 0 || source.remaining() == 0),
+            failed => Step::of(failed),
+        }
     }
 
     fn readiness(&self) -> Readiness {
