@@ -19,7 +19,7 @@ use bitflags::bitflags;
 use aegis_image::bytes::{slice, u16_at, u32_at, u64_at};
 use aegis_image::tree::LINK_TARGET_BYTES_MAX;
 
-use crate::network::{Network, TAG_NETWORK, TAG_NETWORK_ADDRESS, TAG_NETWORK_NAME};
+use crate::network::{HostEntry, Network, TAG_NAME, TAG_NETWORK, TAG_NETWORK_ADDRESS};
 
 /// First eight bytes of a configuration.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"AEGISCFG");
@@ -88,6 +88,14 @@ bitflags! {
         const INPUT = 1 << 11;
         /// The host's standard input is empty, and nobody will say that it has ended.
         const INPUT_IS_EMPTY = 1 << 12;
+        /// `/etc/hosts` is the pod's own, whatever the root has.
+        const HOSTS = 1 << 13;
+        /// `/etc/hostname` is the pod's own, whatever the root has.
+        const HOSTNAME = 1 << 14;
+        /// `/etc/resolv.conf` names the network's name servers, also if the root's names some that can be reached.
+        const NAME_SERVERS = 1 << 15;
+        /// `/etc/resolv.conf` is as the root has it.
+        const KEEP_NAME_SERVERS = 1 << 16;
         // Flags of a later version are kept.
         const _ = !0;
     }
@@ -161,6 +169,8 @@ pub struct Config {
     pub tickets: Option<Tickets>,
     /// What its card is connected to; `None`: it has none.
     pub network: Option<Network>,
+    /// Names for `/etc/hosts`, besides its own and `localhost`.
+    pub names: Vec<HostEntry>,
 }
 
 impl Default for Config {
@@ -182,6 +192,7 @@ impl Default for Config {
             mounts: Vec::new(),
             tickets: None,
             network: None,
+            names: Vec::new(),
         }
     }
 }
@@ -277,8 +288,9 @@ impl Config {
             record(TAG_TICKETS, &[&tickets.amount.to_le_bytes(), tickets.currency.as_slice()].concat());
         }
         if let Some(network) = &self.network {
-            network.write(record);
+            network.write(&mut record);
         }
+        self.names.iter().for_each(|entry| record(TAG_NAME, &entry.value()));
         if bytes.len() > CONFIG_BYTES_MAX {
             return Err(ConfigError::TooLarge);
         }
@@ -368,9 +380,8 @@ impl Config {
                 let (amount, currency) = value.split_at_checked(8)?;
                 self.tickets = Some(Tickets { amount: u64_at(amount, 0)?, currency: currency.to_vec() });
             }
-            TAG_NETWORK | TAG_NETWORK_ADDRESS | TAG_NETWORK_NAME => {
-                self.network.get_or_insert_default().take_record(tag, value)?;
-            }
+            TAG_NETWORK | TAG_NETWORK_ADDRESS => self.network.get_or_insert_default().take_record(tag, value)?,
+            TAG_NAME => self.names.push(HostEntry::read(value)?),
             _ => {}
         }
         Some(())
@@ -391,7 +402,7 @@ impl Config {
         if self.mounts.len() > MOUNT_COUNT_MAX || !self.mounts.iter().all(is_mount) {
             return Err(ConfigError::Mount);
         }
-        if self.network.as_ref().is_some_and(|network| !network.is_valid()) {
+        if self.network.as_ref().is_some_and(|network| !network.is_valid()) || !HostEntry::are_valid(&self.names) {
             return Err(ConfigError::Network);
         }
         let mut string_bytes: usize = 0;

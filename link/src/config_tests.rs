@@ -84,7 +84,6 @@ prop_compose! {
         flags in any::<u32>(),
         addresses in prop::collection::vec((any::<IpAddr>(), 0..=32_u8), 0..8),
         gateways in prop::collection::vec(any::<IpAddr>(), 0..3),
-        names in prop::collection::vec((any::<IpAddr>(), "[a-z][a-z.0-9-]{0,20}"), 0..8),
     ) -> Network {
         let addresses: Vec<Prefixed> = addresses.into_iter()
             .map(|(address, prefix_bits)| Prefixed { address, prefix_bits }).collect();
@@ -92,7 +91,6 @@ prop_compose! {
             flags: NetworkFlags::from_bits_retain(flags),
             host_networks: addresses.iter().rev().copied().collect(),
             name_servers: gateways.iter().rev().copied().collect(),
-            names: names.into_iter().map(|(address, name)| HostEntry { name: name.into_bytes(), address }).collect(),
             addresses, gateways,
         }
     }
@@ -110,6 +108,7 @@ prop_compose! {
         hostname in string(),
         tickets in prop::option::of((any::<u64>(), string())),
         network in prop::option::of(networks()),
+        names in prop::collection::vec((any::<IpAddr>(), "[a-z][a-z.0-9-]{0,20}"), 0..8),
     ) -> Config {
         let (memory_limit_bytes, realtime_start_ns, uid, gid, terminal_rows, terminal_columns) = numbers;
         Config {
@@ -120,6 +119,7 @@ prop_compose! {
             terminal_rows, terminal_columns, mounts: Vec::new(),
             tickets: tickets.map(|(amount, currency)| Tickets { amount, currency }),
             network,
+            names: names.into_iter().map(|(address, name)| HostEntry { name: name.into_bytes(), address }).collect(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The tool knows the network that it has asked QEMU for, so the library OS is told its addresses instead of finding
 //! them out. Records: one with the flags, whose presence means that there is a card; one for each address, behind its
-//! role; one for each name of `/etc/hosts`.
+//! role. Names for `/etc/hosts` are records of their own, which a pod without a card can have too.
 //!
 //! Limits: [`ADDRESS_COUNT_MAX`] addresses, [`NAME_COUNT_MAX`] names, each of at most [`NAME_BYTES_MAX`] bytes that
 //! are printable and not white space, so that a name cannot be taken for two or for a line of its own.
@@ -65,13 +65,11 @@ pub struct Network {
     pub name_servers: Vec<IpAddr>,
     /// Networks in which the host itself answers, as far as they can be told.
     pub host_networks: Vec<Prefixed>,
-    /// Names besides those that every pod has.
-    pub names: Vec<HostEntry>,
 }
 
 pub(crate) const TAG_NETWORK: u32 = 14;
 pub(crate) const TAG_NETWORK_ADDRESS: u32 = 15;
-pub(crate) const TAG_NETWORK_NAME: u32 = 16;
+pub(crate) const TAG_NAME: u32 = 16;
 
 const ROLE_OWN: u8 = 1;
 const ROLE_GATEWAY: u8 = 2;
@@ -102,9 +100,7 @@ impl Network {
         let prefixed = self.addresses.len() + self.host_networks.len();
         let is_short = |it: &Prefixed| it.prefix_bits <= bits_of(it.address);
         prefixed + self.gateways.len() + self.name_servers.len() <= ADDRESS_COUNT_MAX
-            && self.names.len() <= NAME_COUNT_MAX
             && self.addresses.iter().chain(&self.host_networks).all(is_short)
-            && self.names.iter().all(|entry| is_host_name(&entry.name))
     }
 
     /// Gives each record to `record`: its tag and value.
@@ -119,12 +115,6 @@ impl Network {
         self.gateways.iter().for_each(|it| address(ROLE_GATEWAY, *it, bits_of(*it)));
         self.name_servers.iter().for_each(|it| address(ROLE_NAME_SERVER, *it, bits_of(*it)));
         self.host_networks.iter().for_each(|it| address(ROLE_HOST, it.address, it.prefix_bits));
-        for entry in &self.names {
-            let mut value = alloc::vec![bits_of(entry.address) / 8];
-            push_address(&mut value, entry.address);
-            value.extend_from_slice(&entry.name);
-            record(TAG_NETWORK_NAME, &value);
-        }
     }
 
     /// Takes one record over; `None` for a wrong value. An address of a later version's role is left out.
@@ -145,14 +135,31 @@ impl Network {
                     _ => {}
                 }
             }
-            TAG_NETWORK_NAME => {
-                let (address_bytes, rest) = value.split_first()?;
-                let (address, name) = rest.split_at_checked(usize::from(*address_bytes))?;
-                self.names.push(HostEntry { name: name.to_vec(), address: address_of(address)? });
-            }
             _ => {}
         }
         Some(())
+    }
+}
+
+impl HostEntry {
+    /// Whether all of them keep the limits.
+    pub(crate) fn are_valid(list: &[Self]) -> bool {
+        list.len() <= NAME_COUNT_MAX && list.iter().all(|entry| is_host_name(&entry.name))
+    }
+
+    /// The value of its record.
+    pub(crate) fn value(&self) -> Vec<u8> {
+        let mut value = alloc::vec![bits_of(self.address) / 8];
+        push_address(&mut value, self.address);
+        value.extend_from_slice(&self.name);
+        value
+    }
+
+    /// From the value of its record; `None` for a wrong one.
+    pub(crate) fn read(value: &[u8]) -> Option<Self> {
+        let (address_bytes, rest) = value.split_first()?;
+        let (address, name) = rest.split_at_checked(usize::from(*address_bytes))?;
+        Some(Self { name: name.to_vec(), address: address_of(address)? })
     }
 }
 
@@ -170,7 +177,7 @@ fn address_of(bytes: &[u8]) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HostEntry, Network, NetworkFlags, Prefixed, TAG_NETWORK_ADDRESS, TAG_NETWORK_NAME, is_host_name};
+    use super::{HostEntry, Network, NetworkFlags, Prefixed, TAG_NETWORK_ADDRESS, is_host_name};
     use alloc::vec;
     use alloc::vec::Vec;
     use core::net::IpAddr;
@@ -187,7 +194,6 @@ mod tests {
             gateways: vec![address("10.0.2.2"), address("fec0::2")],
             name_servers: vec![address("10.0.2.3")],
             host_networks: vec![prefixed("10.0.2.0", 24)],
-            names: vec![HostEntry { name: b"db".to_vec(), address: address("192.0.2.7") }],
         }
     }
 
@@ -205,15 +211,11 @@ mod tests {
 
     #[test]
     fn wrong_records_are_refused() {
-        for (tag, value) in [
-            (TAG_NETWORK_ADDRESS, &[1][..]),
-            (TAG_NETWORK_ADDRESS, &[1, 24, 10, 0, 2]),
-            (TAG_NETWORK_ADDRESS, &[1, 33, 10, 0, 2, 15]),
-            (TAG_NETWORK_NAME, &[]),
-            (TAG_NETWORK_NAME, &[4, 10, 0, 2]),
-            (TAG_NETWORK_NAME, &[3, 10, 0, 2, b'x']),
-        ] {
-            assert_eq!(Network::default().take_record(tag, value), None, "{tag} {value:?}");
+        for value in [&[1][..], &[1, 24, 10, 0, 2], &[1, 33, 10, 0, 2, 15]] {
+            assert_eq!(Network::default().take_record(TAG_NETWORK_ADDRESS, value), None, "{value:?}");
+        }
+        for value in [&[][..], &[4, 10, 0, 2], &[3, 10, 0, 2, b'x']] {
+            assert_eq!(HostEntry::read(value), None, "{value:?}");
         }
         assert_eq!(Network::default().take_record(TAG_NETWORK_ADDRESS, &[9, 0, 10, 0, 2, 15]), Some(()));
     }
@@ -224,10 +226,11 @@ mod tests {
             assert!(!is_host_name(name.as_bytes()), "{name:?}");
         }
         assert!(is_host_name(b"db.internal") && !is_host_name(&[b'a'; 256]));
+        let entry = |name: &str| HostEntry { name: name.into(), address: address("192.0.2.7") };
+        assert_eq!(HostEntry::read(&entry("db").value()), Some(entry("db")));
+        assert!(HostEntry::are_valid(&[entry("db")]) && !HostEntry::are_valid(&[entry("db"), entry("a b")]));
+        assert!(!HostEntry::are_valid(&vec![entry("db"); 257]));
         let mut network = sample();
-        network.names[0].name = b"a b".to_vec();
-        assert!(!network.is_valid());
-        network = sample();
         network.gateways = vec![address("10.0.2.2"); 65];
         assert!(!network.is_valid());
     }

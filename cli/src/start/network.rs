@@ -14,9 +14,10 @@ use std::path::Path;
 
 use aegis_launch::errors::Error;
 use aegis_launch::machine::network::{Backend, Card, Forward, HARDWARE_ADDRESS_DEFAULT, Protocol, UserNetwork};
+use aegis_link::config::Flags;
 use aegis_link::network::{HostEntry, Network, NetworkFlags, Prefixed};
 
-use crate::options::groups::MachineOptions;
+use crate::options::groups::{MachineOptions, PodOptions};
 use crate::options::network::{NetworkChoice, NetworkOptions, PORT_COUNT_MAX, Publication};
 use crate::start::port_owner::owner_of;
 use crate::start::tap;
@@ -33,6 +34,9 @@ const IPV6_LINK_LOCAL: Prefixed =
     Prefixed { address: IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), prefix_bits: 64 };
 /// The name by which the host is known in the pod.
 const HOST_NAME: &[u8] = b"host.aegis";
+/// Files of `/etc` that are the pod's own, and the switches that say so.
+const ETC_FILES: [(&str, Flags); 3] =
+    [("/etc/hosts", Flags::HOSTS), ("/etc/hostname", Flags::HOSTNAME), ("/etc/resolv.conf", Flags::NAME_SERVERS)];
 
 /// A pod's network.
 #[derive(Debug)]
@@ -97,7 +101,7 @@ impl PodNetwork {
             Some(choice) => choice,
         };
         check(options, choice)?;
-        let mut config = Network { names: options.add_host.clone(), ..Network::default() };
+        let mut config = Network::default();
         config.flags.set(NetworkFlags::HOST_ACCESS, options.host_access);
         let (backend, ports) = match choice {
             NetworkChoice::None => return Ok(None),
@@ -131,6 +135,39 @@ impl PodNetwork {
         };
         Ok(Some(Self { card, config, ports }))
     }
+}
+
+/// Names for `/etc/hosts`: the host's, where it has an address, and those that were given.
+pub(crate) fn names(options: &PodOptions, network: Option<&PodNetwork>) -> Vec<HostEntry> {
+    let host = network.and_then(|network| match &network.card.backend {
+        Backend::User(user) => Some(user.host),
+        Backend::Tap(_) | Backend::Socket(_) => None,
+    });
+    let host = host.map(|host| HostEntry { name: HOST_NAME.to_vec(), address: host.into() });
+    host.into_iter().chain(options.network.add_host.iter().cloned()).collect()
+}
+
+/// Which files of `/etc` are the pod's own: those that have something to say, but for what the user put there.
+pub(crate) fn etc_files(options: &PodOptions, network: Option<&PodNetwork>) -> Flags {
+    let given = &options.network;
+    let mut flags = Flags::empty();
+    let has_names = network.is_some() || given.hostname.is_some() || !given.add_host.is_empty();
+    flags.set(Flags::HOSTS | Flags::HOSTNAME, has_names);
+    flags.set(Flags::NAME_SERVERS, !given.dns.is_empty());
+    let with = options.with.iter().filter_map(|with| with.guest.as_deref().or(Some(&with.host)));
+    let volumes = options.volumes.iter().map(|volume| volume.guest.as_path());
+    for place in with.chain(volumes) {
+        for (path, flag) in ETC_FILES {
+            if Path::new(path).starts_with(place) {
+                flags.remove(flag);
+                flags.set(
+                    Flags::KEEP_NAME_SERVERS,
+                    flags.contains(Flags::KEEP_NAME_SERVERS) || flag == Flags::NAME_SERVERS,
+                );
+            }
+        }
+    }
+    flags
 }
 
 /// What contradicts itself.
@@ -190,8 +227,8 @@ fn user_network(options: &NetworkOptions, config: &mut Network) -> Result<UserNe
             place(1),
         )));
     }
-    let in_network =
-        |it: Prefixed| matches!(it.address, IpAddr::V6(it) if it.segments()[..4] == IPV6_NETWORK.segments()[..4]);
+    let is_in_network = |it: Ipv6Addr| it.segments()[..4] == IPV6_NETWORK.segments()[..4];
+    let in_network = |it: Prefixed| matches!(it.address, IpAddr::V6(it) if is_in_network(it));
     if !in_network(own6)
         || own6.prefix_bits != 64
         || [IPV6_HOST, IPV6_NAME_SERVER].map(IpAddr::V6).contains(&own6.address)
@@ -209,7 +246,6 @@ fn user_network(options: &NetworkOptions, config: &mut Network) -> Result<UserNe
         Prefixed { address: IPV6_NETWORK.into(), prefix_bits: 64 },
         IPV6_LINK_LOCAL,
     ];
-    config.names.push(HostEntry { name: HOST_NAME.to_vec(), address: host.into() });
     let prefix_bits = own.prefix_bits;
     Ok(UserNetwork { network, prefix_bits, host, name_server, pod, is_restricted: false, forwards: Vec::new() })
 }

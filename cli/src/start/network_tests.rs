@@ -3,25 +3,29 @@
 use std::net::{TcpListener, UdpSocket};
 
 use aegis_launch::machine::network::{Backend, Card};
+use aegis_link::config::Flags;
 use aegis_link::network::{Network, NetworkFlags};
 use clap::Parser;
 
-use super::PodNetwork;
-use crate::options::groups::MachineOptions;
-use crate::options::network::NetworkOptions;
+use super::{PodNetwork, etc_files, names};
+use crate::options::groups::{MachineOptions, PodOptions};
 
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
-    network: NetworkOptions,
+    pod: PodOptions,
     #[command(flatten)]
     machine: MachineOptions,
+}
+
+fn line(words: &str) -> Line {
+    Line::try_parse_from(std::iter::once("x").chain(words.split_whitespace())).unwrap_or_else(|why| panic!("{why}"))
 }
 
 fn make(words: &str) -> Result<Option<PodNetwork>, String> {
     let words = std::iter::once("x").chain(words.split_whitespace());
     let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
-    PodNetwork::make(&line.network, &line.machine, &[7; 32]).map_err(|error| error.to_string())
+    PodNetwork::make(&line.pod.network, &line.machine, &[7; 32]).map_err(|error| error.to_string())
 }
 
 fn made(words: &str) -> PodNetwork {
@@ -52,7 +56,6 @@ fn there_is_a_user_network_unless_said() {
     assert_eq!(user(&network.card), ("10.0.2.0/24 10.0.2.2 10.0.2.3 10.0.2.15".into(), false));
     assert_eq!(addresses(&network.config), ["10.0.2.15/24", "fec0::15/64"]);
     assert_eq!(network.config.name_servers, ["10.0.2.3".parse::<std::net::IpAddr>().expect("an address")]);
-    assert_eq!(network.config.names.last().map(|entry| entry.name.as_slice()), Some(&b"host.aegis"[..]));
     assert!(network.config.flags.is_empty() && network.ports.is_empty());
     assert_eq!(network.config.host_networks.len(), 3);
     assert!(make("--network none").expect("no card").is_none());
@@ -77,7 +80,6 @@ fn everything_follows_from_the_pods_address() {
     assert_eq!(user(&network.card).0, "192.168.7.0/27 192.168.7.2 192.168.7.3 192.168.7.20");
     assert_eq!(addresses(&network.config), ["192.168.7.20/27", "fec0::77/64"]);
     assert_eq!(network.config.name_servers.len(), 2);
-    assert_eq!(network.config.names[0].name, b"db");
     assert_eq!(network.card.hardware_address, [2, 0, 0, 0, 0, 1]);
     for words in
         ["--ip 10.0.2.2", "--ip 10.0.2.3", "--ip 10.0.2.0", "--ip 10.0.2.255", "--ip 10.0.2.5/30", "--ip 10.0.2.5/4"]
@@ -87,6 +89,27 @@ fn everything_follows_from_the_pods_address() {
     for words in ["--ip 2001:db8::1", "--ip fec0::2", "--ip fec0::3", "--ip fec0::15/48"] {
         assert!(refusal(words).contains("fec0::/64"), "{words}");
     }
+}
+
+#[test]
+fn files_that_the_user_named_stay() {
+    let card = made("");
+    let files = |words: &str| etc_files(&line(words).pod, Some(&card));
+    let both = Flags::HOSTS | Flags::HOSTNAME;
+    assert_eq!(files(""), both);
+    assert_eq!(files("--dns 192.0.2.1"), both | Flags::NAME_SERVERS);
+    assert_eq!(files("--with x:/etc/hosts"), Flags::HOSTNAME);
+    assert_eq!(files("--with /etc/hosts --with x:/etc/host"), Flags::HOSTNAME);
+    assert_eq!(files("-v .:/etc --dns 192.0.2.1"), Flags::KEEP_NAME_SERVERS);
+    assert_eq!(files("--with r:/etc/resolv.conf"), both | Flags::KEEP_NAME_SERVERS);
+    assert_eq!(etc_files(&line("").pod, None), Flags::empty());
+    assert_eq!(etc_files(&line("--hostname web").pod, None), both);
+    assert_eq!(etc_files(&line("--add-host db:127.0.0.9").pod, None), both);
+    let known = |words: &str, network| {
+        names(&line(words).pod, network).iter().map(|it| it.address.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(known("--add-host db:192.0.2.7", Some(&card)), ["10.0.2.2", "192.0.2.7"]);
+    assert_eq!(known("--add-host db:192.0.2.7", None), ["192.0.2.7"]);
 }
 
 #[test]

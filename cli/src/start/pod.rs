@@ -16,7 +16,7 @@ use aegis_launch::root::{Prepared, Source, is_directory, prepare, working_direct
 use aegis_link::config::{Config, Flags, Tickets};
 
 use crate::options::groups::{MachineOptions, PodOptions};
-use crate::start::network::PodNetwork;
+use crate::start::network::{PodNetwork, etc_files, names};
 use crate::start::program::{absolute, locate};
 
 /// The program's PATH, and where a host program is looked for when this process has no PATH.
@@ -92,7 +92,7 @@ impl<'a> Pod<'a> {
         network: Option<&PodNetwork>,
     ) -> Result<Vec<u8>, Error> {
         let bytes = |text: &OsStr| text.as_bytes().to_vec();
-        let mut flags = switches;
+        let mut flags = switches | etc_files(self.options, network);
         flags.set(Flags::VERBOSE, machine.verbose);
         flags.set(Flags::QUIET, machine.quiet);
         flags.set(Flags::STDERR_IS_STDOUT, are_one_file(std::io::stdout().as_fd(), std::io::stderr().as_fd()));
@@ -116,6 +116,7 @@ impl<'a> Pod<'a> {
             mounts: files.mounts.iter().map(|served| served.mount.clone()).collect(),
             tickets: self.tickets.clone(),
             network: network.map(|network| network.config.clone()),
+            names: names(self.options, network),
             ..Config::default()
         };
         config.encode().map_err(|why| Error::Usage(why.to_string()))

@@ -38,6 +38,7 @@ use exos::task::schedule::{Refusal, Scheduler};
 use crate::call::lottery;
 use crate::file::files::{Files, ProcessFiles};
 use crate::file::lottery_programs;
+use crate::host::etc_files;
 use crate::host::mounts::{Refused, Served, Shares};
 use crate::host::standard_streams::{connect_streams, has_host_terminal};
 use crate::proc::ProcFacts;
@@ -251,6 +252,7 @@ fn name_space(
     mount_all(&namespace, ground, facts, terminals, now).map_err(BootError::Root)?;
     device_fs::register(&namespace, &ground.kernel);
     shares.mount(&namespace, now).map_err(share_error)?;
+    etc_files::make(&namespace, config, now);
     Ok((namespace, shares.into_cache()))
 }
 
