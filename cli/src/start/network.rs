@@ -222,7 +222,7 @@ fn user_network(options: &NetworkOptions, config: &mut Network) -> Result<UserNe
     let is_free = ![place(0), place(1), host, name_server, Ipv4Addr::from_bits(network | !mask)].contains(&pod);
     if own.prefix_bits > 28 || own.prefix_bits < 8 || !is_free {
         return Err(Error::Usage(format!(
-            "--ip {pod}/{}: with the user network it is of 8 to 28 bits, and {}, {host} and {name_server} are taken in it",
+            "--ip {pod}/{}: in the user network it is of 8 to 28 bits, and {}, {host}, {name_server} are taken in it",
             own.prefix_bits,
             place(1),
         )));
