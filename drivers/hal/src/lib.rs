@@ -43,7 +43,7 @@ mod region;
 pub use dma::{DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES};
 pub use irq::{Irq, IrqError};
 pub use mmio::{AccessError, Volatile, Width, check_access, check_range};
-pub use pool::DmaPool;
+pub use pool::{DmaPool, DmaRun};
 pub use port::Port;
 pub use region::{DmaRegion, MmioRegion};
 

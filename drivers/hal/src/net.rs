@@ -199,6 +199,9 @@ pub trait NetDevice {
     /// What it did so far.
     fn statistics(&self) -> NetStatistics;
 
+    /// Whether [`NetDevice::receive`] has something to say: one look at memory.
+    fn has_received(&self) -> bool;
+
     /// Hands at most `budget` frames that have come in to `sink`, oldest first, and gives their buffers back to the
     /// card; how many. Without a frame it costs one look at memory.
     ///

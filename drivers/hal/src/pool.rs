@@ -1,8 +1,8 @@
-//! A ready-made [`Dma`] for a placement that reserves its memory once: a fixed table of single
-//! pages.
+//! Two ready-made [`Dma`]s for a placement that reserves its memory once: [`DmaPool`], a fixed table
+//! of single pages, and [`DmaRun`], for a driver that asks for a few long pieces and keeps them.
 //!
-//! Drivers ask for single pages nearly always, so a stack of pages serves them; a run is looked for
-//! only when one is wanted. There is no translation to undo: the donor of the pages made them
+//! Most drivers ask for single pages nearly always, so a stack of pages serves them; a run is looked
+//! for only when one is wanted. There is no translation to undo: the donor of the pages made them
 //! reachable for the device, for as long as the pool lives. So `release` only makes a page
 //! available to the same device again.
 
@@ -118,5 +118,44 @@ impl<const PAGE_COUNT: usize> Dma for DmaPool<PAGE_COUNT> {
             self.insert(page);
             rest = next;
         }
+    }
+}
+
+/// Memory in one piece, of which pieces are taken from the front and none comes back.
+#[derive(Debug, Default)]
+pub struct DmaRun {
+    rest: Option<DmaRegion>,
+}
+
+impl DmaRun {
+    /// All of `region`.
+    #[must_use]
+    pub const fn new(region: DmaRegion) -> Self {
+        Self { rest: Some(region) }
+    }
+}
+
+impl Dma for DmaRun {
+    type Buffer = DmaRegion;
+
+    fn allocate(&mut self, page_count: usize) -> Result<DmaRegion, DmaError> {
+        if page_count == 0 {
+            return Err(DmaError::PageCount);
+        }
+        match self.rest.take().ok_or(DmaError::Exhausted)?.split_first(page_count) {
+            Ok((first, rest)) => {
+                self.rest = rest;
+                Ok(first)
+            }
+            Err(all) => {
+                self.rest = Some(all);
+                Err(DmaError::Exhausted)
+            }
+        }
+    }
+
+    fn release(&mut self, buffer: DmaRegion) {
+        // HAL-4: dropping frees nothing.
+        drop(buffer);
     }
 }

@@ -110,13 +110,21 @@ impl DmaRegion {
 
     /// The first page and the rest, if there is more than nothing.
     pub(crate) fn split_first_page(self) -> Option<(Self, Option<Self>)> {
-        let rest_bytes = self.memory.length_bytes.checked_sub(PAGE_BYTES)?;
-        let first = Self { memory: self.memory.window(0, PAGE_BYTES).ok()?, ..self };
-        let rest = Self {
-            memory: self.memory.window(PAGE_BYTES, rest_bytes).ok()?,
-            device_address: self.device_address.offset(PAGE_BYTES),
+        self.split_first(1).ok()
+    }
+
+    /// The first `page_count` pages and what is behind them; all of it, if there are not as many.
+    pub(crate) fn split_first(self, page_count: usize) -> Result<(Self, Option<Self>), Self> {
+        let all_bytes = self.memory.length_bytes;
+        let first_bytes = page_count.saturating_mul(PAGE_BYTES);
+        let rest_bytes = all_bytes.saturating_sub(first_bytes);
+        let (Ok(first), Ok(rest)) =
+            (self.memory.window(0, first_bytes), self.memory.window(all_bytes - rest_bytes, rest_bytes))
+        else {
+            return Err(self);
         };
-        Some((first, (rest_bytes > 0).then_some(rest)))
+        let rest = Self { memory: rest, device_address: self.device_address.offset(first_bytes) };
+        Ok((Self { memory: first, ..self }, (rest_bytes > 0).then_some(rest)))
     }
 
     /// Whether `next` starts where this region ends, for the processor and for the device.

@@ -9,7 +9,7 @@ use alloc::vec;
 use core::ptr::NonNull;
 
 use super::{DmaRegion, MmioRegion};
-use crate::{AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, PAGE_BYTES, Volatile};
+use crate::{AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, DmaRun, PAGE_BYTES, Volatile};
 
 #[repr(C, align(4096))]
 struct Pages([u8; 4 * PAGE_BYTES]);
@@ -124,4 +124,20 @@ fn pool_without_a_contiguous_run_refuses_and_loses_nothing() {
     assert_eq!(pool.available_page_count(), 2);
     assert!(pool.donate(dma_region(3)).is_err(), "three pages do not fit into two slots");
     assert_eq!(pool.available_page_count(), 2);
+}
+
+#[test]
+fn run_gives_pieces_from_its_front_until_there_is_none_long_enough() {
+    let mut run = DmaRun::new(dma_region(4));
+    assert_eq!(run.allocate(0).err(), Some(DmaError::PageCount));
+    assert_eq!(run.allocate(5).err(), Some(DmaError::Exhausted));
+    assert_eq!(run.allocate(usize::MAX).err(), Some(DmaError::Exhausted));
+    let three = run.allocate(3).expect("four pages");
+    assert_eq!((three.device_address(), three.length_bytes()), (DeviceAddress(0x10_0000), 3 * PAGE_BYTES));
+    assert_eq!(run.allocate(2).err(), Some(DmaError::Exhausted));
+    let last = run.allocate(1).expect("one is left");
+    assert_eq!((last.device_address(), last.length_bytes()), (DeviceAddress(0x10_3000), PAGE_BYTES));
+    assert_eq!(run.allocate(1).err(), Some(DmaError::Exhausted));
+    run.release(three);
+    assert_eq!(run.allocate(1).err(), Some(DmaError::Exhausted));
 }

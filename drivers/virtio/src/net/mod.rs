@@ -331,6 +331,11 @@ impl<T: Transport, D: Dma> NetDevice for NetCard<T, D> {
         }
     }
 
+    fn has_received(&self) -> bool {
+        let queue = self.receiver.queue.as_ref();
+        self.fault.is_none() && queue.is_some_and(|queue| queue.has_used().unwrap_or(true))
+    }
+
     fn receive(&mut self, budget: u32, sink: &mut impl FnMut(&Received<'_, D::Buffer>)) -> Result<u32, VirtioError> {
         self.attempt(|card| card.receiver.receive(&mut card.transport, budget, sink))
     }

@@ -11,7 +11,9 @@ use aegis_abi::device::{DeviceField, DeviceKind, DeviceOperation};
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR, SLOT_SELF};
-use aegis_hal::{DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, DmaRegion, Irq, IrqError, MmioRegion, PAGE_BYTES};
+use aegis_hal::{
+    DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, DmaRegion, DmaRun, Irq, IrqError, MmioRegion, PAGE_BYTES,
+};
 use aegis_link::pods::{GUARDED_SLOT_BELL, GUARDED_SLOT_COUNT, GUARDED_SLOT_USED, SLOT_GUARDED_FIRST, SLOT_POD_GUARD};
 use aegis_rt::call;
 use aegis_rt::gate::{MESSAGE_WORD_COUNT, gate_call};
@@ -25,7 +27,7 @@ use exos_linux::host::ports::Port;
 
 use super::{DEVICE_BASE, direct, kernel};
 
-/// Pages for rings and buffers.
+/// Pages for the console's rings and buffers.
 const DMA_PAGE_COUNT: usize = 160;
 /// Address space for one region of a device function.
 const REGION_STRIDE: u64 = 16 << 20;
@@ -159,26 +161,40 @@ impl Device {
         Ok(BellIrq { device: self, bell, count: 0 })
     }
 
-    /// Memory that it reaches, for rings and buffers.
+    /// Memory that it reaches, for rings and buffers, as single pages.
     pub(crate) fn memory<const PAGE_COUNT: usize>(
         self,
         transport: &DeviceTransport,
-    ) -> Result<DeviceMemory<PAGE_COUNT>, DeviceError> {
+    ) -> Result<DeviceMemory<DmaPool<PAGE_COUNT>>, DeviceError> {
+        let (region, rings) = self.region(transport, PAGE_COUNT)?;
+        let mut pages = DmaPool::new();
+        pages.donate(region).map_err(|_| DeviceError::Memory)?;
+        Ok(DeviceMemory { pages, rings })
+    }
+
+    /// The same in one piece, for a driver that takes long pieces and keeps them.
+    pub(crate) fn memory_run(
+        self,
+        transport: &DeviceTransport,
+        page_count: usize,
+    ) -> Result<DeviceMemory<DmaRun>, DeviceError> {
+        let (region, rings) = self.region(transport, page_count)?;
+        Ok(DeviceMemory { pages: DmaRun::new(region), rings })
+    }
+
+    /// Memory that it reaches: as much as is asked for, or what its guard gives.
+    fn region(self, transport: &DeviceTransport, page_count: usize) -> Result<(DmaRegion, Option<Rings>), DeviceError> {
         match (self, transport) {
             (Self::Guarded(number), AnyTransport::Guarded(transport)) => {
-                self.window(number, transport.geometry()).map(|(pool, rings)| DeviceMemory { pool, rings: Some(rings) })
+                self.window(number, transport.geometry()).map(|(region, rings)| (region, Some(rings)))
             }
-            (Self::Own(slot), _) => Ok(DeviceMemory { pool: own_pool(slot)?, rings: None }),
+            (Self::Own(slot), _) => Ok((own_region(slot, page_count)?, None)),
             (Self::Guarded(_), _) => Err(DeviceError::Memory),
         }
     }
 
     /// Shows a guarded function's window, and its rings, each page of which is followed by that of its used ring.
-    fn window<const PAGE_COUNT: usize>(
-        self,
-        number: u32,
-        geometry: Geometry,
-    ) -> Result<(DmaPool<PAGE_COUNT>, Rings), DeviceError> {
+    fn window(self, number: u32, geometry: Geometry) -> Result<(DmaRegion, Rings), DeviceError> {
         let (slot, used_slot) = (Self::guarded_slot(number, 0), Self::guarded_slot(number, GUARDED_SLOT_USED));
         let (first, used) = (call::cap_read(slot, 1)?, call::cap_read(used_slot, 1)?);
         let page_count = geometry.window_page_count;
@@ -200,12 +216,10 @@ impl Device {
         unsafe { kernel::bind_all(SLOT_SELF, &entries[..1 + 2 * geometry.queue_count]) }
             .map_err(|_| DeviceError::Memory)?;
         let place = NonNull::new(base as *mut u8).ok_or(DeviceError::Memory)?;
-        // SAFETY: just mapped for good, and used for nothing but this pool; the device is told places in it by the
+        // SAFETY: just mapped for good, and used for nothing but this function; the device is told places in it by the
         // guard.
         let region = unsafe { DmaRegion::new(place, page_count * PAGE_BYTES, DeviceAddress(0)) };
-        let mut pool = DmaPool::new();
-        pool.donate(region.ok_or(DeviceError::Memory)?).map_err(|_| DeviceError::Memory)?;
-        Ok((pool, rings))
+        Ok((region.ok_or(DeviceError::Memory)?, rings))
     }
 }
 
@@ -222,20 +236,20 @@ impl Rings {
 }
 
 /// Memory that a function reaches: pages for buffers, and where they have a place of their own, rings.
-pub(crate) struct DeviceMemory<const PAGE_COUNT: usize> {
-    pool: DmaPool<PAGE_COUNT>,
+pub(crate) struct DeviceMemory<P> {
+    pages: P,
     rings: Option<Rings>,
 }
 
-impl<const PAGE_COUNT: usize> Dma for DeviceMemory<PAGE_COUNT> {
+impl<P: Dma<Buffer = DmaRegion>> Dma for DeviceMemory<P> {
     type Buffer = DmaRegion;
 
     fn allocate(&mut self, page_count: usize) -> Result<DmaRegion, DmaError> {
-        self.pool.allocate(page_count)
+        self.pages.allocate(page_count)
     }
 
     fn allocate_rings(&mut self, queue: u16, page_count: usize) -> Result<DmaRegion, DmaError> {
-        let Some(rings) = &self.rings else { return self.pool.allocate(page_count) };
+        let Some(rings) = &self.rings else { return self.pages.allocate(page_count) };
         let index = usize::from(queue);
         if index >= rings.geometry.queue_count || page_count != 2 {
             return Err(DmaError::PageCount);
@@ -255,7 +269,7 @@ impl<const PAGE_COUNT: usize> Dma for DeviceMemory<PAGE_COUNT> {
         let window_bytes = |rings: &Rings| (rings.geometry.window_page_count * PAGE_BYTES) as u64;
         // A guarded queue's rings stay where they are.
         if self.rings.as_ref().is_none_or(|rings| buffer.device_address().0 < window_bytes(rings)) {
-            self.pool.release(buffer);
+            self.pages.release(buffer);
         }
     }
 }
@@ -357,7 +371,7 @@ impl Irq for BellIrq {
 
 /// The console and its interrupt.
 pub(crate) struct HostConsole {
-    console: Console<DeviceTransport, DeviceMemory<DMA_PAGE_COUNT>>,
+    console: Console<DeviceTransport, DeviceMemory<DmaPool<DMA_PAGE_COUNT>>>,
     irq: BellIrq,
     ports: [PortId; 4],
     /// The port for sessions, once it was looked for; a machine need not have one.
@@ -454,16 +468,14 @@ impl exos_linux::host::ports::Console for HostConsole {
     }
 }
 
-/// Frames that a function of our own may reach, as a pool.
-fn own_pool<const PAGE_COUNT: usize>(device: CapSlot) -> Result<DmaPool<PAGE_COUNT>, DeviceError> {
-    let grant = kernel::take_frames(PAGE_COUNT as u64, 0).map_err(|_| DeviceError::Memory)?;
+/// Frames that a function of our own may reach.
+fn own_region(device: CapSlot, page_count: usize) -> Result<DmaRegion, DeviceError> {
+    let grant = kernel::take_frames(page_count as u64, 0).map_err(|_| DeviceError::Memory)?;
     direct::show(grant, true).map_err(|_| DeviceError::Memory)?;
-    // SAFETY: the frames are new, shown in the direct view, and used for nothing but this pool.
+    // SAFETY: the frames are new, shown in the direct view, and used for nothing but this function.
     let address = unsafe { call::device_dma_bind(device, grant.slot, 0, grant.count) }?;
     let base = NonNull::new(direct::address_of(grant.first) as *mut u8).ok_or(DeviceError::Memory)?;
     // SAFETY: as above; bound for the device at `address`, contiguous, for good.
-    let region = unsafe { DmaRegion::new(base, PAGE_COUNT * 4096, DeviceAddress(address)) };
-    let mut pool = DmaPool::new();
-    pool.donate(region.ok_or(DeviceError::Memory)?).map_err(|_| DeviceError::Memory)?;
-    Ok(pool)
+    let region = unsafe { DmaRegion::new(base, page_count * PAGE_BYTES, DeviceAddress(address)) };
+    region.ok_or(DeviceError::Memory)
 }

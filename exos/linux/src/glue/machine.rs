@@ -31,7 +31,7 @@ use rand_chacha::rand_core::RngCore;
 use super::devices::HostConsole;
 use super::heap::HEAP;
 use super::processor::{Bells, this_number, this_processor};
-use super::{fiber, kernel, memory, shortage, stack, vector};
+use super::{fiber, kernel, memory, net_card, shortage, stack, vector};
 
 /// Bytes of trace lines that may wait for the host before the program waits for it.
 const TRACE_BACKLOG_BYTES_MAX: usize = 64 * 1024;
@@ -164,6 +164,7 @@ impl MachinePlatform {
             self.console_changes.notify(Readiness::all());
         }
         let Some((system, first)) = self.system.get() else { return };
+        net_card::absorb(&system.files.inet, &self.bells);
         while let Some(number) = self.host.take_signal() {
             exos_linux::host::events::raise_from_host(first, number);
         }
@@ -202,7 +203,8 @@ impl MachinePlatform {
         system.scheduler.expire(now_ns);
         let timers = system.processes.all().into_iter();
         let next_ns = timers.filter_map(|process| exos_linux::task::timers::check(&process, now_ns)).min();
-        if let Some(deadline_ns) = next_ns.into_iter().chain(system.scheduler.next_deadline_ns()).min() {
+        let others_ns = system.scheduler.next_deadline_ns().into_iter().chain(net_card::due_ns());
+        if let Some(deadline_ns) = next_ns.into_iter().chain(others_ns).min() {
             self.bells.arm_timer(deadline_ns);
         }
     }
@@ -221,6 +223,7 @@ impl MachinePlatform {
 impl Platform for MachinePlatform {
     fn wait(&self, deadline_ns: Option<u64>) {
         let Some((system, _)) = self.system.get() else { return };
+        net_card::look(&system.files.inet, &self.bells);
         let now_ns = kernel::now_ns();
         fiber::carry_out_here(system.scheduler.block(this_number(), deadline_ns, now_ns), now_ns);
     }

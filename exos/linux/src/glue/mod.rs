@@ -28,6 +28,7 @@ pub(crate) mod kernel;
 pub(crate) mod lock_wait;
 pub(crate) mod machine;
 pub(crate) mod memory;
+pub(crate) mod net_card;
 pub(crate) mod pod;
 pub(crate) mod preemption;
 pub(crate) mod processor;

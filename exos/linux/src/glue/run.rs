@@ -39,6 +39,7 @@ use rand_chacha::rand_core::SeedableRng;
 use super::devices::HostConsole;
 use super::heap::HEAP;
 use super::machine::{Host, MachineKernel, MachinePlatform};
+use super::net_card::NetCarrier;
 use super::pod::POD;
 use super::processor::Bells;
 use super::shares::Share;
@@ -174,6 +175,10 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: CapSlot, frame: &mut UpcallFra
     };
     let pod =
         exos_linux::host::boot::boot(ground, &config).map_err(|error| Failure::new(125, alloc::format!("{error}")))?;
+    if let Some(configuration) = exos_linux::host::network::configuration(&config) {
+        let carrier = NetCarrier { info: *info, host: host.clone(), bells: platform.bells.clone() };
+        pod.system.files.inet.attach(configuration, Arc::new(carrier));
+    }
     load(&pod, &config, frame)?;
     platform.system.call_once(|| (pod.system.clone(), pod.process.clone()));
     pod.system.listing.set_current_source(current_numbers);

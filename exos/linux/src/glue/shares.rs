@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use aegis_abi::CapSlot;
 use aegis_abi::boot::BootInfo;
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
+use aegis_hal::DmaPool;
 use aegis_rt::call;
 use aegis_virtio::guard::Geometry;
 use aegis_virtio::ninep::{Channel, DEVICE_TYPE_NINEP, LANE_COUNT, LANE_SLOT_COUNT, Limits, TAG_BYTES};
@@ -90,7 +91,7 @@ struct Line {
 }
 
 /// The device's channel as lanes.
-struct Wire(Channel<DeviceTransport, DeviceMemory<DMA_PAGE_COUNT>>);
+struct Wire(Channel<DeviceTransport, DeviceMemory<DmaPool<DMA_PAGE_COUNT>>>);
 
 impl Wire {
     fn put(&mut self, lane: usize, message: &[u8], companions: &[[u8; CLUNK_BYTES]]) -> Result<(), VirtioError> {

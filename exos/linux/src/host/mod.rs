@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`boot`] | from the run configuration and the root image to the first process |
 //! | [`etc_files`] | `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf` as they are in the pod |
+//! | [`card`] | the network card as the network's stack sees it |
 //! | [`mounts`] | the host's directories in the pod's name space |
 //! | [`network`] | what the card is connected to, as the run's configuration says |
 //! | [`ports`], [`stream`], `standard_streams` | the console's ports; streams over them; descriptors 0 to 2 |
@@ -11,6 +12,7 @@
 //! | [`sessions`] | programs that `aegis exec` starts in a pod that runs |
 
 pub mod boot;
+pub mod card;
 pub mod etc_files;
 pub mod events;
 pub mod mounts;

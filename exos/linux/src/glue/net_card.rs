@@ -1,0 +1,201 @@
+//! The pod's network card: found and started at the network's first use that is not local, looked at on the way, and
+//! asked for interrupts only when there is nothing to do.
+//!
+//! A program that opens no socket, or uses loopback alone, never comes here. Once the card is there, three things make
+//! [`Inet::poll`] run: the card's bell (processor 0, [`absorb`]), the time that the stack has named ([`due_ns`]), and
+//! whoever is about to give its processor up ([`look`]), which is how a busy server finds the next request without an
+//! interrupt. Where a look finds little, the card is asked to interrupt at the next frame, which costs a store into its
+//! ring; where it finds much, the next look comes soon by itself, and until then there are no interrupts: by
+//! [`BUSY_LOOK_NS`] at the latest, however long a program computes.
+//!
+//! Invariants: nobody sleeps on processor 0 before the card was asked and had nothing ([`may_sleep`]). One processor
+//! polls at a time; what comes to be due meanwhile is done by the same.
+//!
+//! Neighbours: `devices` finds functions and gives memory, [`exos_linux::host::card`] is the interface over the driver,
+//! `idle` and `machine` call here.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use aegis_abi::CapSlot;
+use aegis_abi::boot::BootInfo;
+use aegis_hal::DmaRun;
+use aegis_virtio::VirtioError;
+use aegis_virtio::net::{DEVICE_TYPE_NET, Limits, NetCard};
+use exos::net::inet::Inet;
+use exos::net::inet::wire::{Carrier, Interface};
+use exos::sync::Once;
+use exos_linux::host::card::{Card, CardDriver};
+
+use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, DeviceTransport, devices};
+use super::kernel;
+use super::machine::Host;
+use super::processor::{self, Bells};
+
+const LIMITS: Limits =
+    Limits { receive_buffer_count: 256, transmit_buffer_count: 128, reset_poll_count_max: 1_000_000 };
+/// Nothing is due.
+const NEVER: u64 = u64::MAX;
+/// Polls in a row, while there is more to do; then others get a turn first.
+const POLL_COUNT_MAX: usize = 8;
+/// A look that found as many frames will be followed by another soon.
+const BUSY_FRAME_COUNT: u64 = 8;
+/// The longest until that one.
+const BUSY_LOOK_NS: u64 = 1_000_000;
+
+/// The card, once it was found.
+static CARD: Once<Arc<Card<VirtioCard>>> = Once::new();
+/// The slot of its bell; 0 before.
+static BELL: AtomicU32 = AtomicU32::new(0);
+/// When the network wants to be polled.
+static DUE_NS: AtomicU64 = AtomicU64::new(NEVER);
+static IS_POLLING: AtomicBool = AtomicBool::new(false);
+
+/// A virtio card and its interrupt.
+struct VirtioCard {
+    card: NetCard<DeviceTransport, DeviceMemory<DmaRun>>,
+    irq: BellIrq,
+}
+
+impl VirtioCard {
+    /// Starts the first card there is.
+    fn find(info: &BootInfo) -> Result<Self, DeviceError> {
+        for device in devices(info) {
+            if let Some(transport) = device.open(DEVICE_TYPE_NET)? {
+                return Self::start(device, transport);
+            }
+        }
+        Err(DeviceError::NotFound)
+    }
+
+    fn start(device: Device, mut transport: DeviceTransport) -> Result<Self, DeviceError> {
+        let memory = device.memory_run(&transport, LIMITS.page_count())?;
+        let mut irq = device.interrupt()?;
+        irq.start(&mut transport)?;
+        Ok(Self { card: NetCard::new(transport, memory, LIMITS)?, irq })
+    }
+}
+
+impl CardDriver for VirtioCard {
+    type Device = NetCard<DeviceTransport, DeviceMemory<DmaRun>>;
+
+    fn device(&mut self) -> &mut Self::Device {
+        &mut self.card
+    }
+
+    fn hear(&mut self) -> Result<bool, VirtioError> {
+        let has_rung = self.irq.take() > 0;
+        if has_rung {
+            self.card.acknowledge(&mut self.irq)?;
+        }
+        Ok(has_rung)
+    }
+
+    fn end(self) {
+        // A device that does not stop keeps its memory, which nobody else gets in any case.
+        let _ = self.card.stop();
+    }
+}
+
+/// The network's way to its card.
+pub(crate) struct NetCarrier {
+    pub(crate) info: BootInfo,
+    pub(crate) host: Arc<Host>,
+    pub(crate) bells: Arc<Bells>,
+}
+
+impl Carrier for NetCarrier {
+    fn open(&self) -> Option<Arc<dyn Interface>> {
+        let driver = match VirtioCard::find(&self.info) {
+            Ok(driver) => driver,
+            Err(DeviceError::NotFound) => {
+                self.host.log("warn", "there is no network: the machine has no card");
+                return None;
+            }
+            Err(error) => {
+                self.host.log("warn", &alloc::format!("there is no network: the card cannot be used: {error}"));
+                return None;
+            }
+        };
+        BELL.store(driver.irq.bell().0, Ordering::Release);
+        let host = self.host.clone();
+        let card = Arc::new(Card::new(driver, Box::new(move |line| host.log("warn", line))));
+        CARD.call_once(|| card.clone());
+        // If processor 0 sleeps, it does so without the card's bell.
+        processor::ring_first();
+        Some(card)
+    }
+
+    fn wake_at(&self, deadline_ns: u64) {
+        DUE_NS.fetch_min(deadline_ns, Ordering::AcqRel);
+        self.bells.arm_timer(deadline_ns);
+    }
+}
+
+/// When the network wants to be polled, if it wants to.
+pub(crate) fn due_ns() -> Option<u64> {
+    Some(DUE_NS.load(Ordering::Acquire)).filter(|due_ns| *due_ns != NEVER)
+}
+
+/// The card's bell, once it was found.
+pub(crate) fn bell() -> Option<CapSlot> {
+    Some(CapSlot(BELL.load(Ordering::Acquire))).filter(|slot| slot.0 != 0)
+}
+
+/// Takes in that the card has interrupted, and what time has brought. Called on processor 0.
+pub(crate) fn absorb(inet: &Arc<Inet>, bells: &Bells) {
+    let has_rung = CARD.get().is_some_and(|card| card.hear());
+    if has_rung || DUE_NS.load(Ordering::Acquire) != NEVER {
+        look_at(inet, bells, has_rung);
+    }
+}
+
+/// A look on the way of a thread that gives its processor up.
+#[inline]
+pub(crate) fn look(inet: &Arc<Inet>, bells: &Bells) {
+    if CARD.get().is_some() {
+        look_at(inet, bells, false);
+    }
+}
+
+#[cold]
+fn look_at(inet: &Arc<Inet>, bells: &Bells, has_rung: bool) {
+    let has_news = has_rung || CARD.get().is_some_and(|card| card.has_news());
+    if has_news || DUE_NS.load(Ordering::Acquire) <= kernel::now_ns() {
+        poll(inet, bells);
+    }
+}
+
+/// Asks the card to interrupt; false: it has something already, and the processor must not sleep.
+pub(crate) fn may_sleep() -> bool {
+    CARD.get().is_none_or(|card| !card.ask_for_interrupt())
+}
+
+/// Polls while there is something to do, up to a bound.
+fn poll(inet: &Arc<Inet>, bells: &Bells) {
+    if IS_POLLING.swap(true, Ordering::Acquire) {
+        return;
+    }
+    for _ in 0..POLL_COUNT_MAX {
+        DUE_NS.store(NEVER, Ordering::Release);
+        let taken_count = || CARD.get().map_or(0, |card| card.taken_count());
+        let before_count = taken_count();
+        let now_ns = kernel::now_ns();
+        if let Some(due_ns) = inet.poll(now_ns) {
+            DUE_NS.fetch_min(due_ns, Ordering::AcqRel);
+        }
+        let is_busy = taken_count() - before_count >= BUSY_FRAME_COUNT;
+        if is_busy {
+            DUE_NS.fetch_min(now_ns + BUSY_LOOK_NS, Ordering::AcqRel);
+        }
+        if (is_busy || may_sleep()) && DUE_NS.load(Ordering::Acquire) > now_ns {
+            break;
+        }
+        DUE_NS.fetch_min(now_ns, Ordering::AcqRel);
+    }
+    IS_POLLING.store(false, Ordering::Release);
+    if let Some(due_ns) = due_ns() {
+        bells.arm_timer(due_ns);
+    }
+}
