@@ -8,7 +8,7 @@
 //! - [`socket`]: the socket of either protocol, its options, and what calls ask of both;
 //! - `tcp`: a TCP socket's states; `connection`: the pair of queues and the two sides' states; `connect` listens,
 //!   connects and accepts; `stream` sends and receives;
-//! - `udp`: datagrams;
+//! - `udp`: datagrams; `udp_far`: those to other machines and from them;
 //! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port;
 //! - [`settings`]: options that are numbers;
 //! - [`stack`]: everything between the card and the transports; [`network`]: what the network does with what comes in,
@@ -46,6 +46,7 @@ mod stream;
 mod tcp;
 mod tcp_input;
 mod udp;
+mod udp_far;
 pub mod wire;
 
 use alloc::boxed::Box;

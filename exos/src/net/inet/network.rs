@@ -10,11 +10,13 @@ use super::Inet;
 use super::interface::{InterfaceStatus, LOOPBACK, NeighbourStatus, Route, Traffic};
 use super::stack::Transports;
 use super::tcp_input::{tcp_error, tcp_input, tcp_poll};
+use super::udp_far::{udp_error, udp_input};
 use super::wire::{Arrival, Carrier, IcmpError, NetworkConfiguration, Segment, SegmentSender};
-use crate::error::{Errno, Result};
+use crate::error::Result;
 
-/// `IPPROTO_TCP`.
+/// `IPPROTO_TCP`, `IPPROTO_UDP`.
 const TCP: u8 = 6;
+const UDP: u8 = 17;
 
 /// Hands on what comes in.
 struct Sockets<'a>(&'a Arc<Inet>);
@@ -26,12 +28,17 @@ impl Transports for Sockets<'_> {
                 tcp_input(self.0, arrival);
                 true
             }
+            UDP => udp_input(self.0, arrival),
             _ => false,
         }
     }
 
     fn complain(&self, error: &IcmpError<'_>) -> bool {
-        error.protocol == TCP && tcp_error(self.0, error)
+        match error.protocol {
+            TCP => tcp_error(self.0, error),
+            UDP => udp_error(self.0, error),
+            _ => false,
+        }
     }
 }
 
@@ -80,6 +87,7 @@ impl Inet {
             addresses: crate::reserve::copy(LOOPBACK.addresses)?,
             traffic: Traffic::default(),
         });
+        all.extend(self.stack().interface()?);
         Ok(all)
     }
 
@@ -88,7 +96,7 @@ impl Inet {
     /// # Errors
     /// `ENOMEM`.
     pub fn routes(&self) -> Result<Vec<Route>> {
-        Ok(Vec::new())
+        self.stack().routes()
     }
 
     /// Neighbours that are known or looked for.
@@ -96,28 +104,34 @@ impl Inet {
     /// # Errors
     /// `ENOMEM`.
     pub fn neighbours(&self) -> Result<Vec<NeighbourStatus>> {
-        Ok(Vec::new())
+        self.stack().neighbours()
     }
 }
 
 impl SegmentSender for Inet {
     fn source_for(&self, destination: IpAddr) -> Result<IpAddr> {
-        super::interface::source_for(destination)
+        if self.is_local(destination) {
+            return super::interface::source_for(destination).or(Ok(destination));
+        }
+        self.stack().source_for(destination)
     }
 
-    fn packet_bytes_max(&self, _destination: IpAddr) -> usize {
-        LOOPBACK.packet_bytes_max as usize
+    fn packet_bytes_max(&self, destination: IpAddr) -> usize {
+        match self.stack().packet_bytes_max(destination) {
+            0 => LOOPBACK.packet_bytes_max as usize,
+            bytes => bytes,
+        }
     }
 
     fn segmented_bytes_max(&self) -> usize {
-        0
+        self.stack().segmented_bytes_max()
     }
 
-    fn send_segment(&self, _segment: &Segment<'_>) -> Result<()> {
-        Err(Errno::ENETUNREACH)
+    fn send_segment(&self, segment: &Segment<'_>) -> Result<()> {
+        self.stack().send_segment(segment)
     }
 
     fn flush(&self) {
-        self.stack().card().into_iter().for_each(|card| card.flush());
+        self.stack().flush();
     }
 }

@@ -11,6 +11,7 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::socket::Socket;
@@ -307,6 +308,32 @@ impl Ports {
             return Some(best);
         }
         scored.filter(|(score, _)| *score == best_score).nth((seed() % sharer_count) as usize).map(|(_, socket)| socket)
+    }
+
+    /// All that take what comes to `destination`, which is a group's or all machines'.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn find_all(
+        &self,
+        destination: SocketAddr,
+        wants: impl Fn(&Socket) -> bool,
+    ) -> Result<Vec<Arc<Socket>>> {
+        let table = self.table.lock();
+        let (Some(receivers), Some(port)) =
+            (table.receivers.get(&destination.port()), table.ports.get(&destination.port()))
+        else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        for (number, socket) in receivers {
+            let fits = port.holders.get(number).is_some_and(|holder| holder.place.score(destination.ip()).is_some());
+            if fits && let Some(socket) = socket.upgrade().filter(|socket| wants(socket)) {
+                reserve::reserve(&mut found, 1)?;
+                found.push(socket);
+            }
+        }
+        Ok(found)
     }
 
     /// Calls `action` with each socket that has a port. It looks at nothing that a lock protects.

@@ -5,7 +5,6 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use super::connection::{Information, TcpState};
-use super::interface::is_local;
 use super::ports::Sharing;
 use super::settings::{Setting, Settings};
 use super::tcp::{Progress, Tcp};
@@ -83,6 +82,12 @@ pub struct Received {
     pub from: Option<SocketAddr>,
     /// Where it was sent to.
     pub to: Option<IpAddr>,
+    /// The number of the interface that it came in by.
+    pub interface: u32,
+    /// How much farther it might have gone (`IP_TTL`, hop limit).
+    pub hop_limit: u8,
+    /// Its type of service, traffic class.
+    pub traffic_class: u8,
     /// A stream's bytes end here for this call.
     pub is_final: bool,
 }
@@ -296,8 +301,14 @@ impl Socket {
             _ => {}
         }
         let may_be_foreign = self.settings.is_on(Setting::FreeBind);
-        if !ip.is_unspecified() && !is_local(ip) && !may_be_foreign {
-            return Err(Errno::EADDRNOTAVAIL);
+        // What can be reached from outside has the card looked for, so that it is.
+        if !ip.is_loopback() {
+            self.inet.open();
+            let is_group = ip.is_multicast() || self.inet.stack().is_broadcast(ip);
+            let may_be_group = is_group && self.protocol() == Protocol::Udp;
+            if !ip.is_unspecified() && !self.inet.is_local(ip) && !may_be_group && !may_be_foreign {
+                return Err(Errno::EADDRNOTAVAIL);
+            }
         }
         let address = SocketAddr::new(ip, address.port());
         match &self.body {

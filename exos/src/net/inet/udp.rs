@@ -1,17 +1,19 @@
 //! Datagrams.
 //!
-//! A datagram is put where it is sent to at once, or is lost: where nobody is, the sender is told so if it is
-//! connected (as by ICMP); where the receiver's buffer is full, nobody is. So a sender never waits, and a receiver that
-//! never reads costs its buffer only. A datagram counts its bytes and [`OVERHEAD_BYTES`].
+//! Within the machine a datagram is put where it is sent to at once, or is lost: where nobody is, the sender is told so
+//! if it is connected (as by ICMP); where the receiver's buffer is full, nobody is. So a sender never waits, and a
+//! receiver that never reads costs its buffer only. A datagram counts its bytes and [`OVERHEAD_BYTES`]. What goes to
+//! other machines and comes from them is in `udp_far`.
 //!
 //! Invariant: no lock of a socket is held while another's is taken, nor while the table of ports is asked for a
 //! receiver, which looks at whom receivers are connected to.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::net::{IpAddr, SocketAddr};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::interface::source_for;
+use super::interface::LOOPBACK;
 use super::payload::Payload;
 use super::ports::{Held, Place};
 use super::settings::Setting;
@@ -29,11 +31,18 @@ pub(super) const OVERHEAD_BYTES: usize = 768;
 const BYTES_MAX_V4: usize = 65_507;
 const BYTES_MAX_V6: usize = 65_527;
 
-struct Datagram {
-    bytes: Payload,
-    from: SocketAddr,
-    to: IpAddr,
+pub(super) struct Datagram {
+    pub(super) bytes: Payload,
+    pub(super) from: SocketAddr,
+    pub(super) to: IpAddr,
+    /// The interface's number.
+    pub(super) interface: u8,
+    pub(super) hop_limit: u8,
+    pub(super) traffic_class: u8,
 }
+
+/// Hop limit of what stays within the machine (`net.ipv4.ip_default_ttl`).
+pub(super) const HOP_LIMIT: u8 = 64;
 
 /// What has come in.
 #[derive(Default)]
@@ -44,6 +53,18 @@ struct Inbox {
     shut: Option<Halves>,
     /// Datagrams that were lost because it was full.
     lost_count: u64,
+}
+
+impl Datagram {
+    /// One that stays within the machine.
+    pub(super) fn near(bytes: Payload, from: SocketAddr, to: IpAddr) -> Self {
+        Self { bytes, from, to, interface: LOOPBACK.index as u8, hop_limit: HOP_LIMIT, traffic_class: 0 }
+    }
+}
+
+/// Whether datagrams are sent from an address that the way there chooses: a socket may be bound to none, or a group's.
+fn has_no_address(address: IpAddr) -> bool {
+    address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
 impl Inbox {
@@ -71,6 +92,8 @@ pub(super) struct Udp {
     /// Whom it sends to and receives from alone. Held by itself only.
     remote: Mutex<Option<SocketAddr>>,
     inbox: Mutex<Inbox>,
+    /// Groups that it has joined.
+    pub(super) groups: Mutex<Vec<IpAddr>>,
 }
 
 impl Udp {
@@ -107,7 +130,7 @@ impl Udp {
 
     /// How well a datagram from `from` fits: to one who talks to its sender alone better than to one who talks to
     /// anybody.
-    fn rank(&self, from: SocketAddr) -> Option<u32> {
+    pub(super) fn rank(&self, from: SocketAddr) -> Option<u32> {
         match *self.remote.lock() {
             None => Some(0),
             Some(remote) => (remote == from).then_some(1),
@@ -152,7 +175,7 @@ impl Socket {
     }
 
     pub(super) fn connect_udp(self: &Arc<Self>, udp: &Udp, remote: SocketAddr) -> Result<()> {
-        let source = source_for(remote.ip())?;
+        let source = self.source_towards(remote)?;
         let own = udp.state.lock().local.map(|local| local.ip()).filter(|own| !own.is_unspecified());
         if own.is_some_and(|own| own.is_ipv4() != remote.is_ipv4()) {
             return Err(Errno::ENETUNREACH);
@@ -201,6 +224,7 @@ impl Socket {
     pub(super) fn close_udp(&self, udp: &Udp) {
         let held = udp.state.lock().held.take();
         held.into_iter().for_each(|held| self.inet().udp.release(held));
+        self.leave_all(udp);
         let lost = core::mem::take(&mut udp.inbox.lock().datagrams);
         drop(lost);
         self.wait_queue().notify(Readiness::HANG_UP | Readiness::ALWAYS);
@@ -231,21 +255,33 @@ impl Socket {
         if remote.port() == 0 {
             return Err(Errno::EINVAL);
         }
-        let route_source = source_for(remote.ip())?;
+        let route_source = self.source_towards(remote)?;
         let local = self.take_any_port(udp)?;
-        let address = if local.ip().is_unspecified() { route_source } else { local.ip() };
+        let address = if has_no_address(local.ip()) { route_source } else { local.ip() };
         if address.is_ipv4() != remote.is_ipv4() {
             return Err(Errno::ENETUNREACH);
         }
         let from = SocketAddr::new(address, local.port());
         let bytes = Payload::take(source, length)?;
         let inet = self.inet();
+        if !remote.ip().is_loopback() && !inet.stack().is_own(remote.ip()) {
+            return self.send_far(from, remote, bytes);
+        }
         let receiver = inet.udp.find(remote, || inet.seed_for(Some(from)), |socket| socket.udp()?.rank(from));
         match receiver.as_ref().and_then(|receiver| Some((receiver, receiver.udp()?))) {
-            Some((receiver, inbox)) => receiver.take_in(inbox, Datagram { bytes, from, to: remote.ip() })?,
+            Some((receiver, inbox)) => receiver.take_in(inbox, Datagram::near(bytes, from, remote.ip()))?,
             None => self.note_unreachable(udp, connected == Some(remote)),
         }
         Ok(length)
+    }
+
+    /// The address that datagrams to `remote` are sent from.
+    fn source_towards(&self, remote: SocketAddr) -> Result<IpAddr> {
+        match remote.ip() {
+            IpAddr::V4(v4) if v4.is_loopback() => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            IpAddr::V6(v6) if v6.is_loopback() => Ok(remote.ip()),
+            _ => self.source_far(remote),
+        }
     }
 
     /// Nobody was where a datagram was sent to.
@@ -256,8 +292,14 @@ impl Socket {
         }
     }
 
+    /// What ICMP says of a datagram that was sent.
+    pub(super) fn note_error(&self, udp: &Udp, error: Errno) {
+        udp.inbox.lock().error = Some(error);
+        self.wait_queue().notify(Readiness::ERROR);
+    }
+
     /// A datagram comes in, or is lost.
-    fn take_in(&self, udp: &Udp, datagram: Datagram) -> Result<()> {
+    pub(super) fn take_in(&self, udp: &Udp, datagram: Datagram) -> Result<()> {
         let count = datagram.bytes.len() + OVERHEAD_BYTES;
         let mut inbox = udp.inbox.lock();
         if inbox.used_bytes + count > self.receive_buffer_bytes().max(count) {
@@ -285,7 +327,7 @@ impl Socket {
                 return if inbox.is_receive_shut() { Ok(Received::end()) } else { Err(Errno::EAGAIN) };
             };
             if wants.is_peek {
-                Datagram { bytes: first.bytes.copy()?, from: first.from, to: first.to }
+                Datagram { bytes: first.bytes.copy()?, ..*first }
             } else {
                 let count = first.bytes.len() + OVERHEAD_BYTES;
                 inbox.used_bytes -= count;
@@ -301,6 +343,9 @@ impl Socket {
             message_bytes: datagram.bytes.len(),
             from: Some(datagram.from),
             to: Some(datagram.to),
+            interface: u32::from(datagram.interface),
+            hop_limit: datagram.hop_limit,
+            traffic_class: datagram.traffic_class,
             is_final: true,
         })
     }

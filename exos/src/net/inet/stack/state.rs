@@ -1,11 +1,32 @@
-//! The stack itself: its card and its tables.
+//! The stack itself: its card, its tables, and what they are asked from outside.
 
 use alloc::sync::Arc;
-use core::net::IpAddr;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::super::wire::{Arrival, Carrier, IcmpError, Interface, NetworkConfiguration};
+use super::super::interface::{
+    ETHERNET_INDEX, ETHERNET_NAME, InterfaceAddress, InterfaceStatus, NeighbourStatus, Route, Traffic,
+};
+use super::super::wire::{Arrival, Carrier, IcmpError, Interface, InterfaceIdentity, NetworkConfiguration};
+use super::counters::{Counter, Counters};
+use super::ethernet::address_in;
+use super::fragment::Fragments;
+use super::limit::Limits;
+use super::local::{FOR_EVER_NS, Hop, Local, Origin, has_prefix};
+use super::neighbour::Neighbours;
+use super::packet::protocol;
+use super::path::Paths;
+use crate::error::{Errno, Result};
 use crate::platform::Kernel;
 use crate::sync::{Mutex, Once};
+
+/// Port of name servers.
+const DOMAIN_PORT: u16 = 53;
+/// Buckets of numbers for packets in pieces.
+const IDENTIFICATION_COUNT: usize = 16;
+/// Times that routers are asked to announce themselves (RFC 4861, section 10).
+pub(super) const SOLICITATION_COUNT: u8 = 3;
 
 /// What takes what comes in. Called with no lock held.
 pub trait Transports {
@@ -15,20 +36,68 @@ pub trait Transports {
     fn complain(&self, error: &IcmpError<'_>) -> bool;
 }
 
+/// The card that was found.
+pub(super) struct Card {
+    pub(super) interface: Arc<dyn Interface>,
+    pub(super) identity: InterfaceIdentity,
+}
+
+/// Asking routers to announce themselves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Solicitation {
+    pub(super) left: u8,
+    pub(super) at_ns: u64,
+}
+
 /// The way to the network that a card is on.
 pub struct Stack {
-    #[expect(dead_code, reason = "used by the next step")]
     kernel: Arc<dyn Kernel>,
     attached: Once<(NetworkConfiguration, Arc<dyn Carrier>)>,
-    card: Once<Option<Arc<dyn Interface>>>,
+    card: Once<Option<Card>>,
     /// Held while the card is looked for.
     opening: Mutex<()>,
+    pub(super) local: Mutex<Local>,
+    pub(super) neighbours: Mutex<Neighbours>,
+    pub(super) fragments: Mutex<Fragments>,
+    pub(super) paths: Mutex<Paths>,
+    /// Some path is shorter than the card's.
+    pub(super) has_paths: AtomicBool,
+    pub(super) limits: Mutex<Limits>,
+    /// Where a frame is put that comes in; `None` while one is looked at.
+    pub(super) frame: Mutex<Option<Vec<u8>>>,
+    /// Somebody came to look at frames while another did.
+    pub(super) is_asked_again: AtomicBool,
+    pub(super) solicitation: Mutex<Solicitation>,
+    /// Longest IPv6 packet that a router announced; 0: none did.
+    pub(super) v6_bytes_max: AtomicU32,
+    /// When [`Stack::poll`] will be called, as far as that was asked for.
+    armed_ns: AtomicU64,
+    identifications: [AtomicU32; IDENTIFICATION_COUNT],
+    counters: Counters,
 }
 
 impl Stack {
     /// No network.
     pub fn new(kernel: &Arc<dyn Kernel>) -> Self {
-        Self { kernel: kernel.clone(), attached: Once::new(), card: Once::new(), opening: Mutex::new(()) }
+        Self {
+            kernel: kernel.clone(),
+            attached: Once::new(),
+            card: Once::new(),
+            opening: Mutex::new(()),
+            local: Mutex::default(),
+            neighbours: Mutex::default(),
+            fragments: Mutex::default(),
+            paths: Mutex::default(),
+            has_paths: AtomicBool::new(false),
+            limits: Mutex::default(),
+            frame: Mutex::new(None),
+            is_asked_again: AtomicBool::new(false),
+            solicitation: Mutex::new(Solicitation { left: 0, at_ns: FOR_EVER_NS }),
+            v6_bytes_max: AtomicU32::new(0),
+            armed_ns: AtomicU64::new(u64::MAX),
+            identifications: core::array::from_fn(|_| AtomicU32::new(0)),
+            counters: Counters::default(),
+        }
     }
 
     /// Says which network there is and what carries it. Once; later calls change nothing.
@@ -46,20 +115,58 @@ impl Stack {
         if let Some(card) = self.card.get() {
             return card.is_some();
         }
-        let Some((_, carrier)) = self.attached.get() else { return false };
+        let Some((configuration, carrier)) = self.attached.get() else { return false };
         // What else comes here meanwhile waits for the outcome.
         let opening = self.opening.lock();
         if self.card.get().is_none() {
-            let card = carrier.open();
+            let card = carrier.open().and_then(|interface| self.begin(configuration, interface));
             self.card.call_once(|| card);
         }
         drop(opening);
+        self.arm(self.now_ns());
         self.card().is_some()
     }
 
+    /// Makes the tables for a card that was found; `None`: there is no memory for that.
+    fn begin(&self, configuration: &NetworkConfiguration, interface: Arc<dyn Interface>) -> Option<Card> {
+        let identity = interface.identity();
+        let packet_bytes = u32::from(identity.packet_bytes_max).max(identity.segmented_bytes_max) as usize;
+        let mut frame = crate::reserve::vector(packet_bytes + 32).ok()?;
+        frame.resize(packet_bytes + 32, 0);
+        *self.frame.lock() = Some(frame);
+        for identification in &self.identifications {
+            let mut bytes = [0; 4];
+            self.kernel.random(&mut bytes);
+            identification.store(u32::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+        let now_ns = self.now_ns();
+        let mut local = self.local.lock();
+        let link_local = address_in(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), identity.hardware_address);
+        let link_local = InterfaceAddress { address: IpAddr::V6(link_local), prefix_bits: 64 };
+        for address in configuration.addresses.iter().chain([&link_local]) {
+            local.add_address(*address, Origin::Fixed, FOR_EVER_NS, now_ns);
+        }
+        for gateway in &configuration.gateways {
+            let any = if gateway.is_ipv4() { ANY_V4 } else { ANY_V6 };
+            local.add_way(any, Some(*gateway), Origin::Fixed, FOR_EVER_NS);
+        }
+        *self.solicitation.lock() = Solicitation { left: SOLICITATION_COUNT, at_ns: now_ns };
+        Some(Card { interface, identity })
+    }
+
     /// The card, if it was found.
-    pub fn card(&self) -> Option<&Arc<dyn Interface>> {
+    pub(super) fn card(&self) -> Option<&Card> {
         self.card.get().and_then(Option::as_ref)
+    }
+
+    /// The card, which is looked for if that was not done yet.
+    pub(super) fn opened(&self) -> Option<&Card> {
+        if self.open() { self.card() } else { None }
+    }
+
+    /// The time.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.kernel.now_ns()
     }
 
     /// Has [`Self::poll`] called at `deadline_ns`, or before.
@@ -67,14 +174,195 @@ impl Stack {
         self.attached.get().into_iter().for_each(|(_, carrier)| carrier.wake_at(deadline_ns));
     }
 
-    /// Takes frames from the card, up to a bound, and does what is due; when something is due next.
-    pub fn poll(&self, _now_ns: u64, _above: &dyn Transports) -> Option<u64> {
-        None
+    /// The same for what is due in the tables, unless it will be called by then in any case.
+    pub(super) fn arm(&self, deadline_ns: u64) {
+        if deadline_ns < self.armed_ns.fetch_min(deadline_ns, Ordering::Relaxed) {
+            self.wake_at(deadline_ns);
+        }
+    }
+
+    /// It is being called: what is due next is asked for anew.
+    pub(super) fn disarm(&self) {
+        self.armed_ns.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// It will be called then.
+    pub(super) fn note_armed(&self, deadline_ns: u64) {
+        self.armed_ns.fetch_min(deadline_ns, Ordering::Relaxed);
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(super) fn count(&self, counter: Counter) {
+        self.counters.add(counter);
+    }
+
+    /// A number for a packet in pieces; those to one destination follow each other.
+    pub(super) fn next_identification(&self, destination: IpAddr) -> u32 {
+        let folded = match destination {
+            IpAddr::V4(address) => address.to_bits(),
+            IpAddr::V6(address) => (address.to_bits() >> 64 ^ address.to_bits()) as u32,
+        };
+        let bucket = (folded ^ folded >> 16 ^ folded >> 8) as usize % IDENTIFICATION_COUNT;
+        self.identifications[bucket].fetch_add(1, Ordering::Relaxed)
     }
 
     /// Whether packets to `address` come back to this machine.
     pub fn is_own(&self, address: IpAddr) -> bool {
-        self.configuration()
-            .is_some_and(|configuration| configuration.addresses.iter().any(|own| own.address == address))
+        self.open() && self.local.lock().is_own(address)
+    }
+
+    /// Whether `address` means all machines of the network.
+    pub fn is_broadcast(&self, address: IpAddr) -> bool {
+        self.open() && self.local.lock().is_broadcast(address)
+    }
+
+    /// How a packet to another machine goes.
+    ///
+    /// # Errors
+    /// `ENETUNREACH`.
+    pub(super) fn hop(&self, destination: IpAddr) -> Result<Hop> {
+        let hop = if self.open() { self.local.lock().hop(destination) } else { None };
+        hop.ok_or(Errno::ENETUNREACH)
+    }
+
+    /// The address that packets to `destination` are sent from.
+    ///
+    /// # Errors
+    /// `ENETUNREACH`.
+    pub fn source_for(&self, destination: IpAddr) -> Result<IpAddr> {
+        self.hop(destination).map(|hop| hop.source)
+    }
+
+    /// Whether a program may send a packet of a protocol to a port (`--host-access`).
+    ///
+    /// In the user network the host answers with what listens on its own 127.0.0.1: at the addresses of its networks,
+    /// for IPv6 also at every one of the link, and at 255.255.255.255. Without `--host-access` nothing of TCP and UDP
+    /// is sent there, but questions to a name server.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED`: it may not, as if nothing listened.
+    pub fn check_access(&self, destination: IpAddr, protocol: u8, port: u16) -> Result<()> {
+        let Some(configuration) = self.configuration() else { return Ok(()) };
+        let is_open = configuration.has_host_access || configuration.host_networks.is_empty();
+        if is_open || !matches!(protocol, protocol::TCP | protocol::UDP) {
+            return Ok(());
+        }
+        let is_on_link = match destination {
+            IpAddr::V4(v4) => v4.is_broadcast(),
+            IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        };
+        let is_host = is_on_link || configuration.host_networks.iter().any(|host| has_prefix(*host, destination));
+        let asks_name = port == DOMAIN_PORT && configuration.name_servers.contains(&destination);
+        if is_host && !asks_name {
+            self.count(Counter::HostRefused);
+            return Err(Errno::ECONNREFUSED);
+        }
+        Ok(())
+    }
+
+    /// Longest packet that reaches `destination` in one piece, as far as is known; 0: there is no network.
+    pub fn packet_bytes_max(&self, destination: IpAddr) -> usize {
+        let Some(card) = self.card() else { return 0 };
+        let own = usize::from(card.identity.packet_bytes_max);
+        let announced = match destination {
+            IpAddr::V6(_) => self.v6_bytes_max.load(Ordering::Relaxed) as usize,
+            IpAddr::V4(_) => 0,
+        };
+        let own = if announced == 0 { own } else { own.min(announced) };
+        if !self.has_paths.load(Ordering::Relaxed) {
+            return own;
+        }
+        let known = self.paths.lock().bytes_max(destination, self.now_ns());
+        known.map_or(own, |known| own.min(usize::from(known)))
+    }
+
+    /// Longest TCP packet that the card cuts; 0: it cuts none.
+    pub fn segmented_bytes_max(&self) -> usize {
+        self.card().map_or(0, |card| card.identity.segmented_bytes_max as usize)
+    }
+
+    /// Tells the card of all that it was given.
+    pub fn flush(&self) {
+        self.card().into_iter().for_each(|card| card.interface.flush());
+    }
+
+    /// Joins a group for a socket.
+    ///
+    /// # Errors
+    /// `ENODEV`: there is no card. `ENOBUFS`: too many groups.
+    pub fn join(&self, group: IpAddr) -> Result<()> {
+        if !self.open() {
+            return Err(Errno::ENODEV);
+        }
+        if self.local.lock().join(group) { Ok(()) } else { Err(Errno::ENOBUFS) }
+    }
+
+    /// Whether a socket has joined a group.
+    pub fn has_joined(&self, group: IpAddr) -> bool {
+        self.local.lock().has_joined(group)
+    }
+
+    /// Leaves a group that [`Self::join`] joined.
+    pub fn leave(&self, group: IpAddr) {
+        self.local.lock().leave(group);
+    }
+
+    /// The card's interface as it is now; `None`: there is none.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn interface(&self) -> Result<Option<InterfaceStatus>> {
+        let Some(card) = self.opened() else { return Ok(None) };
+        let addresses = self.local.lock().addresses()?;
+        let count = |counter| self.counters.get(counter);
+        let traffic = Traffic {
+            received_packets: count(Counter::ReceivedFrames),
+            received_bytes: count(Counter::ReceivedBytes),
+            receive_errors: count(Counter::BadFrames),
+            receive_drops: card.interface.dropped_count() + count(Counter::OtherFrames),
+            multicast_packets: count(Counter::GroupFrames),
+            sent_packets: count(Counter::SentFrames),
+            sent_bytes: count(Counter::SentBytes),
+            send_errors: 0,
+            send_drops: count(Counter::SendFull),
+        };
+        Ok(Some(InterfaceStatus {
+            index: ETHERNET_INDEX,
+            name: ETHERNET_NAME,
+            is_loopback: false,
+            is_running: card.interface.is_up(),
+            packet_bytes_max: u32::from(card.identity.packet_bytes_max),
+            hardware_address: card.identity.hardware_address,
+            addresses,
+            traffic,
+        }))
+    }
+
+    /// Routes.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn routes(&self) -> Result<Vec<Route>> {
+        self.open();
+        self.local.lock().routes()
+    }
+
+    /// Neighbours that are known or looked for.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn neighbours(&self) -> Result<Vec<NeighbourStatus>> {
+        self.neighbours.lock().statuses()
     }
 }
+
+/// Every address of a family.
+const ANY_V4: InterfaceAddress =
+    InterfaceAddress { address: IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED), prefix_bits: 0 };
+/// See [`ANY_V4`].
+pub(super) const ANY_V6: InterfaceAddress =
+    InterfaceAddress { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), prefix_bits: 0 };

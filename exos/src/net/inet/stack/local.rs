@@ -1,0 +1,461 @@
+//! What the card's interface is called and where it can send: its addresses, its groups, and routes.
+//!
+//! The configuration gives addresses for good; routers (SLAAC, RFC 4862) and DHCP give them for a time. A route goes by
+//! the longest prefix that fits. All numbers are bounded, so what routers announce costs no more than that.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::super::interface::{ETHERNET_INDEX, InterfaceAddress, Route};
+use super::ethernet::{HardwareAddress, address_in};
+use crate::reserve;
+
+/// Most addresses.
+pub(crate) const ADDRESS_COUNT_MAX: usize = 16;
+/// Most routes.
+pub(crate) const ROUTE_COUNT_MAX: usize = 16;
+/// Of each of them, what routers may bring.
+const ANNOUNCED_COUNT_MAX: usize = 4;
+/// Most groups that sockets have joined.
+pub(crate) const GROUP_COUNT_MAX: usize = 64;
+/// What has no end.
+pub(crate) const FOR_EVER_NS: u64 = u64::MAX;
+/// The least that an announced lifetime is shortened to (RFC 4862, section 5.5.3): a forged announcement does no more.
+const LIFETIME_NS_MIN: u64 = 7_200_000_000_000;
+
+/// Where an address or a route comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The configuration, or the card.
+    Fixed,
+    /// A router's announcement.
+    Announced,
+    /// A DHCP server.
+    #[expect(dead_code, reason = "used by the next step")]
+    Leased,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    address: InterfaceAddress,
+    origin: Origin,
+    until_ns: u64,
+    /// Until when another machine may claim it (RFC 4862, section 5.4).
+    tentative_until_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    network: InterfaceAddress,
+    gateway: Option<IpAddr>,
+    origin: Origin,
+    until_ns: u64,
+}
+
+/// How a packet goes that is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hop {
+    /// Whom it is given to.
+    pub(crate) next: IpAddr,
+    /// The address that it is sent from, unless its sender has chosen one.
+    pub(crate) source: IpAddr,
+    /// It goes to a machine on this network.
+    pub(crate) is_direct: bool,
+}
+
+/// How a packet that came in was meant for this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meant {
+    /// For it alone.
+    Own,
+    /// For a group, or for all.
+    Group,
+}
+
+/// Addresses, routes and groups.
+#[derive(Debug, Default)]
+pub(crate) struct Local {
+    addresses: Vec<Own>,
+    ways: Vec<Way>,
+    /// Groups, and how many sockets have joined each.
+    groups: Vec<(IpAddr, u32)>,
+}
+
+/// Whether the first bits of two addresses are the same.
+pub(crate) fn has_prefix(network: InterfaceAddress, address: IpAddr) -> bool {
+    common_bits(network.address, address).is_some_and(|bits| bits >= u32::from(network.prefix_bits))
+}
+
+/// How many of the first bits of two addresses are the same; `None`: they are of different families.
+fn common_bits(one: IpAddr, other: IpAddr) -> Option<u32> {
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => Some((one.to_bits() ^ other.to_bits()).leading_zeros()),
+        (IpAddr::V6(one), IpAddr::V6(other)) => Some((one.to_bits() ^ other.to_bits()).leading_zeros()),
+        _ => None,
+    }
+}
+
+/// The last address of an IPv4 network, if that means all of it (RFC 919).
+fn broadcast_of(network: InterfaceAddress) -> Option<Ipv4Addr> {
+    match network.address {
+        IpAddr::V4(address) if network.prefix_bits < 31 => {
+            let host_bits = u32::MAX.checked_shr(u32::from(network.prefix_bits)).unwrap_or(0);
+            Some(Ipv4Addr::from_bits(address.to_bits() | host_bits))
+        }
+        _ => None,
+    }
+}
+
+/// The network that an address is in.
+fn network_of(own: InterfaceAddress) -> InterfaceAddress {
+    let bits = u32::from(own.prefix_bits);
+    let address = match own.address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32u32.saturating_sub(bits)).unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from_bits(address.to_bits() & mask))
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128u32.saturating_sub(bits)).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask))
+        }
+    };
+    InterfaceAddress { address, prefix_bits: own.prefix_bits }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+impl Local {
+    /// Gives the interface an address and the route to its network. False: there is no room, or it has it.
+    pub(crate) fn add_address(
+        &mut self,
+        address: InterfaceAddress,
+        origin: Origin,
+        until_ns: u64,
+        tentative_until_ns: u64,
+    ) -> bool {
+        let usable = !address.address.is_unspecified() && !address.address.is_multicast();
+        let is_known = self.addresses.iter().any(|own| own.address.address == address.address);
+        let full = self.addresses.len() >= ADDRESS_COUNT_MAX;
+        if !usable || is_known || full || reserve::reserve(&mut self.addresses, 1).is_err() {
+            return false;
+        }
+        self.addresses.push(Own { address, origin, until_ns, tentative_until_ns });
+        if origin != Origin::Announced {
+            self.add_way(network_of(address), None, origin, until_ns);
+        }
+        true
+    }
+
+    /// Adds a route, or says how long one that is there holds; an end that is over takes it away.
+    pub(crate) fn add_way(
+        &mut self,
+        network: InterfaceAddress,
+        gateway: Option<IpAddr>,
+        origin: Origin,
+        until_ns: u64,
+    ) {
+        if let Some(known) = self.ways.iter_mut().find(|way| way.network == network && way.gateway == gateway) {
+            if known.origin == origin {
+                known.until_ns = until_ns;
+            }
+            return;
+        }
+        let announced = self.ways.iter().filter(|way| way.origin == Origin::Announced).count();
+        let is_full =
+            self.ways.len() >= ROUTE_COUNT_MAX || (origin == Origin::Announced && announced >= ANNOUNCED_COUNT_MAX);
+        if !is_full && reserve::reserve(&mut self.ways, 1).is_ok() {
+            self.ways.push(Way { network, gateway, origin, until_ns });
+        }
+    }
+
+    /// A router says that it is none any more.
+    pub(crate) fn end_way(&mut self, network: InterfaceAddress, gateway: IpAddr) {
+        let is_it =
+            |way: &Way| way.network == network && way.gateway == Some(gateway) && way.origin == Origin::Announced;
+        self.ways.retain(|way| !is_it(way));
+    }
+
+    /// Takes in a router's announcement of a prefix for addresses (RFC 4862, section 5.5.3). The address that is new.
+    pub(crate) fn announce_prefix(
+        &mut self,
+        prefix: Ipv6Addr,
+        hardware: HardwareAddress,
+        valid_ns: u64,
+        now_ns: u64,
+    ) -> Option<Ipv6Addr> {
+        let address = address_in(prefix, hardware);
+        let is_of_prefix = |own: &&mut Own| match own.address.address {
+            IpAddr::V6(known) => known.octets()[..8] == prefix.octets()[..8],
+            IpAddr::V4(_) => false,
+        };
+        let until_ns = now_ns.saturating_add(valid_ns);
+        if let Some(known) = self.addresses.iter_mut().find(is_of_prefix) {
+            let left_ns = known.until_ns.saturating_sub(now_ns);
+            if known.origin == Origin::Announced {
+                if valid_ns > LIFETIME_NS_MIN || until_ns > known.until_ns {
+                    known.until_ns = until_ns;
+                } else if left_ns > LIFETIME_NS_MIN {
+                    known.until_ns = now_ns.saturating_add(LIFETIME_NS_MIN);
+                }
+            }
+            return None;
+        }
+        let announced = self.addresses.iter().filter(|own| own.origin == Origin::Announced).count();
+        let own = InterfaceAddress { address: IpAddr::V6(address), prefix_bits: 64 };
+        let is_new = valid_ns > 0
+            && announced < ANNOUNCED_COUNT_MAX
+            && self.add_address(own, Origin::Announced, until_ns, now_ns.saturating_add(1_000_000_000));
+        is_new.then_some(address)
+    }
+
+    /// Forgets what a DHCP server gave.
+    #[expect(dead_code, reason = "used by the next step")]
+    pub(crate) fn forget_lease(&mut self) {
+        self.addresses.retain(|own| own.origin != Origin::Leased);
+        self.ways.retain(|way| way.origin != Origin::Leased);
+    }
+
+    /// Forgets what is over.
+    pub(crate) fn forget_old(&mut self, now_ns: u64) {
+        self.addresses.retain(|own| own.until_ns > now_ns);
+        self.ways.retain(|way| way.until_ns > now_ns);
+    }
+
+    /// When something is over next.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        let ends = self.addresses.iter().map(|own| own.until_ns).chain(self.ways.iter().map(|way| way.until_ns));
+        ends.min().filter(|until_ns| *until_ns != FOR_EVER_NS)
+    }
+
+    /// Another machine says that an address is its own: one that nobody was asked about yet is given up.
+    pub(crate) fn give_up(&mut self, address: IpAddr, now_ns: u64) -> bool {
+        let count = self.addresses.len();
+        self.addresses.retain(|own| own.address.address != address || own.tentative_until_ns <= now_ns);
+        self.addresses.len() < count
+    }
+
+    /// Whether the interface has the address.
+    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|own| own.address.address == address)
+    }
+
+    /// Whether the interface has an IPv6 address whose group for neighbour discovery this is.
+    fn is_solicited(&self, group: Ipv6Addr) -> bool {
+        let octets = group.octets();
+        octets[..13] == [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff]
+            && self.addresses.iter().any(|own| match own.address.address {
+                IpAddr::V6(address) => address.octets()[13..] == octets[13..],
+                IpAddr::V4(_) => false,
+            })
+    }
+
+    /// Whether an address means all machines of this network.
+    pub(crate) fn is_broadcast(&self, address: IpAddr) -> bool {
+        let IpAddr::V4(v4) = address else { return false };
+        v4.is_broadcast() || self.addresses.iter().any(|own| broadcast_of(own.address) == Some(v4))
+    }
+
+    /// Whether and how a packet to `destination` is meant for this machine.
+    pub(crate) fn meaning(&self, destination: IpAddr) -> Option<Meant> {
+        if self.is_own(destination) {
+            return Some(Meant::Own);
+        }
+        let is_group = match destination {
+            IpAddr::V4(v4) => v4 == Ipv4Addr::new(224, 0, 0, 1) || self.is_broadcast(destination),
+            // All machines of the link, and of this machine.
+            IpAddr::V6(v6) => matches!(v6.segments(), [0xff01 | 0xff02, 0, 0, 0, 0, 0, 0, 1]) || self.is_solicited(v6),
+        };
+        (is_group || self.has_joined(destination)).then_some(Meant::Group)
+    }
+
+    /// Whether a socket has joined a group.
+    pub(crate) fn has_joined(&self, group: IpAddr) -> bool {
+        self.groups.iter().any(|(known, _)| *known == group)
+    }
+
+    /// Joins a group for a socket. False: there is no room.
+    pub(crate) fn join(&mut self, group: IpAddr) -> bool {
+        if let Some((_, count)) = self.groups.iter_mut().find(|(known, _)| *known == group) {
+            *count = count.saturating_add(1);
+            return true;
+        }
+        let has_room = self.groups.len() < GROUP_COUNT_MAX && reserve::reserve(&mut self.groups, 1).is_ok();
+        if has_room {
+            self.groups.push((group, 1));
+        }
+        has_room
+    }
+
+    /// Leaves a group for a socket that has joined it.
+    pub(crate) fn leave(&mut self, group: IpAddr) {
+        if let Some((_, count)) = self.groups.iter_mut().find(|(known, _)| *known == group) {
+            *count -= 1;
+        }
+        self.groups.retain(|(_, count)| *count > 0);
+    }
+
+    /// The best own address for a packet that goes to `next` on its way to `destination`.
+    fn source(&self, destination: IpAddr, next: IpAddr) -> Option<IpAddr> {
+        let usable = self.addresses.iter().map(|own| own.address);
+        let of_family = usable.filter(|own| own.address.is_ipv4() == destination.is_ipv4());
+        // The same reach first, the network of the next hop, then what is most alike (RFC 6724, rules 2 and 8).
+        let is_near = is_link_local(destination) || matches!(destination, IpAddr::V6(v6) if is_link_group(v6));
+        let rank = |own: &InterfaceAddress| {
+            let bits = if destination.is_ipv4() { 0 } else { common_bits(own.address, destination).unwrap_or(0) };
+            (is_link_local(own.address) == is_near, has_prefix(*own, next), bits)
+        };
+        // Of those that are alike the first.
+        let mut best: Option<InterfaceAddress> = None;
+        for own in of_family {
+            if best.is_none_or(|best| rank(&own) > rank(&best)) {
+                best = Some(own);
+            }
+        }
+        best.map(|own| own.address)
+    }
+
+    /// How a packet to another machine goes; `None`: no way leads there.
+    pub(crate) fn hop(&self, destination: IpAddr) -> Option<Hop> {
+        let next = match destination {
+            _ if destination.is_multicast() || destination == IpAddr::V4(Ipv4Addr::BROADCAST) => destination,
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => destination,
+            _ => {
+                let fitting = self.ways.iter().filter(|way| has_prefix(way.network, destination));
+                // Of those that are alike the first.
+                let mut best: Option<&Way> = None;
+                for way in fitting {
+                    if best.is_none_or(|best| way.network.prefix_bits > best.network.prefix_bits) {
+                        best = Some(way);
+                    }
+                }
+                best?.gateway.unwrap_or(destination)
+            }
+        };
+        let source = self.source(destination, next)?;
+        Some(Hop { next, source, is_direct: next == destination })
+    }
+
+    /// The first address of the interface that is a machine's in the network of `target`, to ask from.
+    pub(crate) fn asking_address(&self, target: IpAddr) -> Option<IpAddr> {
+        self.source(target, target)
+    }
+
+    /// All addresses.
+    pub(crate) fn addresses(&self) -> crate::error::Result<Vec<InterfaceAddress>> {
+        let mut all = reserve::vector(self.addresses.len())?;
+        all.extend(self.addresses.iter().map(|own| own.address));
+        Ok(all)
+    }
+
+    /// All routes.
+    pub(crate) fn routes(&self) -> crate::error::Result<Vec<Route>> {
+        let mut all = reserve::vector(self.ways.len())?;
+        all.extend(self.ways.iter().map(|way| Route {
+            network: way.network,
+            gateway: way.gateway,
+            interface: ETHERNET_INDEX,
+        }));
+        Ok(all)
+    }
+}
+
+/// Whether a group is one of the link or of this machine.
+fn is_link_group(address: Ipv6Addr) -> bool {
+    address.is_multicast() && matches!(address.octets()[1] & 0xf, 1 | 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::{IpAddr, Ipv6Addr};
+
+    use super::super::super::interface::InterfaceAddress;
+    use super::{ADDRESS_COUNT_MAX, FOR_EVER_NS, Local, Meant, Origin, ROUTE_COUNT_MAX};
+
+    const CARD: [u8; 6] = [0x52, 0x54, 0, 0x12, 0x34, 0x56];
+    const HOUR: u64 = 3_600_000_000_000;
+
+    fn at(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn network(text: &str) -> InterfaceAddress {
+        let (address, bits) = text.split_once('/').expect("a prefix");
+        InterfaceAddress { address: at(address), prefix_bits: bits.parse().expect("a number") }
+    }
+
+    fn local() -> Local {
+        let mut local = Local::default();
+        for text in ["10.0.2.15/24", "fe80::5054:ff:fe12:3456/64"] {
+            assert!(local.add_address(network(text), Origin::Fixed, FOR_EVER_NS, 0));
+        }
+        local.add_way(network("0.0.0.0/0"), Some(at("10.0.2.2")), Origin::Fixed, FOR_EVER_NS);
+        local
+    }
+
+    #[test]
+    fn the_longest_prefix_leads() {
+        let mut local = local();
+        local.add_way(network("10.0.0.0/8"), Some(at("10.0.2.7")), Origin::Fixed, FOR_EVER_NS);
+        let next = |local: &Local, to: &str| local.hop(at(to)).map(|hop| (hop.next, hop.source));
+        let own = at("10.0.2.15");
+        assert_eq!(next(&local, "10.0.2.99"), Some((at("10.0.2.99"), own)));
+        assert_eq!(next(&local, "10.9.9.9"), Some((at("10.0.2.7"), own)));
+        assert_eq!(next(&local, "1.1.1.1"), Some((at("10.0.2.2"), own)));
+        assert_eq!(next(&local, "224.0.0.251"), Some((at("224.0.0.251"), own)));
+        assert_eq!(next(&local, "2001:db8::1"), None);
+        assert_eq!(next(&local, "fe80::2"), Some((at("fe80::2"), at("fe80::5054:ff:fe12:3456"))));
+    }
+
+    #[test]
+    fn what_comes_in_is_meant_for_own_addresses_and_groups() {
+        let mut local = local();
+        for own in ["10.0.2.15", "fe80::5054:ff:fe12:3456"] {
+            assert_eq!(local.meaning(at(own)), Some(Meant::Own));
+        }
+        for group in ["10.0.2.255", "255.255.255.255", "224.0.0.1", "ff02::1", "ff02::1:ff12:3456"] {
+            assert_eq!(local.meaning(at(group)), Some(Meant::Group), "{group}");
+        }
+        for other in ["10.0.2.16", "10.0.3.255", "224.0.0.251", "ff02::2", "ff02::1:ff12:3457", "127.0.0.1", "::1"] {
+            assert_eq!(local.meaning(at(other)), None, "{other}");
+        }
+        assert!(local.join(at("224.0.0.251")) && local.join(at("224.0.0.251")));
+        local.leave(at("224.0.0.251"));
+        assert_eq!(local.meaning(at("224.0.0.251")), Some(Meant::Group));
+        local.leave(at("224.0.0.251"));
+        assert_eq!(local.meaning(at("224.0.0.251")), None);
+    }
+
+    #[test]
+    fn routers_bring_a_bounded_number_of_addresses_for_a_time() {
+        let mut local = local();
+        let prefix: Ipv6Addr = "fec0::".parse().expect("a prefix");
+        let own = local.announce_prefix(prefix, CARD, 24 * HOUR, 0).expect("it is new");
+        assert_eq!(IpAddr::V6(own), at("fec0::5054:ff:fe12:3456"));
+        local.add_way(network("::/0"), Some(at("fe80::2")), Origin::Announced, HOUR);
+        let hop = local.hop(at("2001:db8::1")).expect("the router");
+        assert_eq!((hop.next, hop.source), (at("fe80::2"), IpAddr::V6(own)));
+        for number in 1..100u16 {
+            let prefix = Ipv6Addr::new(0x2001, number, 0, 0, 0, 0, 0, 0);
+            local.announce_prefix(prefix, CARD, 24 * HOUR, 0);
+            let gateway = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 1, number));
+            local.add_way(network("::/0"), Some(gateway), Origin::Announced, HOUR);
+        }
+        assert!(local.addresses.len() <= ADDRESS_COUNT_MAX && local.ways.len() <= ROUTE_COUNT_MAX);
+        // A forged end leaves two hours.
+        assert_eq!(local.announce_prefix(prefix, CARD, 0, 0), None);
+        local.forget_old(HOUR);
+        assert!(local.is_own(IpAddr::V6(own)) && local.hop(at("2001:db8::1")).is_none());
+        local.forget_old(2 * HOUR);
+        assert!(!local.is_own(IpAddr::V6(own)));
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_given_up_while_it_is_new() {
+        let mut local = local();
+        let own = local.announce_prefix("fec0::".parse().expect("a prefix"), CARD, HOUR, 0).expect("it is new");
+        assert!(!local.give_up(at("10.0.2.15"), 0));
+        assert!(!local.give_up(IpAddr::V6(own), 2_000_000_000) && local.give_up(IpAddr::V6(own), 0));
+    }
+}
