@@ -32,8 +32,8 @@ use aegis_virtio::{AnyTransport, ConfigurationFault, VirtioError, device_type, o
 use crate::device::{DEVICE_COUNT_MAX, Device, DeviceError};
 use crate::memory::{drop_slot, map, repeat, take_clear, unmap};
 
-/// Most functions of a pod: a console, and its directories.
-const FUNCTION_COUNT_MAX: usize = 1 + MOUNT_COUNT_MAX;
+/// Most functions of a pod: a console, its directories, a network card.
+const FUNCTION_COUNT_MAX: usize = 2 + MOUNT_COUNT_MAX;
 /// Slots of ours that guards use, from here on, and each of them.
 const SLOT_FIRST: u32 = 512;
 const SLOT_STRIDE: u32 = 3;

@@ -11,6 +11,8 @@ const POD_OVERHEAD_MIB: u64 = 14;
 /// What the kernel and the manager take besides, and what the manager takes for each pod.
 const SEVERAL_OVERHEAD_MIB: u64 = 8;
 const SEVERAL_OVERHEAD_EACH_MIB: u64 = 2;
+/// What the manager takes for a network card that it guards.
+const SEVERAL_OVERHEAD_CARD_MIB: u64 = 1;
 
 /// A program's memory with what describes it.
 fn described_mib(program_bytes: u64) -> u64 {
@@ -27,9 +29,10 @@ pub(crate) fn pod_quota_mib(program_bytes: u64) -> u64 {
     described_mib(program_bytes) + POD_OVERHEAD_MIB
 }
 
-/// The memory of a machine with several pods that may own this.
-pub(crate) fn memory_of_pods_mib(quotas_mib: &[u64], bundle_bytes: u64) -> u64 {
+/// The memory of a machine with several pods that may own this, some of which have a network card.
+pub(crate) fn memory_of_pods_mib(quotas_mib: &[u64], card_count: usize, bundle_bytes: u64) -> u64 {
     let pods_mib: u64 = quotas_mib.iter().map(|quota| quota + SEVERAL_OVERHEAD_EACH_MIB).sum();
+    let pods_mib = pods_mib + card_count as u64 * SEVERAL_OVERHEAD_CARD_MIB;
     let used_mib = pods_mib + bundle_bytes.div_ceil(1 << 20) + SEVERAL_OVERHEAD_MIB;
     // The kernel's table of frames is a part of all memory.
     used_mib + used_mib.div_ceil(128)
@@ -50,6 +53,7 @@ mod tests {
     fn a_machine_holds_its_pods() {
         let quotas = [pod_quota_mib(64 << 20), pod_quota_mib(256 << 20)];
         assert_eq!(quotas, [80, 278]);
-        assert_eq!(memory_of_pods_mib(&quotas, 3 << 20), 80 + 278 + 4 + 3 + 8 + 3);
+        assert_eq!(memory_of_pods_mib(&quotas, 0, 3 << 20), 80 + 278 + 4 + 3 + 8 + 3);
+        assert_eq!(memory_of_pods_mib(&quotas, 2, 3 << 20), 80 + 278 + 4 + 2 + 3 + 8 + 3);
     }
 }

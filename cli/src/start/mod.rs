@@ -100,8 +100,8 @@ impl<'a> Starter<'a> {
             return Ok(());
         }
         let microvm = match driver {
-            Driver::Guard => "23 pods and served directories together",
-            Driver::Pod => "3 that are trusted with their devices, with 6 to 7 served directories each",
+            Driver::Guard => "23 pods, served directories and network cards together",
+            Driver::Pod => "3 that are trusted with their devices, with 6 to 7 served directories and cards each",
         };
         let name = self.kind.name();
         Err(Error::Usage(format!(

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use aegis_launch::errors::Error;
 use aegis_launch::machine::network::{Backend, Card, Forward, HARDWARE_ADDRESS_DEFAULT, Protocol, UserNetwork};
+use aegis_launch::root::HOSTNAME;
 use aegis_link::config::Flags;
 use aegis_link::network::{HostEntry, Network, NetworkFlags, Prefixed};
 
@@ -148,10 +149,11 @@ pub(crate) fn names(options: &PodOptions, network: Option<&PodNetwork>) -> Vec<H
 }
 
 /// Which files of `/etc` are the pod's own: those that have something to say, but for what the user put there.
-pub(crate) fn etc_files(options: &PodOptions, network: Option<&PodNetwork>) -> Flags {
+pub(crate) fn etc_files(options: &PodOptions, hostname: &[u8], network: Option<&PodNetwork>) -> Flags {
     let given = &options.network;
     let mut flags = Flags::empty();
-    let has_names = network.is_some() || given.hostname.is_some() || !given.add_host.is_empty();
+    // The usual name is in the root that the tool packs.
+    let has_names = network.is_some() || hostname != HOSTNAME || !given.add_host.is_empty();
     flags.set(Flags::HOSTS | Flags::HOSTNAME, has_names);
     flags.set(Flags::NAME_SERVERS, !given.dns.is_empty());
     let with = options.with.iter().filter_map(|with| with.guest.as_deref().or(Some(&with.host)));

@@ -94,7 +94,7 @@ fn everything_follows_from_the_pods_address() {
 #[test]
 fn files_that_the_user_named_stay() {
     let card = made("");
-    let files = |words: &str| etc_files(&line(words).pod, Some(&card));
+    let files = |words: &str| etc_files(&line(words).pod, b"aegis", Some(&card));
     let both = Flags::HOSTS | Flags::HOSTNAME;
     assert_eq!(files(""), both);
     assert_eq!(files("--dns 192.0.2.1"), both | Flags::NAME_SERVERS);
@@ -102,9 +102,9 @@ fn files_that_the_user_named_stay() {
     assert_eq!(files("--with /etc/hosts --with x:/etc/host"), Flags::HOSTNAME);
     assert_eq!(files("-v .:/etc --dns 192.0.2.1"), Flags::KEEP_NAME_SERVERS);
     assert_eq!(files("--with r:/etc/resolv.conf"), both | Flags::KEEP_NAME_SERVERS);
-    assert_eq!(etc_files(&line("").pod, None), Flags::empty());
-    assert_eq!(etc_files(&line("--hostname web").pod, None), both);
-    assert_eq!(etc_files(&line("--add-host db:127.0.0.9").pod, None), both);
+    assert_eq!(etc_files(&line("").pod, b"aegis", None), Flags::empty());
+    assert_eq!(etc_files(&line("").pod, b"web", None), both);
+    assert_eq!(etc_files(&line("--add-host db:127.0.0.9").pod, b"aegis", None), both);
     let known = |words: &str, network| {
         names(&line(words).pod, network).iter().map(|it| it.address.to_string()).collect::<Vec<_>>()
     };

@@ -92,7 +92,8 @@ impl<'a> Pod<'a> {
         network: Option<&PodNetwork>,
     ) -> Result<Vec<u8>, Error> {
         let bytes = |text: &OsStr| text.as_bytes().to_vec();
-        let mut flags = switches | etc_files(self.options, network);
+        let hostname = self.options.network.hostname.as_ref().map_or(hostname, |name| name.as_bytes());
+        let mut flags = switches | etc_files(self.options, hostname, network);
         flags.set(Flags::VERBOSE, machine.verbose);
         flags.set(Flags::QUIET, machine.quiet);
         flags.set(Flags::STDERR_IS_STDOUT, are_one_file(std::io::stdout().as_fd(), std::io::stderr().as_fd()));
@@ -112,7 +113,7 @@ impl<'a> Pod<'a> {
             random_seed,
             terminal_rows,
             terminal_columns,
-            hostname: self.options.network.hostname.as_ref().map_or(hostname, String::as_bytes).to_vec(),
+            hostname: hostname.to_vec(),
             mounts: files.mounts.iter().map(|served| served.mount.clone()).collect(),
             tickets: self.tickets.clone(),
             network: network.map(|network| network.config.clone()),

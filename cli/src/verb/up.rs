@@ -74,7 +74,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let sessions = configs.iter().map(|_| session_sockets()).collect::<Result<Vec<_>, _>>()?;
     let spec = MachineSpec {
         cpu_count: file.cpus,
-        memory_mib: memory_mib(&file, &bundle)?,
+        memory_mib: memory_mib(&file, networks.iter().flatten().count(), &bundle)?,
         slice_ms: file.slice_ms,
         bundle: &bundle,
         driver,
@@ -205,10 +205,10 @@ fn bundle_of(
 
 /// The memory of the machine: what the file says, or what all pods may have together. Of the host's memory no more than
 /// there is, unless the pods are guaranteed more.
-fn memory_mib(file: &UpFile, bundle: &BootBundle) -> Result<u64, Error> {
+fn memory_mib(file: &UpFile, card_count: usize, bundle: &BootBundle) -> Result<u64, Error> {
     let of_pods = |bytes: fn(&PodEntry) -> u64| {
         let quotas: Vec<u64> = file.pods.iter().map(|entry| pod_quota_mib(bytes(entry))).collect();
-        memory_of_pods_mib(&quotas, bundle.size_bytes)
+        memory_of_pods_mib(&quotas, card_count, bundle.size_bytes)
     };
     let needed_mib = of_pods(|entry| entry.options.memory);
     let wished_mib = of_pods(|entry| entry.memory_limit);

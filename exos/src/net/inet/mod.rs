@@ -13,6 +13,7 @@
 //! - [`settings`]: options that are numbers;
 //! - [`stack`]: everything between the card and the transports; [`network`]: what the network does with what comes in,
 //!   and when; `tcp_input`: where TCP takes part in that;
+//! - [`host_guard`]: what is not sent to the host itself;
 //! - [`wire`]: what card, stack, TCP and configuration owe each other.
 //!
 //! Addresses inside are canonical: a mapped address (`::ffff:a.b.c.d`) is the IPv4 address, and only what a program
@@ -35,6 +36,7 @@ mod connect;
 mod connection;
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the next step"))]
 mod engine;
+pub mod host_guard;
 pub mod interface;
 mod network;
 mod payload;
