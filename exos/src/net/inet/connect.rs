@@ -9,7 +9,6 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::BACKLOG_MAX;
 use super::connection::{Connection, Link, Party};
-use super::interface::source_for;
 use super::ports::{Asking, Held, Place};
 use super::socket::{Family, Protocol, Socket};
 use super::tcp::{Attempt, Client, Listener, Phase, Progress, State, Tcp};
@@ -114,7 +113,7 @@ impl Socket {
     }
 
     /// Ends a connection that nobody accepted.
-    fn refuse(&self) {
+    pub(super) fn refuse(&self) {
         let Some(tcp) = self.tcp() else { return };
         let (phase, held) = {
             let mut state = tcp.lock();
@@ -122,6 +121,7 @@ impl Socket {
         };
         match phase {
             Phase::Connected(link) => link.close(true, held, self.sharing()),
+            Phase::Remote(flow) => flow.close(true, held, self.sharing()),
             _ => held.into_iter().for_each(|held| self.inet().tcp.release(held)),
         }
     }
@@ -197,6 +197,9 @@ impl Socket {
             self.prepare(tcp, &mut state, remote)?
         };
         let inet = self.inet();
+        if !inet.is_local(remote.ip()) {
+            return self.begin_remote(tcp, attempt).map(|()| true);
+        }
         let found = inet.tcp.find(remote, || inet.seed_for(Some(remote)), |_| Some(0));
         let admission = match found.as_ref().and_then(|listener| Some((listener, listener.tcp()?))) {
             Some((listener, listening)) => self.knock(listener, listening, attempt),
@@ -216,9 +219,22 @@ impl Socket {
         }
     }
 
+    /// Begins to connect to another machine.
+    fn begin_remote(self: &Arc<Self>, tcp: &Tcp, attempt: Attempt) -> Result<()> {
+        let (held, local) = {
+            let state = tcp.lock();
+            (state.held, state.local)
+        };
+        let (Some(held), Some(local)) = (held, local) else { return Err(Errno::EINVAL) };
+        self.connect_flow(tcp, held, (local, attempt.remote)).inspect_err(|_| {
+            self.abandon_connect(tcp, None);
+            tcp.lock().progress = Progress::None;
+        })
+    }
+
     /// Gives it an end of its own for a connection to `remote`, and has it wait.
     fn prepare(self: &Arc<Self>, tcp: &Tcp, state: &mut State, remote: SocketAddr) -> Result<Attempt> {
-        let source = source_for(remote.ip())?;
+        let source = self.inet().segments().source_for(remote.ip())?;
         let own = state.local.map(|local| local.ip()).filter(|_| state.has_own_address);
         let address = match own {
             Some(own) if own.is_ipv4() != remote.is_ipv4() => return Err(Errno::ENETUNREACH),
@@ -312,6 +328,11 @@ impl Socket {
         let mut state = tcp.lock();
         match &state.phase {
             Phase::Connecting(_) => Err(Errno::EAGAIN),
+            Phase::Remote(flow) => {
+                let flow = flow.clone();
+                drop(state);
+                self.flow_outcome(tcp, &flow)
+            }
             Phase::Connected(link) => {
                 let link = link.clone();
                 state.progress = Progress::Done;
@@ -345,7 +366,7 @@ impl Socket {
     }
 
     /// The address that a connection chose is no more the socket's; as on Linux, the port is still shown.
-    fn forget_address(&self, state: &mut State) {
+    pub(super) fn forget_address(&self, state: &mut State) {
         if state.has_own_address {
             return;
         }
@@ -378,6 +399,7 @@ impl Socket {
     pub(super) fn disconnect_tcp(&self, tcp: &Tcp) -> Result<()> {
         self.stop_listening(tcp, Phase::Idle);
         self.abandon_connect(tcp, None);
+        self.abandon_flow(tcp, None);
         let (phase, held, is_bound) = {
             let mut state = tcp.lock();
             let is_bound = state.is_bound;
@@ -389,6 +411,7 @@ impl Socket {
         };
         match phase {
             Phase::Connected(link) => link.close(true, held.filter(|_| !is_bound), self.sharing()),
+            Phase::Remote(flow) => flow.close(true, held.filter(|_| !is_bound), self.sharing()),
             _ if !is_bound => held.into_iter().for_each(|held| self.inet().tcp.release(held)),
             _ => {}
         }

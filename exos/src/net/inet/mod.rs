@@ -34,13 +34,13 @@
 
 mod connect;
 mod connection;
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the next step"))]
 mod engine;
 pub mod host_guard;
 pub mod interface;
 mod network;
 mod payload;
 mod ports;
+mod remote;
 pub mod settings;
 pub mod socket;
 pub mod stack;
@@ -58,6 +58,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use connection::{Information, TcpState};
+use engine::table::Tables;
 use ports::Ports;
 use siphasher::sip::SipHasher13;
 pub use socket::{Family, Protocol, Received, Sending, Socket, Wants};
@@ -100,6 +101,7 @@ pub struct Inet {
     tcp: Ports,
     udp: Ports,
     stack: Stack,
+    engine: Tables,
 }
 
 /// An end of a connection that is remembered.
@@ -126,6 +128,7 @@ impl Inet {
             tcp: Ports::default(),
             udp: Ports::default(),
             stack: Stack::new(kernel),
+            engine: Tables::new(bytes.map(u64::from_le_bytes)),
         })
     }
 

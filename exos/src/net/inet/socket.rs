@@ -44,6 +44,8 @@ pub mod switch {
     pub const REUSE_ADDRESS: u64 = 2;
     /// `SO_BROADCAST`.
     pub const BROADCAST: u64 = 6;
+    /// `SO_KEEPALIVE`.
+    pub const KEEP_ALIVE: u64 = 9;
     /// `SO_REUSEPORT`.
     pub const REUSE_PORT: u64 = 15;
 }
@@ -484,8 +486,10 @@ impl Socket {
 
     /// What `send` or `receive` told of is for the next call, because this one is told what was done before.
     pub fn keep_error(&self, error: Errno) {
-        if let Some(link) = self.tcp().and_then(Tcp::link) {
-            link.keep_error(error);
+        match self.tcp().map(|tcp| (tcp.link(), self.flow())) {
+            Some((Some(link), _)) => link.keep_error(error),
+            Some((None, Some(flow))) => flow.keep_error(error),
+            _ => {}
         }
     }
 
@@ -535,7 +539,15 @@ impl Socket {
 
     /// What `TCP_INFO` tells of its connection, if it has or had one.
     pub fn information(&self) -> Option<Information> {
-        Some(self.tcp()?.link()?.information())
+        match self.tcp()?.link() {
+            Some(link) => Some(link.information()),
+            None => self.flow().and_then(|flow| flow.report()).map(|report| Information {
+                acknowledged_bytes: report.acknowledged_bytes,
+                received_bytes: report.received_bytes,
+                unsent_bytes: report.unsent_bytes as usize,
+                window_bytes: report.receive_window_bytes as usize,
+            }),
+        }
     }
 
     /// Connections that wait at a listener, and how many may.
@@ -565,6 +577,7 @@ impl Socket {
             link.pair().sides[link.side].send_bytes = bytes;
             link.tell_own(Readiness::WRITE);
         }
+        self.apply_settings();
     }
 
     /// What it takes in at most (`SO_RCVBUF`).
@@ -599,6 +612,12 @@ impl Socket {
             link.pair().sides[link.side].window_bytes = self.window_bytes();
             link.tell_other(Readiness::WRITE);
         }
+        self.apply_settings();
+    }
+
+    /// Whether `SO_RCVBUF` was set.
+    pub(super) fn has_own_receive_buffer(&self) -> bool {
+        self.has_own_receive_bytes.load(Ordering::Relaxed)
     }
 
     /// How much a TCP socket takes in: as on Linux, half of its buffer is for what bytes are kept in.
@@ -625,7 +644,10 @@ impl Socket {
             return Err(Errno::EINVAL);
         }
         Ok(match &self.body {
-            Body::Tcp(tcp) => tcp.link().map_or(0, |link| link.pair().sides[link.side].inbox.length()),
+            Body::Tcp(tcp) => match tcp.link() {
+                Some(link) => link.pair().sides[link.side].inbox.length(),
+                None => self.flow().map_or(0, |flow| flow.readable_bytes()),
+            },
             Body::Udp(udp) => udp.first_bytes(),
         })
     }
@@ -638,6 +660,9 @@ impl Socket {
         if self.is_listening() {
             return Err(Errno::EINVAL);
         }
-        Ok(self.tcp().and_then(Tcp::link).map_or(0, |link| link.pair().unsent_bytes(link.side)))
+        Ok(match self.tcp().and_then(Tcp::link) {
+            Some(link) => link.pair().unsent_bytes(link.side),
+            None => self.flow().map_or(0, |flow| flow.unacknowledged_bytes()),
+        })
     }
 }

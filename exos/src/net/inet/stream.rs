@@ -3,9 +3,12 @@
 //! Both ways are attempts that do not wait (`EAGAIN`). Bytes are copied once on each side: at once, under the
 //! connection's lock, while the program's memory is at hand; else some at a time by way of the stack (INV-F1).
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::connection::Link;
+use super::engine::flow::Flow;
+use super::remote;
 use super::socket::{Received, Socket, Wants};
 use super::tcp::{Phase, Tcp};
 use crate::error::{Errno, Result};
@@ -27,6 +30,14 @@ enum Piece {
     Slow,
 }
 
+/// What a socket receives from.
+enum Readable {
+    Link(Link),
+    Flow(Arc<Flow>),
+    /// Nothing, for ever.
+    End,
+}
+
 impl Socket {
     /// Sends on a connection what there is room for.
     pub(super) fn send_tcp(&self, tcp: &Tcp, source: &mut dyn Source) -> Result<usize> {
@@ -35,6 +46,11 @@ impl Socket {
             match &state.phase {
                 Phase::Connected(link) => link.clone(),
                 Phase::Connecting(_) => return Err(Errno::EAGAIN),
+                Phase::Remote(flow) => {
+                    let flow = flow.clone();
+                    drop(state);
+                    return remote::send(&flow, source);
+                }
                 _ => return Err(state.error.take().unwrap_or(Errno::EPIPE)),
             }
         };
@@ -68,7 +84,14 @@ impl Socket {
     /// Receives from a connection what is there.
     pub(super) fn receive_tcp(&self, tcp: &Tcp, destination: &mut dyn Destination, wants: Wants) -> Result<Received> {
         if wants.is_peek || wants.is_discarding {
-            let Some(link) = tcp.readable_link()? else { return Ok(Received::end()) };
+            let link = match tcp.readable()? {
+                Readable::Link(link) => link,
+                Readable::Flow(flow) if wants.is_peek => return flow.peek(destination, wants.peeked_bytes),
+                Readable::Flow(flow) => {
+                    return flow.discard(destination.remaining().saturating_sub(wants.peeked_bytes));
+                }
+                Readable::End => return Ok(Received::end()),
+            };
             return if wants.is_peek {
                 link.peek(destination, wants.peeked_bytes)
             } else {
@@ -106,20 +129,26 @@ impl Tcp {
         Some(wanted)
     }
 
-    /// The connection to receive from; `None`: the end.
-    fn readable_link(&self) -> Result<Option<Link>> {
+    /// What to receive from.
+    #[inline]
+    fn readable(&self) -> Result<Readable> {
         let mut state = self.lock();
         match &state.phase {
-            Phase::Connected(link) => Ok(Some(link.clone())),
+            Phase::Connected(link) => Ok(Readable::Link(link.clone())),
             Phase::Connecting(_) => Err(Errno::EAGAIN),
-            Phase::Idle if state.shut.receiving => Ok(None),
+            Phase::Remote(flow) => Ok(Readable::Flow(flow.clone())),
+            Phase::Idle if state.shut.receiving => Ok(Readable::End),
             _ => Err(state.error.take().unwrap_or(Errno::ENOTCONN)),
         }
     }
 
     /// Bytes that were received, and whether none follow for this call.
     pub(super) fn read(&self, destination: &mut dyn Destination) -> Result<(usize, bool)> {
-        let Some(link) = self.readable_link()? else { return Ok((0, true)) };
+        let link = match self.readable()? {
+            Readable::Link(link) => link,
+            Readable::Flow(flow) => return remote::read(&flow, destination),
+            Readable::End => return Ok((0, true)),
+        };
         let (mut done, mut pace) = (0, Pace::default());
         let error = loop {
             if destination.remaining() == 0 && done > 0 {

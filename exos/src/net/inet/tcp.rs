@@ -3,9 +3,10 @@
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::connection::{Link, TcpState};
+use super::engine::flow::Flow;
 use super::ports::Held;
 use super::socket::Socket;
 use crate::error::{Errno, Result};
@@ -71,6 +72,8 @@ pub(super) enum Phase {
     Connecting(Attempt),
     /// It is, or was, a side of a connection.
     Connected(Link),
+    /// It has or had a connection to another machine, or makes one.
+    Remote(Arc<Flow>),
     /// Its last descriptor is closed.
     Gone,
 }
@@ -107,6 +110,8 @@ pub(super) struct Tcp {
     state: Mutex<State>,
     /// Attempts to connect that were begun or given up.
     attempt_count: AtomicU64,
+    /// Connections from other machines to this listener that are being made.
+    half_open_count: AtomicUsize,
 }
 
 impl Default for Tcp {
@@ -121,7 +126,7 @@ impl Default for Tcp {
             shut: Halves { receiving: false, sending: false },
             error: None,
         });
-        Self { state, attempt_count: AtomicU64::new(0) }
+        Self { state, attempt_count: AtomicU64::new(0), half_open_count: AtomicUsize::new(0) }
     }
 }
 
@@ -145,6 +150,10 @@ impl Tcp {
         self.attempt_count.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    pub(super) fn half_open_count(&self) -> &AtomicUsize {
+        &self.half_open_count
+    }
+
     /// Its side of a connection, if it has one or had one.
     #[inline]
     pub(super) fn link(&self) -> Option<Link> {
@@ -161,6 +170,7 @@ impl Tcp {
             Phase::Listening(_) => TcpState::Listen,
             Phase::Connecting(_) => TcpState::SynSent,
             Phase::Connected(link) => link.pair().sides[link.side].state,
+            Phase::Remote(flow) => flow.state(),
         }
     }
 
@@ -169,8 +179,9 @@ impl Tcp {
     /// # Errors
     /// `ENOTCONN`.
     pub(super) fn remote(&self) -> Result<SocketAddr> {
-        match self.link() {
-            Some(link) if link.pair().sides[link.side].state != TcpState::Close => Ok(link.remote()),
+        match &self.lock().phase {
+            Phase::Connected(link) if link.pair().sides[link.side].state != TcpState::Close => Ok(link.remote()),
+            Phase::Remote(flow) if flow.is_connected() => Ok(flow.remote()),
             _ => Err(Errno::ENOTCONN),
         }
     }
@@ -179,6 +190,7 @@ impl Tcp {
         let mut state = self.lock();
         match &state.phase {
             Phase::Connected(link) => link.pair().sides[link.side].error.take(),
+            Phase::Remote(flow) => flow.take_error(),
             _ => state.error.take(),
         }
     }
@@ -190,6 +202,7 @@ impl Tcp {
         match &state.phase {
             Phase::Listening(listener) => ready.set(Readiness::READ, !listener.pending.is_empty()),
             Phase::Connecting(_) => {}
+            Phase::Remote(flow) => return flow.readiness(low_water_bytes),
             Phase::Idle | Phase::Gone => {
                 ready |= Readiness::WRITE | Readiness::HANG_UP;
                 ready.set(Readiness::READ | Readiness::READ_HANG_UP, state.shut.receiving);
@@ -224,6 +237,16 @@ impl Socket {
                 drop(state);
                 link.shutdown(halves)
             }
+            Phase::Remote(flow) => {
+                let flow = flow.clone();
+                drop(state);
+                if flow.is_attempt() {
+                    self.abandon_flow(tcp, Some(Errno::ECONNRESET));
+                    self.wait_queue().notify(Readiness::EVENTS.difference(Readiness::PRIORITY));
+                    return Ok(());
+                }
+                flow.shutdown(halves)
+            }
             Phase::Listening(_) => {
                 drop(state);
                 if halves.receiving {
@@ -253,6 +276,7 @@ impl Socket {
         };
         match phase {
             Phase::Connected(link) => link.close(self.resets_at_close(), held, sharing),
+            Phase::Remote(flow) => flow.close(self.resets_at_close(), held, sharing),
             Phase::Connecting(attempt) => self.forget_connection(held, attempt.remote, true),
             _ => held.into_iter().for_each(|held| self.inet().tcp.release(held)),
         }

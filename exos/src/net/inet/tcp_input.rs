@@ -2,22 +2,4 @@
 //!
 //! The stack calls these with no lock held. Neighbours: [`super::network`], which calls; TCP's engine, which is called.
 
-use alloc::sync::Arc;
-
-use super::Inet;
-use super::wire::{Arrival, IcmpError};
-
-/// A segment came in for one of the pod's addresses.
-pub(super) fn tcp_input(_inet: &Arc<Inet>, _arrival: &Arrival<'_>) {}
-
-/// ICMP says something of a segment that was sent. Whether it was one of a connection that there is, with a sequence
-/// number that is under way: only then is a shorter path believed in.
-pub(super) fn tcp_error(_inet: &Arc<Inet>, _error: &IcmpError<'_>) -> bool {
-    false
-}
-
-/// Does what is due by now: timers of connections, segments that wait for room in the card. Bounded work. When
-/// something is due next; `now_ns` if there is more. What comes to be due earlier is told by [`Inet::wake_at`].
-pub(super) fn tcp_poll(_inet: &Arc<Inet>, _now_ns: u64) -> Option<u64> {
-    None
-}
+pub(super) use super::engine::input::{tcp_error, tcp_input, tcp_poll};

@@ -654,6 +654,10 @@ impl Engine for Smoltcp {
         }
     }
 
+    fn acknowledge(&mut self, now_ns: u64, outlet: &mut dyn Outlet) {
+        self.answer(false, now_ns, outlet);
+    }
+
     fn probe(&mut self, now_ns: u64, outlet: &mut dyn Outlet) {
         let header = self.ledger.header(flag::ACK, self.receive_next(), now_ns);
         self.ledger.sent_count = self.ledger.sent_count.wrapping_add(1);
@@ -672,6 +676,22 @@ impl Engine for Smoltcp {
         if is_quiet {
             self.live = None;
         }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.live.is_none()
+    }
+
+    fn is_under_way(&self, sequence: u32) -> bool {
+        distance(sequence, self.ledger.una) >= 0 && distance(sequence, self.ledger.sent_max) < 0
+    }
+
+    fn received_bytes(&self) -> u64 {
+        self.ledger.received_bytes
+    }
+
+    fn times(&self) -> Option<(u32, u32)> {
+        self.ledger.terms.times
     }
 
     fn report(&self) -> Report {

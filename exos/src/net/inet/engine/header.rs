@@ -3,53 +3,53 @@
 //! What cannot be read ends the options, as on Linux: the header stands as far as it was read.
 
 /// Bytes of a header without options.
-pub const HEADER_BYTES_MIN: usize = 20;
+pub(crate) const HEADER_BYTES_MIN: usize = 20;
 /// Bytes of the longest header.
-pub const HEADER_BYTES_MAX: usize = 60;
+pub(crate) const HEADER_BYTES_MAX: usize = 60;
 /// Blocks of a selective acknowledgement that are read and written.
-pub const SACK_COUNT_MAX: usize = 4;
+pub(crate) const SACK_COUNT_MAX: usize = 4;
 /// Where a header has its checksum.
-pub const CHECKSUM_OFFSET_BYTES: u16 = 16;
+pub(crate) const CHECKSUM_OFFSET_BYTES: u16 = 16;
 
 /// Flags of a header.
-pub mod flag {
+pub(crate) mod flag {
     /// The sender has ended its half.
-    pub const FIN: u8 = 1;
+    pub(crate) const FIN: u8 = 1;
     /// Sequence numbers begin.
-    pub const SYN: u8 = 2;
+    pub(crate) const SYN: u8 = 2;
     /// The connection is over.
-    pub const RST: u8 = 4;
+    pub(crate) const RST: u8 = 4;
     /// The receiver should be told at once.
-    pub const PSH: u8 = 8;
+    pub(crate) const PSH: u8 = 8;
     /// The acknowledgement counts.
-    pub const ACK: u8 = 16;
+    pub(crate) const ACK: u8 = 16;
 }
 
 /// A header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Header {
+pub(crate) struct Header {
     /// The sender's port.
-    pub source_port: u16,
+    pub(crate) source_port: u16,
     /// The receiver's port.
-    pub destination_port: u16,
+    pub(crate) destination_port: u16,
     /// Number of the first byte, or of `SYN`.
-    pub sequence: u32,
+    pub(crate) sequence: u32,
     /// Number of the next byte that is expected.
-    pub acknowledgement: u32,
+    pub(crate) acknowledgement: u32,
     /// [`flag`].
-    pub flags: u8,
+    pub(crate) flags: u8,
     /// Bytes that may come, shifted.
-    pub window: u16,
+    pub(crate) window: u16,
     /// Longest segment that the sender takes (`SYN` only).
-    pub segment_bytes_max: Option<u16>,
+    pub(crate) segment_bytes_max: Option<u16>,
     /// How far its windows are shifted (`SYN` only).
-    pub window_shift: Option<u8>,
+    pub(crate) window_shift: Option<u8>,
     /// It understands selective acknowledgements (`SYN` only).
-    pub is_sack_permitted: bool,
+    pub(crate) is_sack_permitted: bool,
     /// The sender's time, and the time of the receiver that it answers.
-    pub times: Option<(u32, u32)>,
+    pub(crate) times: Option<(u32, u32)>,
     /// What came in behind a gap: first and one past the last number.
-    pub sack: [Option<(u32, u32)>; SACK_COUNT_MAX],
+    pub(crate) sack: [Option<(u32, u32)>; SACK_COUNT_MAX],
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -63,19 +63,19 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 impl Header {
     /// Whether a flag is set.
     #[must_use]
-    pub fn has(&self, flags: u8) -> bool {
+    pub(crate) fn has(&self, flags: u8) -> bool {
         self.flags & flags != 0
     }
 
     /// Numbers that the segment takes with so many bytes.
     #[must_use]
-    pub fn length(&self, payload_bytes: usize) -> u32 {
+    pub(crate) fn length(&self, payload_bytes: usize) -> u32 {
         payload_bytes as u32 + u32::from(self.has(flag::SYN)) + u32::from(self.has(flag::FIN))
     }
 
     /// Reads a segment: its header and what it carries.
     #[must_use]
-    pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let header_bytes = usize::from(*bytes.get(12)? >> 4) * 4;
         if header_bytes < HEADER_BYTES_MIN {
             return None;
@@ -127,7 +127,7 @@ impl Header {
     }
 
     /// Writes the header, its checksum zero. How long it is.
-    pub fn emit(&self, into: &mut [u8; HEADER_BYTES_MAX]) -> usize {
+    pub(crate) fn emit(&self, into: &mut [u8; HEADER_BYTES_MAX]) -> usize {
         let mut at = HEADER_BYTES_MIN;
         let mut put = |bytes: &[u8]| {
             if let Some(place) = into.get_mut(at..at + bytes.len()) {
@@ -176,7 +176,7 @@ impl Header {
 
 /// How far `later` is behind `earlier`; negative: before it (RFC 9293, 3.4).
 #[must_use]
-pub fn distance(later: u32, earlier: u32) -> i32 {
+pub(crate) fn distance(later: u32, earlier: u32) -> i32 {
     later.wrapping_sub(earlier) as i32
 }
 

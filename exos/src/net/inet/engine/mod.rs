@@ -11,12 +11,21 @@
 //! Locks are taken in the order socket, flow, table, timers, stack. Nothing is woken under a lock.
 
 pub(super) mod adapter;
+pub(super) mod attempt;
 #[cfg(test)]
 mod engine_tests;
+pub(super) mod flow;
+pub(super) mod flow_bytes;
+mod handshake;
 pub(super) mod header;
+pub(super) mod input;
 mod ledger;
 #[cfg(test)]
 mod link;
+mod remembered;
+pub(super) mod table;
+#[cfg(test)]
+mod tests;
 
 use header::Header;
 
@@ -147,10 +156,20 @@ pub(super) trait Engine: Send {
     fn tune(&mut self, tuning: &Tuning);
     /// A shorter or longer way was found: longest payload of a segment, options apart.
     fn set_segment_bytes_max(&mut self, bytes: u16);
+    /// Acknowledges what came in, at once.
+    fn acknowledge(&mut self, now_ns: u64, outlet: &mut dyn Outlet);
     /// Sends a segment that the other end has to answer if it is there (keep-alive).
     fn probe(&mut self, now_ns: u64, outlet: &mut dyn Outlet);
     /// Gives back the memory that it can do without until something happens.
     fn rest(&mut self);
+    /// Whether it has given back all that it can.
+    fn is_at_rest(&self) -> bool;
+    /// Whether a number was sent and is not acknowledged.
+    fn is_under_way(&self, sequence: u32) -> bool;
+    /// Bytes that came in, in order.
+    fn received_bytes(&self) -> u64;
+    /// What is added to this end's time, and the last time of the other's.
+    fn times(&self) -> Option<(u32, u32)>;
     /// What `TCP_INFO` tells.
     fn report(&self) -> Report;
 }

@@ -1,0 +1,183 @@
+//! Connections that this end makes: first segments, their repetition, what comes back (RFC 9293, 3.10.7.3).
+//!
+//! No engine exists until both ends have begun. Two ends that begin at the same time meet (3.5, figure 7).
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+
+use super::adapter::Smoltcp;
+use super::flow::{Body, Flow, Knobs, Phase};
+use super::handshake::{FIRST_TIMEOUT_NS, Offer, Own, segment_bytes_of};
+use super::header::{Header, distance, flag};
+use super::table::Entry;
+use super::{Engine, Terms, Tuning};
+use crate::error::{Errno, Result};
+use crate::fs::readiness::WaitQueue;
+use crate::net::inet::Inet;
+use crate::net::inet::connection::TcpState;
+
+/// Where an attempt stands.
+pub(super) struct Attempt {
+    own: Own,
+    own_first: u32,
+    /// The other end has begun too, without an answer.
+    met: Option<(u32, Offer)>,
+    sent_ns: u64,
+    sent_count: u32,
+}
+
+impl Attempt {
+    pub(super) fn state(&self) -> TcpState {
+        if self.met.is_some() { TcpState::SynReceived } else { TcpState::SynSent }
+    }
+
+    pub(super) fn deadline_ns(&self) -> u64 {
+        self.sent_ns + (FIRST_TIMEOUT_NS << self.sent_count.saturating_sub(1).min(7))
+    }
+
+    /// Whether a number is that of its first segment.
+    pub(super) fn owns(&self, sequence: u32) -> bool {
+        sequence == self.own_first
+    }
+
+    fn header(&self, now_ns: u64) -> Header {
+        match &self.met {
+            None => self.own.first_header(self.own_first, now_ns),
+            Some((other_first, offer)) => self.own.answer_header(self.own_first, *other_first, offer, now_ns),
+        }
+    }
+
+    fn terms(&self, (other_first, offer): (u32, &Offer), window_bytes: u32, now_ns: u64) -> Terms {
+        let round_trip_ns = Some(now_ns.saturating_sub(self.sent_ns).max(1000)).filter(|_| self.sent_count == 1);
+        let terms = self.own.terms((self.own_first, other_first), offer, window_bytes);
+        Terms { round_trip_ns, ..terms }
+    }
+}
+
+impl Inet {
+    /// Begins to connect. The two ends are the caller's by the tables of ports.
+    ///
+    /// # Errors
+    /// `ENETUNREACH`, `EHOSTUNREACH`: no way leads there. `EADDRNOTAVAIL`: there is such a connection. `ENOMEM`.
+    pub(in super::super) fn begin_flow(
+        self: &Arc<Self>,
+        (local, remote): (SocketAddr, SocketAddr),
+        queue: &Arc<WaitQueue>,
+        (tuning, knobs, is_receive_fixed): (&Tuning, &Knobs, bool),
+    ) -> Result<Arc<Flow>> {
+        crate::reserve::check()?;
+        let (now_ns, tables) = (self.now_ns(), &self.engine);
+        let key = tables.key(local, remote);
+        let packet_bytes = self.segments().packet_bytes_max(remote.ip());
+        let own = Own {
+            segment_bytes_max: segment_bytes_of(packet_bytes, remote),
+            receive_bytes_max: tuning.receive_bytes_max,
+            is_receive_fixed,
+            time_offset: tables.time_offset(&key),
+        };
+        let own_first = tables.first_number(&key, now_ns);
+        let attempt = Attempt { own, own_first, met: None, sent_ns: now_ns, sent_count: 0 };
+        let body = Body::new(Phase::Attempt(Box::new(attempt)), tuning, knobs, now_ns);
+        let flow = Flow::new(self, key, true, queue, body);
+        let is_free = |entry: Option<&Entry>| matches!(entry, None | Some(Entry::Remembered(_)));
+        if !tables.put(key, Entry::Flow(flow.clone()), is_free) {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        let sent = flow.change(|body, now_ns| {
+            let outcome = flow.send_attempt(body, now_ns);
+            if outcome.is_err() {
+                body.finish(None);
+            }
+            outcome
+        });
+        sent.map(|()| flow)
+    }
+}
+
+impl Flow {
+    /// Sends its first segment, or sends it again.
+    fn send_attempt(&self, body: &mut Body, now_ns: u64) -> Result<()> {
+        let Phase::Attempt(attempt) = &mut body.phase else { return Ok(()) };
+        (attempt.sent_ns, attempt.sent_count) = (now_ns, attempt.sent_count + 1);
+        let header = attempt.header(now_ns);
+        match self.send_header(body, &header) {
+            Err(error) if error != Errno::ENOBUFS => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing has come back for as long as it waits.
+    pub(super) fn poll_attempt(&self, body: &mut Body, now_ns: u64) {
+        let Phase::Attempt(attempt) = &body.phase else { return };
+        if now_ns < attempt.deadline_ns() {
+            return;
+        }
+        if attempt.sent_count > body.knobs.attempt_count {
+            return body.finish(Some(Errno::ETIMEDOUT));
+        }
+        if let Err(error) = self.send_attempt(body, now_ns) {
+            body.finish(Some(error));
+        }
+    }
+
+    /// A segment came in for an attempt.
+    pub(super) fn arrive_attempt(&self, body: &mut Body, (header, payload): (&Header, &[u8]), now_ns: u64) {
+        let Phase::Attempt(attempt) = &mut body.phase else { return };
+        let is_acknowledged = header.has(flag::ACK) && header.acknowledgement == attempt.own_first.wrapping_add(1);
+        if header.has(flag::ACK) && !is_acknowledged {
+            if !header.has(flag::RST) {
+                let refusal = Header { sequence: header.acknowledgement, flags: flag::RST, ..Header::default() };
+                // The other end says it again if this is lost.
+                let _ = self.send_header(body, &refusal);
+            }
+            return;
+        }
+        if header.has(flag::RST) {
+            let is_expected = attempt.met.is_some_and(|(first, _)| header.sequence == first.wrapping_add(1));
+            if is_acknowledged || is_expected {
+                body.finish(Some(Errno::ECONNREFUSED));
+            }
+            return;
+        }
+        let (other_first, offer) = match attempt.met {
+            Some((first, offer)) if !header.has(flag::SYN) => (first, offer),
+            _ if header.has(flag::SYN) => (header.sequence, Offer::of(header)),
+            _ => return,
+        };
+        if !is_acknowledged {
+            if header.has(flag::SYN) && attempt.met.is_none() {
+                attempt.met = Some((other_first, offer));
+                let answer = attempt.header(now_ns);
+                // It is sent again when its time has come.
+                let _ = self.send_header(body, &answer);
+            }
+            return;
+        }
+        let is_in_order = header.has(flag::SYN) || distance(header.sequence, other_first.wrapping_add(1)) == 0;
+        if !is_in_order {
+            return;
+        }
+        let shift = if header.has(flag::SYN) { 0 } else { offer.window_shift.unwrap_or(0) };
+        let terms = attempt.terms((other_first, &offer), u32::from(header.window) << shift, now_ns);
+        self.open(body, &terms);
+        let rest = Header { flags: header.flags & !flag::SYN, sequence: other_first.wrapping_add(1), ..*header };
+        self.with_engine(body, |engine, outlet| {
+            if header.has(flag::SYN) {
+                engine.acknowledge(now_ns, outlet);
+            }
+            if !payload.is_empty() || header.has(flag::FIN) {
+                engine.arrive(&rest, payload, now_ns, outlet);
+            }
+        });
+    }
+
+    /// It is established.
+    pub(super) fn open(&self, body: &mut Body, terms: &Terms) {
+        let mut engine = Smoltcp::new(terms, &body.tuning);
+        if body.is_send_shut {
+            engine.close();
+        }
+        (body.phase, body.was_made) = (Phase::Open(Box::new(engine)), true);
+    }
+}

@@ -1,0 +1,251 @@
+//! TCP sockets with connections to other machines: what a socket asks of its flow, and how flows come to listeners.
+//!
+//! Neighbours: [`super::engine`], which has the connections; [`super::connect`] and [`super::stream`], which come here
+//! for what does not stay on this machine.
+
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::sync::atomic::Ordering;
+
+use super::engine::flow::{Flow, Knobs};
+use super::engine::table::Key;
+use super::engine::{Terms, Tuning, flow_bytes::Piece};
+use super::ports::{Held, Place};
+use super::settings::Setting;
+use super::socket::{Socket, switch};
+use super::tcp::{Phase, Progress, Tcp};
+use crate::error::{Errno, Result};
+use crate::fs::readiness::Readiness;
+use crate::fs::transfer::{Destination, Source, partial};
+use crate::preempt::Pace;
+use crate::reserve::reserve_queue;
+
+const SECOND_NS: u64 = 1_000_000_000;
+const MILLISECOND_NS: u64 = 1_000_000;
+/// `IP_TTL` unless it was set.
+const HOP_LIMIT: i32 = 64;
+
+impl Socket {
+    /// What it asks of its engine.
+    pub(super) fn tuning(&self, has_more: bool) -> Tuning {
+        Tuning {
+            has_no_delay: self.settings().is_on(Setting::NoDelay),
+            is_corked: self.settings().is_on(Setting::Cork) || has_more,
+            receive_bytes_max: self.window_bytes(),
+            send_bytes_max: self.send_buffer_bytes(),
+        }
+    }
+
+    /// What it asks of its connection beside.
+    pub(super) fn knobs(&self, is_v4: bool) -> Knobs {
+        let get = |setting| self.settings().get(setting);
+        let seconds = |setting| get(setting).max(0) as u64 * SECOND_NS;
+        let hop_limit = if is_v4 { get(Setting::TimeToLive) } else { get(Setting::UnicastHops) };
+        let traffic_class = if is_v4 { get(Setting::TypeOfService) } else { get(Setting::TrafficClass) };
+        let keep = (seconds(Setting::KeepIdle), seconds(Setting::KeepInterval), get(Setting::KeepCount).max(0) as u32);
+        Knobs {
+            hop_limit: if hop_limit <= 0 { HOP_LIMIT as u8 } else { hop_limit.min(255) as u8 },
+            traffic_class: traffic_class.clamp(0, 255) as u8,
+            keep: Some(keep).filter(|_| self.options().is_on(switch::KEEP_ALIVE)),
+            user_timeout_ns: get(Setting::UserTimeout).max(0) as u64 * MILLISECOND_NS,
+            end_timeout_ns: seconds(Setting::FinWait2Seconds),
+            attempt_count: get(Setting::SynCount).max(1) as u32,
+        }
+    }
+
+    /// The connection to another machine that it has or had.
+    pub(super) fn flow(&self) -> Option<Arc<Flow>> {
+        match &self.tcp()?.lock().phase {
+            Phase::Remote(flow) => Some(flow.clone()),
+            _ => None,
+        }
+    }
+
+    /// An option has changed that its connection acts upon.
+    pub fn apply_settings(&self) {
+        if let Some(flow) = self.flow() {
+            flow.tune(&self.tuning(false), &self.knobs(flow.remote().is_ipv4()));
+        }
+    }
+
+    /// Bytes that it takes in, and whether that was asked for.
+    pub(super) fn receive_window(&self) -> (usize, bool) {
+        (self.window_bytes(), self.has_own_receive_buffer())
+    }
+
+    /// Begins to connect to another machine, from an address and port that are its own by now.
+    pub(super) fn connect_flow(self: &Arc<Self>, tcp: &Tcp, held: Held, ends: (SocketAddr, SocketAddr)) -> Result<()> {
+        self.connected_buffer();
+        let is_fixed = self.has_own_receive_buffer();
+        let wants = (&self.tuning(false), &self.knobs(ends.1.is_ipv4()), is_fixed);
+        let flow = self.inet().begin_flow(ends, self.wait_queue(), wants).inspect_err(|_| {
+            self.inet().tcp.end(ends, None, self.inet().now_ns());
+        })?;
+        let mut state = tcp.lock();
+        let is_still = matches!(&state.phase, Phase::Connecting(attempt) if attempt.remote == ends.1);
+        if is_still && state.held == Some(held) {
+            state.phase = Phase::Remote(flow);
+            return Ok(());
+        }
+        drop(state);
+        flow.close(true, None, self.sharing());
+        Ok(())
+    }
+
+    /// Gives up connecting to another machine, if it does: what waited is told `error`.
+    pub(super) fn abandon_flow(&self, tcp: &Tcp, error: Option<Errno>) {
+        let (flow, held) = {
+            let mut state = tcp.lock();
+            let Phase::Remote(flow) = &state.phase else { return };
+            if flow.was_made() {
+                return;
+            }
+            let flow = flow.clone();
+            tcp.next_attempt();
+            (state.phase, state.error) = (Phase::Idle, error.or_else(|| flow.take_error()));
+            let held = if state.is_bound { None } else { state.held.take() };
+            (flow, held)
+        };
+        flow.close(false, held, self.sharing());
+        self.forget_address(&mut tcp.lock());
+    }
+
+    /// What came of connecting to another machine.
+    pub(super) fn flow_outcome(&self, tcp: &Tcp, flow: &Flow) -> Result<()> {
+        let Some(outcome) = flow.outcome() else { return Err(Errno::EAGAIN) };
+        if flow.was_made() {
+            tcp.lock().progress = Progress::Done;
+        } else {
+            self.abandon_flow(tcp, None);
+            tcp.lock().progress = Progress::None;
+        }
+        outcome
+    }
+
+    /// Whether its queue of connections is full.
+    pub(super) fn is_accept_queue_full(&self) -> bool {
+        self.tcp().is_none_or(|tcp| match &tcp.lock().phase {
+            Phase::Listening(listener) => listener.is_full(),
+            _ => true,
+        })
+    }
+
+    /// Whether another connection may be half open on its behalf.
+    pub(super) fn has_room_half_open(&self) -> bool {
+        let Some(tcp) = self.tcp() else { return false };
+        let backlog = match &tcp.lock().phase {
+            Phase::Listening(listener) => listener.backlog,
+            _ => return false,
+        };
+        tcp.half_open_count().load(Ordering::Relaxed) <= backlog
+    }
+
+    pub(super) fn count_half_open(&self) {
+        if let Some(tcp) = self.tcp() {
+            tcp.half_open_count().fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn uncount_half_open(&self) {
+        if let Some(tcp) = self.tcp() {
+            tcp.half_open_count().fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes the socket of a connection that came in, if `place` finds its flow a place in the tables.
+    pub(super) fn admit_flow(
+        self: &Arc<Self>,
+        key: &Key,
+        terms: &Terms,
+        place: impl FnOnce(&Arc<Flow>) -> bool,
+    ) -> Option<Arc<Flow>> {
+        let other = self.make_accepted().ok()?;
+        let tcp = other.tcp()?;
+        let knobs = other.knobs(key.remote.is_ipv4());
+        let flow = Flow::accepted(self.inet(), *key, other.wait_queue(), terms, (&other.tuning(false), &knobs));
+        if !place(&flow) {
+            return None;
+        }
+        {
+            let mut state = tcp.lock();
+            let at = Place { address: key.local.ip(), is_v6_only: false };
+            state.held = Some(self.inet().tcp.accept(key.local.port(), at, &other));
+            (state.local, state.progress) = (Some(key.local), Progress::Done);
+            (state.is_bound, state.has_own_address) = (true, true);
+            state.phase = Phase::Remote(flow.clone());
+        }
+        let mut state = self.tcp()?.lock();
+        if let Phase::Listening(listener) = &mut state.phase
+            && reserve_queue(&mut listener.pending, 1).is_ok()
+        {
+            listener.pending.push_back(other);
+            return Some(flow);
+        }
+        drop(state);
+        other.refuse();
+        None
+    }
+
+    /// A connection waits to be accepted.
+    pub(super) fn announce_flow(&self) {
+        self.wait_queue().notify(Readiness::READ);
+    }
+}
+
+/// Sends on a connection to another machine what there is room for.
+pub(super) fn send(flow: &Arc<Flow>, source: &mut dyn Source) -> Result<usize> {
+    let (mut done, mut pace) = (0, Pace::default());
+    loop {
+        let step = match flow.send_nofault(source) {
+            Ok(Piece::Slow) => flow.send_bounced(source),
+            Ok(Piece::Moved(count)) => Ok(count),
+            Err(error) => Err(error),
+        };
+        match step {
+            Ok(count) => done += count,
+            Err(error) => {
+                if done > 0 {
+                    flow.keep_error(error);
+                }
+                return partial(done, error);
+            }
+        }
+        if source.remaining() == 0 {
+            return Ok(done);
+        }
+        if let Err(error) = pace.page_unless_killed() {
+            return partial(done, error);
+        }
+    }
+}
+
+/// Receives from a connection to another machine what is there: how much, and whether none follows for this call.
+pub(super) fn read(flow: &Arc<Flow>, destination: &mut dyn Destination) -> Result<(usize, bool)> {
+    let (mut done, mut pace) = (0, Pace::default());
+    let error = loop {
+        if destination.remaining() == 0 && done > 0 {
+            return Ok((done, false));
+        }
+        let step = match flow.receive_nofault(destination) {
+            Ok(Piece::Slow) => flow.receive_bounced(destination),
+            Ok(Piece::Moved(count)) => Ok(count),
+            Err(error) => Err(error),
+        };
+        match step {
+            Ok(0) => return Ok((done, true)),
+            Ok(count) => done += count,
+            Err(error) => break error,
+        }
+        if pace.page_unless_killed().is_err() {
+            return Ok((done, false));
+        }
+    };
+    if done == 0 {
+        return Err(error);
+    }
+    // What was received comes first. A failure is for the next call.
+    if !matches!(error, Errno::EAGAIN | Errno::EFAULT | Errno::ENOMEM) {
+        flow.return_error(error);
+    }
+    Ok((done, error != Errno::EAGAIN))
+}
