@@ -13,7 +13,6 @@
 //! - [`settings`]: options that are numbers;
 //! - [`stack`]: everything between the card and the transports; [`network`]: what the network does with what comes in,
 //!   and when; `tcp_input`: where TCP takes part in that;
-//! - [`host_guard`]: what is not sent to the host itself;
 //! - [`wire`]: what card, stack, TCP and configuration owe each other.
 //!
 //! Addresses inside are canonical: a mapped address (`::ffff:a.b.c.d`) is the IPv4 address, and only what a program
@@ -35,7 +34,6 @@
 mod connect;
 mod connection;
 mod engine;
-pub mod host_guard;
 pub mod interface;
 mod network;
 mod payload;

@@ -107,8 +107,7 @@ impl Socket {
     /// The address that datagrams to another machine, or to this one by its card's address, are sent from.
     ///
     /// # Errors
-    /// `ENETUNREACH`: no way leads there. `EACCES`: to all machines, without `SO_BROADCAST`. `ECONNREFUSED`: the host
-    /// may not be spoken with.
+    /// `ENETUNREACH`: no way leads there. `EACCES`: to all machines, without `SO_BROADCAST`.
     pub(super) fn source_far(&self, remote: SocketAddr) -> Result<IpAddr> {
         let stack = self.inet().stack();
         if stack.is_own(remote.ip()) {
@@ -118,7 +117,6 @@ impl Socket {
         if stack.is_broadcast(remote.ip()) && !self.options().is_on(switch::BROADCAST) {
             return Err(Errno::EACCES);
         }
-        stack.check_access(remote.ip(), UDP, remote.port())?;
         Ok(source)
     }
 
@@ -126,7 +124,7 @@ impl Socket {
     ///
     /// # Errors
     /// Those of [`Self::source_far`]; `EMSGSIZE`: it may not go in pieces, and is too long; `EINVAL`: it is bound to
-    /// loopback; `ENOBUFS`.
+    /// loopback; `ECONNREFUSED`: the host may not be spoken with.
     pub(super) fn send_far(&self, from: SocketAddr, remote: SocketAddr, bytes: Payload) -> Result<usize> {
         if from.ip().is_loopback() {
             return Err(Errno::EINVAL);

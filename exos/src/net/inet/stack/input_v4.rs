@@ -111,6 +111,7 @@ impl Stack {
             hop_limit: packet.hop_limit,
             traffic_class: packet.traffic_class,
         };
+        self.note_arrival(packet.protocol, &arrival);
         above.arrive(packet.protocol, &arrival)
     }
 

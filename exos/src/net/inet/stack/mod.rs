@@ -5,8 +5,9 @@
 //! The card is looked for when it is first needed ([`Stack::open`]), so that programs which do not use the network do
 //! not pay for it. Then a frame comes in by [`Stack::poll`]: `input` looks at its Ethernet header and at ARP,
 //! `input_v4` and `input_v6` at the packet, with its pieces (`fragment`), ICMP and neighbour discovery (`discovery`).
-//! One that is sent goes through `output`: route and source (`local`), next hop (`neighbour`), headers and checksum.
-//! `report` sends ICMP errors, as few as `limit` allows; `path` has the paths that are shorter than the card's.
+//! One that is sent goes through `output`: route and source (`local`), next hop (`neighbour`), headers and checksum;
+//! `host_guard` keeps it from the host's own services. `report` sends ICMP errors, as few as `limit` allows; `path`
+//! has the paths that are shorter than the card's.
 //!
 //! Invariants: each table has its own lock, which is held for moments and never while another is taken, nor while the
 //! card or a transport is called. Every table has a bound, and each packet costs work that is bounded by its length.
@@ -22,6 +23,7 @@ mod arp;
 mod discovery;
 mod ethernet;
 mod fragment;
+mod host_guard;
 mod input;
 mod input_v4;
 mod input_v6;

@@ -49,8 +49,7 @@ impl Stack {
     /// # Errors
     /// `ENETUNREACH`; `EMSGSIZE`: it is too long; `ENOBUFS`; `ECONNREFUSED`: see [`Stack::check_access`].
     pub fn send_segment(&self, segment: &Segment<'_>) -> Result<()> {
-        let ports = segment.header.get(2..4).map_or([0; 2], |port| [port[0], port[1]]);
-        self.check_access(segment.destination, segment.protocol, u16::from_be_bytes(ports))?;
+        self.check_segment(segment)?;
         let cutting = if segment.is_whole { Cutting::Never } else { Cutting::Here };
         self.send(segment, cutting)
     }

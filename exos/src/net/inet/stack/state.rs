@@ -8,21 +8,19 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use super::super::interface::{
     ETHERNET_INDEX, ETHERNET_NAME, InterfaceAddress, InterfaceStatus, NeighbourStatus, Route, Traffic,
 };
-use super::super::wire::{Arrival, Carrier, IcmpError, Interface, InterfaceIdentity, NetworkConfiguration};
+use super::super::wire::{Arrival, Carrier, IcmpError, Interface, InterfaceIdentity, NetworkConfiguration, Segment};
 use super::counters::{Counter, Counters};
 use super::ethernet::address_in;
 use super::fragment::Fragments;
+use super::host_guard::HostGuard;
 use super::limit::Limits;
-use super::local::{FOR_EVER_NS, Hop, Local, Origin, has_prefix};
+use super::local::{FOR_EVER_NS, Hop, Local, Origin};
 use super::neighbour::Neighbours;
-use super::packet::protocol;
 use super::path::Paths;
 use crate::error::{Errno, Result};
 use crate::platform::Kernel;
 use crate::sync::{Mutex, Once};
 
-/// Port of name servers.
-const DOMAIN_PORT: u16 = 53;
 /// Buckets of numbers for packets in pieces.
 const IDENTIFICATION_COUNT: usize = 16;
 /// Times that routers are asked to announce themselves (RFC 4861, section 10).
@@ -53,6 +51,7 @@ pub(super) struct Solicitation {
 pub struct Stack {
     kernel: Arc<dyn Kernel>,
     attached: Once<(NetworkConfiguration, Arc<dyn Carrier>)>,
+    guard: Once<HostGuard>,
     card: Once<Option<Card>>,
     /// Held while the card is looked for.
     opening: Mutex<()>,
@@ -82,6 +81,7 @@ impl Stack {
         Self {
             kernel: kernel.clone(),
             attached: Once::new(),
+            guard: Once::new(),
             card: Once::new(),
             opening: Mutex::new(()),
             local: Mutex::default(),
@@ -102,6 +102,10 @@ impl Stack {
 
     /// Says which network there is and what carries it. Once; later calls change nothing.
     pub fn attach(&self, configuration: NetworkConfiguration, carrier: Arc<dyn Carrier>) {
+        let mut keys = [0; 16];
+        self.kernel.random(&mut keys);
+        let hash_key = u128::from_le_bytes(keys);
+        self.guard.call_once(|| HostGuard::new(&configuration, [hash_key as u64, (hash_key >> 64) as u64]));
         self.attached.call_once(|| (configuration, carrier));
     }
 
@@ -237,31 +241,33 @@ impl Stack {
         self.hop(destination).map(|hop| hop.source)
     }
 
-    /// Whether a program may send a packet of a protocol to a port (`--host-access`).
-    ///
-    /// In the user network the host answers with what listens on its own 127.0.0.1: at the addresses of its networks,
-    /// for IPv6 also at every one of the link, and at 255.255.255.255. Without `--host-access` nothing of TCP and UDP
-    /// is sent there, but questions to a name server.
+    /// Whether a program may connect there ([`HostGuard`]).
     ///
     /// # Errors
     /// `ECONNREFUSED`: it may not, as if nothing listened.
-    pub fn check_access(&self, destination: IpAddr, protocol: u8, port: u16) -> Result<()> {
-        let Some(configuration) = self.configuration() else { return Ok(()) };
-        let is_open = configuration.has_host_access || configuration.host_networks.is_empty();
-        if is_open || !matches!(protocol, protocol::TCP | protocol::UDP) {
+    pub fn check_access(&self, destination: IpAddr, port: u16) -> Result<()> {
+        self.refused_unless(self.guard.get().is_none_or(|guard| guard.admits_connection(destination, port)))
+    }
+
+    /// Whether a segment may go out.
+    ///
+    /// # Errors
+    /// As those of [`Self::check_access`].
+    pub(super) fn check_segment(&self, segment: &Segment<'_>) -> Result<()> {
+        self.refused_unless(self.guard.get().is_none_or(|guard| guard.admits(segment)))
+    }
+
+    fn refused_unless(&self, is_admitted: bool) -> Result<()> {
+        if is_admitted {
             return Ok(());
         }
-        let is_on_link = match destination {
-            IpAddr::V4(v4) => v4.is_broadcast(),
-            IpAddr::V6(v6) => v6.is_unicast_link_local(),
-        };
-        let is_host = is_on_link || configuration.host_networks.iter().any(|host| has_prefix(*host, destination));
-        let asks_name = port == DOMAIN_PORT && configuration.name_servers.contains(&destination);
-        if is_host && !asks_name {
-            self.count(Counter::HostRefused);
-            return Err(Errno::ECONNREFUSED);
-        }
-        Ok(())
+        self.count(Counter::HostRefused);
+        Err(Errno::ECONNREFUSED)
+    }
+
+    /// A transport packet came in: where the host asked, it may be answered.
+    pub(super) fn note_arrival(&self, protocol: u8, arrival: &Arrival<'_>) {
+        self.guard.get().into_iter().for_each(|guard| guard.note(protocol, arrival));
     }
 
     /// Longest packet that reaches `destination` in one piece, as far as is known; 0: there is no network.

@@ -7,7 +7,7 @@
 //! it opened, and datagrams to where one came from.
 //!
 //! How strong that is depends on where this runs. In the address space of the programs it keeps out those that use
-//! their library OS as it is meant; one that takes its library OS over can send what it likes. There the host's side has
+//! their library OS as it is meant; one that takes its library OS over sends what it likes. There the host's side has
 //! to cut the way: `--network serve` or `none`.
 
 use alloc::vec::Vec;
@@ -16,12 +16,12 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use siphasher::sip::SipHasher13;
 
-use super::interface::InterfaceAddress;
-use super::wire::{Arrival, NetworkConfiguration, Segment};
+use super::super::interface::InterfaceAddress;
+use super::super::wire::{Arrival, NetworkConfiguration, Segment};
+use super::local::has_prefix;
+use super::packet::protocol::{TCP, UDP};
 use crate::sync::Mutex;
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 /// Port of name servers.
 const DOMAIN: u16 = 53;
 /// In a TCP header: the byte of the flags, and two of them.
@@ -40,7 +40,7 @@ struct Sender {
 }
 
 /// See the module's head.
-pub struct HostGuard {
+pub(super) struct HostGuard {
     /// Empty: there is nothing to guard.
     networks: Vec<InterfaceAddress>,
     name_servers: Vec<IpAddr>,
@@ -52,7 +52,7 @@ pub struct HostGuard {
 
 impl HostGuard {
     /// As the run asks for it.
-    pub fn new(configuration: &NetworkConfiguration, hash_key: [u64; 2]) -> Self {
+    pub(super) fn new(configuration: &NetworkConfiguration, hash_key: [u64; 2]) -> Self {
         let is_guarded = !configuration.has_host_access;
         Self {
             networks: if is_guarded { configuration.host_networks.clone() } else { Vec::new() },
@@ -63,12 +63,12 @@ impl HostGuard {
     }
 
     /// Whether a program may connect there.
-    pub fn admits_connection(&self, destination: IpAddr, port: u16) -> bool {
+    pub(super) fn admits_connection(&self, destination: IpAddr, port: u16) -> bool {
         !self.is_host(destination) || self.is_question(destination, port)
     }
 
     /// Whether a segment may go out. One that is too short to tell goes nowhere near the host.
-    pub fn admits(&self, segment: &Segment<'_>) -> bool {
+    pub(super) fn admits(&self, segment: &Segment<'_>) -> bool {
         if !self.is_host(segment.destination) {
             return true;
         }
@@ -89,7 +89,7 @@ impl HostGuard {
     }
 
     /// Remembers that the host sent a datagram, so that it can be answered.
-    pub fn note(&self, protocol: u8, arrival: &Arrival<'_>) {
+    pub(super) fn note(&self, protocol: u8, arrival: &Arrival<'_>) {
         if protocol != UDP || !self.is_host(arrival.source) {
             return;
         }
@@ -109,7 +109,7 @@ impl HostGuard {
     }
 
     fn is_host(&self, address: IpAddr) -> bool {
-        let is_in = |network: &InterfaceAddress| contains(network, address);
+        let is_in = |network: &InterfaceAddress| has_prefix(*network, address);
         !self.networks.is_empty() && (self.networks.iter().any(is_in) || address == IpAddr::V4(Ipv4Addr::BROADCAST))
     }
 
@@ -139,23 +139,9 @@ fn port_at(header: &[u8], offset: usize) -> Option<u16> {
     header.get(offset..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 
-/// Whether an address is in a network.
-fn contains(network: &InterfaceAddress, address: IpAddr) -> bool {
-    let bits = u32::from(network.prefix_bits);
-    match (network.address, address) {
-        (IpAddr::V4(network), IpAddr::V4(address)) => {
-            (network.to_bits() ^ address.to_bits()).checked_shr(32 - bits.min(32)).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(network), IpAddr::V6(address)) => {
-            (network.to_bits() ^ address.to_bits()).checked_shr(128 - bits.min(128)).unwrap_or(0) == 0
-        }
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{HostGuard, contains};
+    use super::HostGuard;
     use crate::net::inet::interface::InterfaceAddress;
     use crate::net::inet::wire::{Arrival, NetworkConfiguration, Segment};
     use alloc::vec;
@@ -265,15 +251,5 @@ mod tests {
         assert!(goes(&guard, "10.0.2.2", 17, &[]) && goes(&guard, "255.255.255.255", 6, &header(1, 1, 2)));
         let nothing = HostGuard::new(&NetworkConfiguration::default(), [1, 2]);
         assert!(nothing.admits_connection(address("255.255.255.255"), 80), "no user network");
-    }
-
-    #[test]
-    fn networks_contain_addresses_of_their_family() {
-        assert!(contains(&network("0.0.0.0", 0), address("192.0.2.1")));
-        assert!(contains(&network("::", 0), address("2001:db8::1")));
-        assert!(!contains(&network("0.0.0.0", 0), address("::1")));
-        assert!(contains(&network("10.0.2.2", 32), address("10.0.2.2")));
-        assert!(!contains(&network("10.0.2.2", 32), address("10.0.2.3")));
-        assert!(!contains(&network("fec0::", 128), address("fec0::1")));
     }
 }
