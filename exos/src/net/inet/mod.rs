@@ -9,7 +9,8 @@
 //! - `tcp`: a TCP socket's states; `connection`: the pair of queues and the two sides' states; `connect` listens,
 //!   connects and accepts; `stream` sends and receives;
 //! - `udp`: datagrams; `udp_far`: those to other machines and from them;
-//! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port;
+//! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port,
+//!   in a [`port_map`] and a [`hashed`] map;
 //! - [`settings`]: options that are numbers;
 //! - [`stack`]: everything between the card and the transports; [`network`]: what the network does with what comes in,
 //!   and when; `tcp_input`: where TCP takes part in that;
@@ -34,9 +35,11 @@
 mod connect;
 mod connection;
 mod engine;
+mod hashed;
 pub mod interface;
 mod network;
 mod payload;
+mod port_map;
 mod ports;
 mod remote;
 pub mod settings;
@@ -118,15 +121,16 @@ impl Inet {
     pub fn new(kernel: &Arc<dyn Kernel>, inode_numbers: InodeNumbers) -> Arc<Self> {
         let mut bytes = [[0; 8]; 2];
         bytes.iter_mut().for_each(|word| kernel.random(word));
+        let key = bytes.map(u64::from_le_bytes);
         Arc::new(Self {
             kernel: kernel.clone(),
-            key: bytes.map(u64::from_le_bytes),
+            key,
             choice_count: AtomicU64::new(0),
             inode_numbers,
-            tcp: Ports::default(),
-            udp: Ports::default(),
+            tcp: Ports::new(key),
+            udp: Ports::new(key),
             stack: Stack::new(kernel),
-            engine: Tables::new(bytes.map(u64::from_le_bytes)),
+            engine: Tables::new(key),
         })
     }
 

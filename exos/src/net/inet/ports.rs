@@ -1,8 +1,9 @@
 //! Ports: which socket has which, which connections there are, and which have just ended.
 //!
 //! Of each protocol there is one table. It is looked at when a socket is bound, connects or ends, and for a datagram
-//! that goes to nobody in particular; bytes of a connection never pass it, so other sockets cost a busy one nothing. It
-//! is made of trees, whose cost nobody can drive up by the choice of numbers.
+//! that goes to nobody in particular; bytes of a connection within the machine never pass it, so other sockets cost a
+//! busy one nothing. Ports are found in two loads ([`PortMap`]), connections by a keyed hash ([`Hashed`]): nobody can
+//! drive up the cost of either by the choice of numbers.
 //!
 //! A connection that its own side ended first stays as a *wait* of [`TIME_WAIT_NS`]: an entry of the table, no socket.
 //! At most [`TIME_WAIT_COUNT_MAX`] are kept, as on Linux the newest are forgotten then.
@@ -14,6 +15,8 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::hashed::Hashed;
+use super::port_map::PortMap;
 use super::socket::Socket;
 use super::{EPHEMERAL_FIRST, EPHEMERAL_LAST};
 use crate::error::{Errno, Result};
@@ -104,11 +107,21 @@ struct Holder {
     is_by_connect: bool,
 }
 
+/// A socket that takes what comes to a port.
+struct Receiver {
+    number: u64,
+    /// As its holder has it.
+    place: Place,
+    socket: Weak<Socket>,
+}
+
 #[derive(Default)]
 struct Port {
     holders: BTreeMap<u64, Holder>,
     /// Those that were not given it by `connect`.
     bound_count: usize,
+    /// In the order of numbers.
+    receivers: Vec<Receiver>,
 }
 
 /// The two ends of a connection: the one that connected first.
@@ -122,13 +135,10 @@ struct Wait {
     port: u16,
 }
 
-#[derive(Default)]
 struct Table {
-    ports: BTreeMap<u16, Port>,
-    /// Who takes what comes to a port, by the number of the holder.
-    receivers: BTreeMap<u16, BTreeMap<u64, Weak<Socket>>>,
+    ports: PortMap<Port>,
     /// Connections; of those that have ended, until when they are remembered.
-    connections: BTreeMap<Ends, Option<u64>>,
+    connections: Hashed<Ends, Option<u64>>,
     waits: VecDeque<Wait>,
     next_number: u64,
 }
@@ -150,7 +160,6 @@ pub(super) struct Asking<'a> {
 }
 
 /// The ports of a protocol.
-#[derive(Default)]
 pub(super) struct Ports {
     table: Mutex<Table>,
 }
@@ -172,29 +181,26 @@ impl Table {
     }
 
     fn release(&mut self, held: Held) {
-        let Some(port) = self.ports.get_mut(&held.port) else { return };
+        self.stop_receiving(held);
+        let Some(port) = self.ports.get_mut(held.port) else { return };
         if let Some(holder) = port.holders.remove(&held.number) {
             port.bound_count -= usize::from(!holder.is_by_connect);
         }
         if port.holders.is_empty() {
-            self.ports.remove(&held.port);
+            self.ports.remove(held.port);
         }
-        self.stop_receiving(held);
     }
 
     fn stop_receiving(&mut self, held: Held) {
-        if let Some(receivers) = self.receivers.get_mut(&held.port) {
-            receivers.remove(&held.number);
-            if receivers.is_empty() {
-                self.receivers.remove(&held.port);
-            }
+        if let Some(port) = self.ports.get_mut(held.port) {
+            port.receivers.retain(|receiver| receiver.number != held.number);
         }
     }
 
     fn hold(&mut self, port: u16, place: Place, owner: Owner, is_by_connect: bool) -> Held {
         let number = self.next_number;
         self.next_number += 1;
-        let entry = self.ports.entry(port).or_default();
+        let entry = self.ports.get_or_default(port);
         entry.bound_count += usize::from(!is_by_connect);
         entry.holders.insert(number, Holder { place, owner, is_by_connect });
         Held { port, number }
@@ -202,7 +208,7 @@ impl Table {
 
     /// Whether somebody has the port who does not share it.
     fn conflicts(&self, port: u16, asking: &Asking<'_>, own: Option<u64>) -> bool {
-        let Some(port) = self.ports.get(&port) else { return false };
+        let Some(port) = self.ports.get(port) else { return false };
         port.holders.iter().any(|(number, holder)| {
             if Some(*number) == own || !holder.place.overlaps(&asking.place) {
                 return false;
@@ -227,6 +233,13 @@ fn ephemeral(seed: u64) -> impl Iterator<Item = u16> {
 }
 
 impl Ports {
+    /// No port has a socket. `key` is for hashes.
+    pub(super) fn new(key: [u64; 2]) -> Self {
+        let table =
+            Table { ports: PortMap::default(), connections: Hashed::new(key), waits: VecDeque::new(), next_number: 0 };
+        Self { table: Mutex::new(table) }
+    }
+
     /// Gives a port to a socket; port 0: one that nobody has.
     ///
     /// # Errors
@@ -235,7 +248,7 @@ impl Ports {
         let mut table = self.table.lock();
         table.forget_waits(now_ns);
         let port = match port {
-            0 => ephemeral(seed).find(|port| !table.ports.contains_key(port)).ok_or(Errno::EADDRINUSE)?,
+            0 => ephemeral(seed).find(|port| !table.ports.contains(*port)).ok_or(Errno::EADDRINUSE)?,
             port if table.conflicts(port, asking, None) => return Err(Errno::EADDRINUSE),
             port => port,
         };
@@ -250,14 +263,23 @@ impl Ports {
     /// Says that a socket takes what comes to its port from now on.
     ///
     /// # Errors
-    /// `EADDRINUSE`: another does whom it does not share the port with.
+    /// `EADDRINUSE`: another does whom it does not share the port with. `ENOMEM`.
     pub(super) fn receive(&self, held: Held, asking: &Asking<'_>) -> Result<()> {
         let mut table = self.table.lock();
         if table.conflicts(held.port, asking, Some(held.number)) {
             return Err(Errno::EADDRINUSE);
         }
-        let receivers = table.receivers.entry(held.port).or_default();
-        receivers.insert(held.number, Arc::downgrade(asking.socket));
+        let Some(port) = table.ports.get_mut(held.port) else { return Ok(()) };
+        let Some(place) = port.holders.get(&held.number).map(|holder| holder.place) else { return Ok(()) };
+        let at = port.receivers.partition_point(|receiver| receiver.number < held.number);
+        let receiver = Receiver { number: held.number, place, socket: Arc::downgrade(asking.socket) };
+        match port.receivers.get_mut(at) {
+            Some(known) if known.number == held.number => *known = receiver,
+            _ => {
+                reserve::reserve(&mut port.receivers, 1)?;
+                port.receivers.insert(at, receiver);
+            }
+        }
         Ok(())
     }
 
@@ -269,9 +291,12 @@ impl Ports {
     /// Says that a bound socket has another address from now on.
     pub(super) fn set_place(&self, held: Held, place: Place) {
         let mut table = self.table.lock();
-        if let Some(holder) = table.ports.get_mut(&held.port).and_then(|port| port.holders.get_mut(&held.number)) {
+        let Some(port) = table.ports.get_mut(held.port) else { return };
+        if let Some(holder) = port.holders.get_mut(&held.number) {
             holder.place = place;
         }
+        let of_it = port.receivers.iter_mut().filter(|receiver| receiver.number == held.number);
+        of_it.for_each(|receiver| receiver.place = place);
     }
 
     /// Who takes what comes to `destination`: who fits best by address and then by what `rank` says of it (`None`: it
@@ -283,11 +308,11 @@ impl Ports {
         rank: impl Fn(&Socket) -> Option<u32>,
     ) -> Option<Arc<Socket>> {
         let table = self.table.lock();
-        let receivers = table.receivers.get(&destination.port())?;
-        let port = table.ports.get(&destination.port())?;
-        let scored = receivers.iter().filter_map(|(number, socket)| {
-            let (holder, socket) = (port.holders.get(number)?, socket.upgrade()?);
-            let score = (rank(&socket)?, holder.place.score(destination.ip())?);
+        let receivers = &table.ports.get(destination.port())?.receivers;
+        let scored = receivers.iter().filter_map(|receiver| {
+            let by_place = receiver.place.score(destination.ip())?;
+            let socket = receiver.socket.upgrade()?;
+            let score = (rank(&socket)?, by_place);
             Some((score, socket))
         });
         if receivers.len() == 1 {
@@ -320,15 +345,10 @@ impl Ports {
         wants: impl Fn(&Socket) -> bool,
     ) -> Result<Vec<Arc<Socket>>> {
         let table = self.table.lock();
-        let (Some(receivers), Some(port)) =
-            (table.receivers.get(&destination.port()), table.ports.get(&destination.port()))
-        else {
-            return Ok(Vec::new());
-        };
         let mut found = Vec::new();
-        for (number, socket) in receivers {
-            let fits = port.holders.get(number).is_some_and(|holder| holder.place.score(destination.ip()).is_some());
-            if fits && let Some(socket) = socket.upgrade().filter(|socket| wants(socket)) {
+        for receiver in table.ports.get(destination.port()).into_iter().flat_map(|port| &port.receivers) {
+            let fits = receiver.place.score(destination.ip()).is_some();
+            if fits && let Some(socket) = receiver.socket.upgrade().filter(|socket| wants(socket)) {
                 reserve::reserve(&mut found, 1)?;
                 found.push(socket);
             }
@@ -363,7 +383,7 @@ impl Ports {
     /// Notes a connection, of a socket that has a port already or is given one.
     ///
     /// # Errors
-    /// `EADDRNOTAVAIL`: there is such a connection, or all ports are taken.
+    /// `EADDRNOTAVAIL`: there is such a connection, or all ports are taken. `ENOMEM`.
     pub(super) fn connect(
         &self,
         held: Option<Held>,
@@ -379,11 +399,11 @@ impl Ports {
             if matches!(table.connections.get(&ends), Some(None)) {
                 return Err(Errno::EADDRNOTAVAIL);
             }
-            table.connections.insert(ends, None);
+            table.connections.insert(ends, None)?;
             return Ok(held);
         }
         let is_free = |port: &u16| {
-            let may_share = table.ports.get(port).is_none_or(|port| port.bound_count == 0);
+            let may_share = table.ports.get(*port).is_none_or(|port| port.bound_count == 0);
             may_share
                 && match table.connections.get(&(local(*port), remote)) {
                     None => !table.connections.contains_key(&(remote, local(*port))),
@@ -392,7 +412,7 @@ impl Ports {
                 }
         };
         let port = ephemeral(seed).find(is_free).ok_or(Errno::EADDRNOTAVAIL)?;
-        table.connections.insert((local(port), remote), None);
+        table.connections.insert((local(port), remote), None)?;
         Ok(table.hold(port, asking.place, Owner::Socket(Arc::downgrade(asking.socket)), true))
     }
 
@@ -410,6 +430,7 @@ impl Ports {
         let mut has_room = || {
             table.waits.len() < TIME_WAIT_COUNT_MAX
                 && reserve::check().and_then(|()| reserve::reserve_queue(&mut table.waits, 1)).is_ok()
+                && (table.connections.contains_key(&ends) || table.connections.reserve().is_ok())
         };
         let Some((local, sharing)) = first.filter(|_| has_room()) else {
             table.connections.remove(&ends);
@@ -419,7 +440,8 @@ impl Ports {
         let place = Place { address: local.ip(), is_v6_only: false };
         let is_by_connect = local == ends.0;
         let held = table.hold(local.port(), place, Owner::Wait(sharing), is_by_connect);
-        table.connections.insert(ends, Some(until_ns));
+        // There is room: it was looked at.
+        let _ = table.connections.insert(ends, Some(until_ns));
         table.waits.push_back(Wait { until_ns, number: held.number, ends, port: held.port });
     }
 
