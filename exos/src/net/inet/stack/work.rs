@@ -14,7 +14,7 @@ use super::report::Report;
 use super::state::{Card, SOLICITATION_COUNT, Stack, Transports};
 
 /// Frames that one call takes.
-pub const FRAME_COUNT_MAX: usize = 64;
+pub(super) const FRAME_COUNT_MAX: usize = 64;
 /// Packets in the making that one call gives up.
 const GIVE_UP_COUNT_MAX: usize = 16;
 /// Between two questions for routers.
