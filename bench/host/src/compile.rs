@@ -65,6 +65,12 @@ const EACH: Source = Source {
     files: &[("each.c", include_str!("../../compare/each.c"))],
     flags: &["-O2", "-static", "-w"],
 };
+/// Obeys the peer of `aegis test --frames` in a machine.
+const AGENT: Source = Source {
+    name: "agent",
+    files: &[("agent.c", include_str!("../../exchange/agent.c"))],
+    flags: &["-O2", "-static", "-w"],
+};
 /// A contestant of the scheduling experiments.
 const CONTEST: Source = Source {
     name: "contest",
@@ -111,6 +117,11 @@ pub(crate) fn launch(cache: &Path) -> Result<PathBuf, Failure> {
 /// The runner of `aegis test`.
 pub(crate) fn each(cache: &Path) -> Result<PathBuf, Failure> {
     program(cache, &EACH, &[])
+}
+
+/// The program behind scripted exchanges of frames.
+pub(crate) fn agent(cache: &Path) -> Result<PathBuf, Failure> {
+    program(cache, &AGENT, &[])
 }
 
 /// The contestant of suite lottery.

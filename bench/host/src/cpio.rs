@@ -125,6 +125,30 @@ pub(crate) fn with_program(name: &str, program: &[u8]) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// An initramfs that holds executable files, by their paths; the folders that they need come with them.
+pub(crate) fn with_files(files: &[(String, Vec<u8>)]) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut archive = Archive::new(&mut bytes);
+    let mut inode = 0;
+    let mut header = |mode, device| {
+        inode += 1;
+        Header { inode, mode, device, link_count: 1, ..Header::default() }
+    };
+    let parents = files.iter().filter_map(|(path, _)| path.rsplit_once('/')).map(|(parent, _)| parent);
+    let mut folders: Vec<&str> = parents.chain(["dev"]).collect();
+    folders.sort_unstable();
+    folders.dedup();
+    for folder in folders {
+        archive.entry(folder.as_bytes(), header(S_IFDIR | 0o755, (0, 0)), &[])?;
+    }
+    archive.entry(CONSOLE.0.as_bytes(), header(S_IFCHR | 0o600, CONSOLE.1), &[])?;
+    for (path, contents) in files {
+        archive.entry(path.as_bytes(), header(S_IFREG | 0o755, (0, 0)), contents)?;
+    }
+    archive.finish()?;
+    Ok(bytes)
+}
+
 /// Writes an initramfs with everything that is in a root, and the console.
 pub(crate) fn write_root(root: &Root, out: impl Write) -> io::Result<()> {
     let mut archive = Archive::new(out);

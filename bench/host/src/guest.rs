@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -70,8 +70,22 @@ pub(crate) struct Guest {
 impl Guest {
     /// Starts it, with nothing on its standard input.
     pub(crate) fn start(line: &Line, limits: Limits) -> Result<Self, Failure> {
+        Self::start_on(line, limits, Stdio::null())
+    }
+
+    /// Starts it with an input that [`Self::take_input`] gives.
+    pub(crate) fn start_with_input(line: &Line, limits: Limits) -> Result<Self, Failure> {
+        Self::start_on(line, limits, Stdio::piped())
+    }
+
+    /// The end of its input that is written to, once.
+    pub(crate) fn take_input(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    fn start_on(line: &Line, limits: Limits, input: Stdio) -> Result<Self, Failure> {
         let mut command = Command::new(&line.program);
-        command.args(&line.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(&line.arguments).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let prepare = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
         // SAFETY: the closure makes one system call (`prctl`) through a wrapper that neither allocates nor
         // locks, which is what may be done between fork and exec.

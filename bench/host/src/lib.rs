@@ -18,6 +18,7 @@ mod circumstances;
 pub mod compare;
 mod compile;
 mod cpio;
+mod exchange;
 mod failure;
 mod files;
 mod filter;

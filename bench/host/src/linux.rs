@@ -14,6 +14,17 @@ use super::failure::{Failure, last_line};
 /// The package that always depends on Debian's newest kernel for virtual machines.
 const META_PACKAGE: &str = "linux-image-cloud-amd64";
 const APT_HOW: &str = "Linux is measured with Debian's kernel, which apt fetches (--only aegis needs no Linux)";
+/// Modules of the kernel that a virtio card on PCI needs, in the order in which they are loaded.
+const NETWORK_MODULES: [&str; 8] = [
+    "virtio_ring",
+    "virtio",
+    "virtio_pci_legacy_dev",
+    "virtio_pci_modern_dev",
+    "virtio_pci",
+    "failover",
+    "net_failover",
+    "virtio_net",
+];
 /// Least size of a kernel in bytes; less is a broken file.
 const KERNEL_BYTES_MIN: u64 = 1 << 20;
 
@@ -41,13 +52,28 @@ impl Kernel {
         if let Some(kernel) = Self::cached(&directory) {
             return Ok(kernel);
         }
+        Self::fetched(&directory)
+    }
+
+    fn fetched(directory: &Path) -> Result<Self, Failure> {
         eprintln!("aegis: fetching Debian's kernel (27 MB, once)");
         let scratch = directory.join(format!("fetch.{}.tmp", std::process::id()));
-        let fetched = fetch(&scratch, &directory);
+        let fetched = fetch(&scratch, directory);
         // Left-overs only take room.
         let _ = fs::remove_dir_all(&scratch);
         fetched?;
-        Self::cached(&directory).ok_or_else(|| Failure::Fetch("the package holds no kernel".into()))
+        Self::cached(directory).ok_or_else(|| Failure::Fetch("the package holds no kernel".into()))
+    }
+
+    /// The files of the modules for a virtio card, in the order in which they are loaded. A cache that holds the kernel
+    /// alone, as older tools left it, is filled anew.
+    pub(crate) fn network_modules(&mut self, cache: &Path) -> Result<Vec<PathBuf>, Failure> {
+        let directory = cache.join("linux");
+        let paths = NETWORK_MODULES.map(|name| directory.join("modules").join(name).with_extension("ko"));
+        if !paths.iter().all(|path| path.is_file()) {
+            *self = Self::fetched(&directory)?;
+        }
+        Ok(paths.to_vec())
     }
 
     fn cached(directory: &Path) -> Option<Self> {
@@ -82,12 +108,17 @@ fn fetch(scratch: &Path, directory: &Path) -> Result<(), Failure> {
     let (true, Some(archive)) = (downloaded.status.success(), archive) else {
         return Err(Failure::Fetch(last_line(&String::from_utf8_lossy(&downloaded.stderr))));
     };
-    let fresh = scratch.join("vmlinuz");
-    unpack(&archive, &fresh)?;
+    let modules = scratch.join("modules");
+    fs::create_dir_all(&modules).map_err(file(&modules))?;
+    unpack(&archive, scratch)?;
     let version = archive.file_stem().map(|it| it.to_string_lossy().into_owned());
     let version_path = scratch.join("version");
     fs::write(&version_path, version.unwrap_or(package)).map_err(file(&version_path))?;
-    for name in ["vmlinuz", "version"] {
+    let old = directory.join("modules");
+    if old.is_dir() {
+        fs::remove_dir_all(&old).map_err(file(&old))?;
+    }
+    for name in ["modules", "vmlinuz", "version"] {
         let target = directory.join(name);
         fs::rename(scratch.join(name), &target).map_err(file(&target))?;
     }
@@ -100,8 +131,8 @@ fn dependency(text: &str) -> Option<String> {
     names.find(|name| name.starts_with("linux-image-")).map(Into::into)
 }
 
-/// Copies `/boot/vmlinuz-*` out of a Debian package.
-fn unpack(package: &Path, target: &Path) -> Result<(), Failure> {
+/// Copies `/boot/vmlinuz-*` and the modules out of a Debian package into a folder.
+fn unpack(package: &Path, folder: &Path) -> Result<(), Failure> {
     let mut child = Command::new("dpkg-deb")
         .arg("--fsys-tarfile")
         .arg(package)
@@ -110,25 +141,39 @@ fn unpack(package: &Path, target: &Path) -> Result<(), Failure> {
         .spawn()
         .map_err(|_| Failure::Missing("dpkg-deb", APT_HOW))?;
     let copied = match child.stdout.take() {
-        Some(output) => copy_kernel(output, target),
+        Some(output) => copy_kernel(output, folder),
         None => Ok(()),
     };
     // The archive need not be read to its end, so dpkg-deb may well have been cut off.
     let _ = child.kill();
     let _ = child.wait();
-    copied.map_err(|error| Failure::file("writing", target.into(), error))
+    copied.map_err(|error| Failure::file("writing", folder.into(), error))
 }
 
-fn copy_kernel(archive: impl Read, target: &Path) -> io::Result<()> {
+fn copy_kernel(archive: impl Read, folder: &Path) -> io::Result<()> {
+    let mut left = NETWORK_MODULES.len() + 1;
     for entry in tar::Archive::new(archive).entries()? {
         let mut entry = entry?;
-        let is_kernel = entry.path()?.to_string_lossy().trim_start_matches("./").starts_with("boot/vmlinuz-");
-        if is_kernel {
-            io::copy(&mut entry, &mut fs::File::create(target)?)?;
+        let Some(name) = wanted_name(&entry.path()?) else { continue };
+        io::copy(&mut entry, &mut fs::File::create(folder.join(name))?)?;
+        left -= 1;
+        if left == 0 {
             break;
         }
     }
     Ok(())
+}
+
+/// Where a file of the package goes, if it is one of those that are kept.
+fn wanted_name(path: &Path) -> Option<PathBuf> {
+    let text = path.to_string_lossy();
+    if text.trim_start_matches("./").starts_with("boot/vmlinuz-") {
+        return Some("vmlinuz".into());
+    }
+    let is_module = path.extension().is_some_and(|it| it == "ko");
+    let name = path.file_name().filter(|_| is_module)?;
+    let stem = path.file_stem()?.to_string_lossy();
+    NETWORK_MODULES.contains(&stem.as_ref()).then(|| Path::new("modules").join(name))
 }
 
 fn output(command: &mut Command) -> Result<Output, Failure> {
@@ -153,16 +198,24 @@ mod tests {
     #[test]
     fn the_kernel_of_a_package() {
         let mut builder = tar::Builder::new(Vec::new());
-        for (name, contents) in [("./boot/config-6", &b"no"[..]), ("./boot/vmlinuz-6", b"kernel")] {
+        let files = [
+            ("./boot/config-6", &b"no"[..]),
+            ("./boot/vmlinuz-6", b"kernel"),
+            ("./lib/modules/6/kernel/drivers/net/virtio_net.ko", b"module"),
+            ("./lib/modules/6/kernel/drivers/net/dummy.ko", b"no"),
+        ];
+        for (name, contents) in files {
             let mut header = tar::Header::new_gnu();
             header.set_size(contents.len() as u64);
             header.set_mode(0o644);
             builder.append_data(&mut header, name, contents).unwrap();
         }
         let archive = builder.into_inner().unwrap();
-        let target = std::env::temp_dir().join(format!("aegis-kernel-{}", std::process::id()));
-        copy_kernel(&archive[..], &target).unwrap();
-        assert_eq!(std::fs::read(&target).unwrap(), b"kernel");
-        std::fs::remove_file(target).unwrap();
+        let folder = std::env::temp_dir().join(format!("aegis-kernel-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("modules")).unwrap();
+        copy_kernel(&archive[..], &folder).unwrap();
+        assert_eq!(std::fs::read(folder.join("vmlinuz")).unwrap(), b"kernel");
+        assert_eq!(std::fs::read(folder.join("modules/virtio_net.ko")).unwrap(), b"module");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -11,7 +11,7 @@ mod transcript;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aegis_launch::cache::Cache;
@@ -23,6 +23,7 @@ use clap::Args;
 
 use crate::compile;
 use crate::cpio;
+use crate::exchange;
 use crate::failure::{Failure, last_line};
 use crate::guest::{Event, Guest, Limits, Line};
 use crate::linux::Kernel;
@@ -62,8 +63,23 @@ Example:
 #[command(after_help = NOTES)]
 pub struct TestOptions {
     /// The programs: a file with one on each line, or a directory of programs
-    #[arg(long, value_name = "FILE|DIR")]
-    pub(crate) list: PathBuf,
+    #[arg(long, value_name = "FILE|DIR", required_unless_present = "frames")]
+    pub(crate) list: Option<PathBuf>,
+    /// Exchanges of frames instead of programs: a directory of scripts
+    #[arg(long, value_name = "DIR", conflicts_with = "list")]
+    pub(crate) frames: Option<PathBuf>,
+    /// Only scripts whose names contain this
+    #[arg(long, value_name = "NAME", requires = "frames")]
+    pub(crate) script: Option<String>,
+    /// Scripts that wait for seconds too
+    #[arg(long, requires = "frames")]
+    pub(crate) slow: bool,
+    /// Play scripts to Linux alone
+    #[arg(long, requires = "frames")]
+    pub(crate) linux_alone: bool,
+    /// Write into the scripts what Linux answers
+    #[arg(long, hide = true, requires = "linux_alone")]
+    pub(crate) bless: bool,
     /// Longest time of one program
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u32).range(1..=9_999))]
     pub(crate) timeout: u32,
@@ -89,7 +105,16 @@ pub fn test(options: &TestOptions) -> u8 {
 
 /// How many programs differ.
 fn run(options: &TestOptions) -> Result<usize, String> {
-    let programs = list::read(&options.list)?;
+    if let Some(folder) = &options.frames {
+        return exchange::run(&exchange::Wanted {
+            folder,
+            name: options.script.as_deref(),
+            has_slow: options.slow,
+            is_linux_alone: options.linux_alone,
+            is_blessing: options.bless,
+        });
+    }
+    let programs = list::read(options.list.as_deref().unwrap_or(Path::new("")))?;
     let machines = Machines::prepare(options, &programs).map_err(told)?;
     let [aegis, linux] = [System::Aegis, System::LinuxTuned].map(|system| machines.run_all(system, programs.len()));
     let (aegis, linux) = (aegis.map_err(told)?, linux.map_err(told)?);
