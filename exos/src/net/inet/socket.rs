@@ -392,7 +392,7 @@ impl Socket {
     /// # Errors
     /// `ENOTCONN`: it has no connection.
     pub fn accepted_from(&self) -> Result<SocketAddr> {
-        self.tcp().and_then(Tcp::link).map(|link| link.remote()).ok_or(Errno::ENOTCONN)
+        self.tcp().and_then(Tcp::accepted_from).ok_or(Errno::ENOTCONN)
     }
 
     /// Sends what `source` has: a part of it on a connection, all or nothing as a datagram.

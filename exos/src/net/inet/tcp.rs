@@ -163,6 +163,15 @@ impl Tcp {
         }
     }
 
+    /// The other end of its connection, even if that is over already.
+    pub(super) fn accepted_from(&self) -> Option<SocketAddr> {
+        match &self.lock().phase {
+            Phase::Connected(link) => Some(link.remote()),
+            Phase::Remote(flow) => Some(flow.remote()),
+            _ => None,
+        }
+    }
+
     pub(super) fn state(&self) -> TcpState {
         let state = self.lock();
         match &state.phase {
