@@ -9,6 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::BACKLOG_MAX;
 use super::connection::{Connection, Link, Party};
+use super::engine::host::Host;
 use super::ports::{Asking, Held, Place};
 use super::socket::{Family, Protocol, Socket};
 use super::tcp::{Attempt, Client, Listener, Phase, Progress, State, Tcp};
@@ -121,7 +122,7 @@ impl Socket {
         };
         match phase {
             Phase::Connected(link) => link.close(true, held, self.sharing()),
-            Phase::Remote(flow) => flow.close(true, held, self.sharing()),
+            Phase::Remote(flow) => flow.close(true, self.release_of(held), self.port_sharing()),
             _ => held.into_iter().for_each(|held| self.inet().tcp.release(held)),
         }
     }
@@ -234,7 +235,7 @@ impl Socket {
 
     /// Gives it an end of its own for a connection to `remote`, and has it wait.
     fn prepare(self: &Arc<Self>, tcp: &Tcp, state: &mut State, remote: SocketAddr) -> Result<Attempt> {
-        let source = self.inet().segments().source_for(remote.ip())?;
+        let source = Host::sender(&**self.inet()).source_for(remote.ip())?;
         let own = state.local.map(|local| local.ip()).filter(|_| state.has_own_address);
         let address = match own {
             Some(own) if own.is_ipv4() != remote.is_ipv4() => return Err(Errno::ENETUNREACH),
@@ -411,7 +412,9 @@ impl Socket {
         };
         match phase {
             Phase::Connected(link) => link.close(true, held.filter(|_| !is_bound), self.sharing()),
-            Phase::Remote(flow) => flow.close(true, held.filter(|_| !is_bound), self.sharing()),
+            Phase::Remote(flow) => {
+                flow.close(true, self.release_of(held.filter(|_| !is_bound)), self.port_sharing());
+            }
             _ if !is_bound => held.into_iter().for_each(|held| self.inet().tcp.release(held)),
             _ => {}
         }

@@ -12,38 +12,12 @@ use core::net::SocketAddr;
 
 use super::Inet;
 use super::ports::{Ends, Held, Sharing};
+use super::tcp_state::TcpState;
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::ring::Ring;
 use crate::net::Halves;
 use crate::sync::{Mutex, MutexGuard};
-
-/// The state of a TCP socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TcpState {
-    /// Bytes go both ways.
-    Established,
-    /// A connection is being made.
-    SynSent,
-    /// The other side has begun to make a connection, and has not answered yet.
-    SynReceived,
-    /// It has ended its half, which the other side has not acknowledged.
-    FinWait1,
-    /// It has ended its half.
-    FinWait2,
-    /// Both halves ended, its own first; only [`super::TimeWait`] is ever in it.
-    TimeWait,
-    /// There is no connection, or none any more.
-    Close,
-    /// The other side has ended its half.
-    CloseWait,
-    /// Both halves ended, the other side's first; its own end is not acknowledged.
-    LastAck,
-    /// It takes connections.
-    Listen,
-    /// Both halves ended at the same time; its own end is not acknowledged.
-    Closing,
-}
 
 /// What `TCP_INFO` tells of a connection that is not what every connection over loopback has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

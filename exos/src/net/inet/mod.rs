@@ -48,6 +48,7 @@ pub mod stack;
 mod stream;
 mod tcp;
 mod tcp_input;
+mod tcp_state;
 mod udp;
 mod udp_far;
 pub mod wire;
@@ -58,12 +59,13 @@ use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-pub use connection::{Information, TcpState};
+pub use connection::Information;
 use engine::table::Tables;
 use ports::Ports;
 use siphasher::sip::SipHasher13;
 pub use socket::{Family, Protocol, Received, Sending, Socket, Wants};
 use stack::Stack;
+pub use tcp_state::TcpState;
 
 use crate::platform::Kernel;
 

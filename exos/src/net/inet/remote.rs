@@ -3,17 +3,22 @@
 //! Neighbours: [`super::engine`], which has the connections; [`super::connect`] and [`super::stream`], which come here
 //! for what does not stay on this machine.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::sync::atomic::Ordering;
 
+use super::Inet;
+use super::engine::attempt::begin;
 use super::engine::flow::{Flow, Knobs};
-use super::engine::table::Key;
+use super::engine::host::{Host, Listener, PortRelease, PortSharing};
+use super::engine::table::{Key, Tables};
 use super::engine::{Terms, Tuning, flow_bytes::Piece};
-use super::ports::{Held, Place};
+use super::ports::{Held, Place, Sharing};
 use super::settings::Setting;
 use super::socket::{Socket, switch};
 use super::tcp::{Phase, Progress, Tcp};
+use super::wire::SegmentSender;
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::{Destination, Source, partial};
@@ -68,17 +73,13 @@ impl Socket {
         }
     }
 
-    /// Bytes that it takes in, and whether that was asked for.
-    pub(super) fn receive_window(&self) -> (usize, bool) {
-        (self.window_bytes(), self.has_own_receive_buffer())
-    }
-
     /// Begins to connect to another machine, from an address and port that are its own by now.
     pub(super) fn connect_flow(self: &Arc<Self>, tcp: &Tcp, held: Held, ends: (SocketAddr, SocketAddr)) -> Result<()> {
         self.connected_buffer();
         let is_fixed = self.has_own_receive_buffer();
+        let host: Arc<dyn Host> = self.inet().clone();
         let wants = (&self.tuning(false), &self.knobs(ends.1.is_ipv4()), is_fixed);
-        let flow = self.inet().begin_flow(ends, self.wait_queue(), wants).inspect_err(|_| {
+        let flow = begin(&host, ends, self.wait_queue(), wants).inspect_err(|_| {
             self.inet().tcp.end(ends, None, self.inet().now_ns());
         })?;
         let mut state = tcp.lock();
@@ -88,7 +89,7 @@ impl Socket {
             return Ok(());
         }
         drop(state);
-        flow.close(true, None, self.sharing());
+        flow.close(true, None, self.port_sharing());
         Ok(())
     }
 
@@ -106,7 +107,7 @@ impl Socket {
             let held = if state.is_bound { None } else { state.held.take() };
             (flow, held)
         };
-        flow.close(false, held, self.sharing());
+        flow.close(false, self.release_of(held), self.port_sharing());
         self.forget_address(&mut tcp.lock());
     }
 
@@ -122,16 +123,32 @@ impl Socket {
         outcome
     }
 
-    /// Whether its queue of connections is full.
-    pub(super) fn is_accept_queue_full(&self) -> bool {
+    /// What gives a port back.
+    pub(super) fn release_of(&self, held: Option<Held>) -> Option<PortRelease> {
+        let (held, inet) = (held?, self.inet().clone());
+        Some(Box::new(move || inet.tcp.release(held)))
+    }
+
+    /// As [`Socket::sharing`], for a port that is remembered.
+    pub(super) fn port_sharing(&self) -> PortSharing {
+        let Sharing { reuses_address, reuses_port, uid, .. } = self.sharing();
+        PortSharing { reuses_address, reuses_port, uid }
+    }
+}
+
+impl Listener for Socket {
+    fn is_listening(&self) -> bool {
+        Self::is_listening(self)
+    }
+
+    fn is_accept_queue_full(&self) -> bool {
         self.tcp().is_none_or(|tcp| match &tcp.lock().phase {
             Phase::Listening(listener) => listener.is_full(),
             _ => true,
         })
     }
 
-    /// Whether another connection may be half open on its behalf.
-    pub(super) fn has_room_half_open(&self) -> bool {
+    fn has_room_half_open(&self) -> bool {
         let Some(tcp) = self.tcp() else { return false };
         let backlog = match &tcp.lock().phase {
             Phase::Listening(listener) => listener.backlog,
@@ -140,29 +157,24 @@ impl Socket {
         tcp.half_open_count().load(Ordering::Relaxed) <= backlog
     }
 
-    pub(super) fn count_half_open(&self) {
-        if let Some(tcp) = self.tcp() {
+    fn count_half_open(&self, is_more: bool) {
+        let Some(tcp) = self.tcp() else { return };
+        if is_more {
             tcp.half_open_count().fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn uncount_half_open(&self) {
-        if let Some(tcp) = self.tcp() {
+        } else {
             tcp.half_open_count().fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Makes the socket of a connection that came in, if `place` finds its flow a place in the tables.
-    pub(super) fn admit_flow(
-        self: &Arc<Self>,
-        key: &Key,
-        terms: &Terms,
-        place: impl FnOnce(&Arc<Flow>) -> bool,
-    ) -> Option<Arc<Flow>> {
+    fn receive_window(&self) -> (usize, bool) {
+        (self.window_bytes(), self.has_own_receive_buffer())
+    }
+
+    fn admit_flow(&self, key: &Key, terms: &Terms, place: &dyn Fn(&Arc<Flow>) -> bool) -> Option<Arc<Flow>> {
         let other = self.make_accepted().ok()?;
-        let tcp = other.tcp()?;
-        let knobs = other.knobs(key.remote.is_ipv4());
-        let flow = Flow::accepted(self.inet(), *key, other.wait_queue(), terms, (&other.tuning(false), &knobs));
+        let (tcp, host): (_, Arc<dyn Host>) = (other.tcp()?, self.inet().clone());
+        let wants = (&other.tuning(false), &other.knobs(key.remote.is_ipv4()), other.port_sharing());
+        let flow = Flow::accepted(&host, *key, other.wait_queue(), terms, wants);
         if !place(&flow) {
             return None;
         }
@@ -186,9 +198,42 @@ impl Socket {
         None
     }
 
-    /// A connection waits to be accepted.
-    pub(super) fn announce_flow(&self) {
+    fn announce_flow(&self) {
         self.wait_queue().notify(Readiness::READ);
+    }
+}
+
+impl Host for Inet {
+    fn now_ns(&self) -> u64 {
+        Self::now_ns(self)
+    }
+
+    fn tables(&self) -> &Tables {
+        &self.engine
+    }
+
+    fn sender(&self) -> &dyn SegmentSender {
+        #[cfg(test)]
+        if let Some(sender) = self.engine.sender.get() {
+            return &**sender;
+        }
+        self
+    }
+
+    fn wake_at(&self, at_ns: u64) {
+        Self::wake_at(self, at_ns);
+    }
+
+    fn end(&self, ends: (SocketAddr, SocketAddr), first: Option<(SocketAddr, PortSharing)>) {
+        let first = first.map(|(local, PortSharing { reuses_address, reuses_port, uid })| {
+            (local, Sharing { reuses_address, reuses_port, uid, is_listening: false })
+        });
+        self.tcp.end(ends, first, Self::now_ns(self));
+    }
+
+    fn listener(&self, local: SocketAddr, seed: u64) -> Option<Arc<dyn Listener>> {
+        let found = self.tcp.find(local, || seed, |socket| socket.is_listening().then_some(0))?;
+        Some(found)
     }
 }
 

@@ -4,10 +4,11 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use super::connection::{Information, TcpState};
+use super::connection::Information;
 use super::ports::Sharing;
 use super::settings::{Setting, Settings};
 use super::tcp::{Progress, Tcp};
+use super::tcp_state::TcpState;
 use super::udp::Udp;
 use super::{
     BUFFER_BYTES_SET_MAX, DATAGRAM_BUFFER_BYTES, Inet, RECEIVE_BYTES_FRESH, RECEIVE_BYTES_MIN, SEND_BYTES_CONNECTED,

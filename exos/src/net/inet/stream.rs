@@ -86,9 +86,14 @@ impl Socket {
         if wants.is_peek || wants.is_discarding {
             let link = match tcp.readable()? {
                 Readable::Link(link) => link,
-                Readable::Flow(flow) if wants.is_peek => return flow.peek(destination, wants.peeked_bytes),
                 Readable::Flow(flow) => {
-                    return flow.discard(destination.remaining().saturating_sub(wants.peeked_bytes));
+                    let outcome = if wants.is_peek {
+                        flow.peek(destination, wants.peeked_bytes)?
+                    } else {
+                        flow.discard(destination.remaining().saturating_sub(wants.peeked_bytes))?
+                    };
+                    let received = |byte_count| Received { byte_count, ..Received::default() };
+                    return Ok(outcome.map_or_else(Received::end, received));
                 }
                 Readable::End => return Ok(Received::end()),
             };

@@ -5,10 +5,11 @@ use alloc::sync::{Arc, Weak};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::connection::{Link, TcpState};
+use super::connection::Link;
 use super::engine::flow::Flow;
 use super::ports::Held;
 use super::socket::Socket;
+use super::tcp_state::TcpState;
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
 use crate::net::Halves;
@@ -285,7 +286,9 @@ impl Socket {
         };
         match phase {
             Phase::Connected(link) => link.close(self.resets_at_close(), held, sharing),
-            Phase::Remote(flow) => flow.close(self.resets_at_close(), held, sharing),
+            Phase::Remote(flow) => {
+                flow.close(self.resets_at_close(), self.release_of(held), self.port_sharing());
+            }
             Phase::Connecting(attempt) => self.forget_connection(held, attempt.remote, true),
             _ => held.into_iter().for_each(|held| self.inet().tcp.release(held)),
         }

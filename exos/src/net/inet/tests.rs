@@ -9,9 +9,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
-use super::connection::TcpState;
 use super::settings::Setting;
 use super::socket::switch;
+use super::tcp_state::TcpState;
 use super::{Family, Inet, Protocol, Sending, Socket, Wants};
 use crate::error::{Errno, Result};
 use crate::fake::FakeMachine;

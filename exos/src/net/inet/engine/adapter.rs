@@ -35,7 +35,7 @@ use super::header::{HEADER_BYTES_MIN, Header, distance, flag};
 use super::ledger::Ledger;
 use super::{Engine, Outlet, Report, Terms, Tuning, Verdict};
 use crate::error::{Errno, Result};
-use crate::net::inet::connection::TcpState;
+use crate::net::inet::tcp_state::TcpState;
 use crate::reserve;
 
 /// How many times as fast smoltcp's clock goes.

@@ -10,12 +10,12 @@ use super::adapter::Smoltcp;
 use super::flow::{Body, Flow, Knobs, Phase};
 use super::handshake::{FIRST_TIMEOUT_NS, Offer, Own, segment_bytes_of};
 use super::header::{Header, distance, flag};
+use super::host::Host;
 use super::table::Entry;
 use super::{Engine, Terms, Tuning};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::WaitQueue;
-use crate::net::inet::Inet;
-use crate::net::inet::connection::TcpState;
+use crate::net::inet::tcp_state::TcpState;
 
 /// Where an attempt stands.
 pub(super) struct Attempt {
@@ -55,44 +55,42 @@ impl Attempt {
     }
 }
 
-impl Inet {
-    /// Begins to connect. The two ends are the caller's by the tables of ports.
-    ///
-    /// # Errors
-    /// `ENETUNREACH`, `EHOSTUNREACH`: no way leads there. `EADDRNOTAVAIL`: there is such a connection. `ENOMEM`.
-    pub(in super::super) fn begin_flow(
-        self: &Arc<Self>,
-        (local, remote): (SocketAddr, SocketAddr),
-        queue: &Arc<WaitQueue>,
-        (tuning, knobs, is_receive_fixed): (&Tuning, &Knobs, bool),
-    ) -> Result<Arc<Flow>> {
-        crate::reserve::check()?;
-        let (now_ns, tables) = (self.now_ns(), &self.engine);
-        let key = tables.key(local, remote);
-        let packet_bytes = self.segments().packet_bytes_max(remote.ip());
-        let own = Own {
-            segment_bytes_max: segment_bytes_of(packet_bytes, remote),
-            receive_bytes_max: tuning.receive_bytes_max,
-            is_receive_fixed,
-            time_offset: tables.time_offset(&key),
-        };
-        let own_first = tables.first_number(&key, now_ns);
-        let attempt = Attempt { own, own_first, met: None, sent_ns: now_ns, sent_count: 0 };
-        let body = Body::new(Phase::Attempt(Box::new(attempt)), tuning, knobs, now_ns);
-        let flow = Flow::new(self, key, true, queue, body);
-        let is_free = |entry: Option<&Entry>| matches!(entry, None | Some(Entry::Remembered(_)));
-        if !tables.put(key, Entry::Flow(flow.clone()), is_free) {
-            return Err(Errno::EADDRNOTAVAIL);
-        }
-        let sent = flow.change(|body, now_ns| {
-            let outcome = flow.send_attempt(body, now_ns);
-            if outcome.is_err() {
-                body.finish(None);
-            }
-            outcome
-        });
-        sent.map(|()| flow)
+/// Begins to connect. The two ends are the caller's by the tables of ports.
+///
+/// # Errors
+/// `ENETUNREACH`, `EHOSTUNREACH`: no way leads there. `EADDRNOTAVAIL`: there is such a connection. `ENOMEM`.
+pub(in super::super) fn begin(
+    host: &Arc<dyn Host>,
+    (local, remote): (SocketAddr, SocketAddr),
+    queue: &Arc<WaitQueue>,
+    (tuning, knobs, is_receive_fixed): (&Tuning, &Knobs, bool),
+) -> Result<Arc<Flow>> {
+    crate::reserve::check()?;
+    let (now_ns, tables) = (host.now_ns(), host.tables());
+    let key = tables.key(local, remote);
+    let packet_bytes = host.sender().packet_bytes_max(remote.ip());
+    let own = Own {
+        segment_bytes_max: segment_bytes_of(packet_bytes, remote),
+        receive_bytes_max: tuning.receive_bytes_max,
+        is_receive_fixed,
+        time_offset: tables.time_offset(&key),
+    };
+    let own_first = tables.first_number(&key, now_ns);
+    let attempt = Attempt { own, own_first, met: None, sent_ns: now_ns, sent_count: 0 };
+    let body = Body::new(Phase::Attempt(Box::new(attempt)), tuning, knobs, now_ns);
+    let flow = Flow::new(host, key, true, queue, body);
+    let is_free = |entry: Option<&Entry>| matches!(entry, None | Some(Entry::Remembered(_)));
+    if !tables.put(key, Entry::Flow(flow.clone()), is_free) {
+        return Err(Errno::EADDRNOTAVAIL);
     }
+    let sent = flow.change(|body, now_ns| {
+        let outcome = flow.send_attempt(body, now_ns);
+        if outcome.is_err() {
+            body.finish(None);
+        }
+        outcome
+    });
+    sent.map(|()| flow)
 }
 
 impl Flow {

@@ -9,7 +9,7 @@ use super::adapter::Smoltcp;
 use super::header::{Header, flag};
 use super::link::{Chance, Faults, Link};
 use super::{Engine, Outlet, Terms, Tuning, Verdict};
-use crate::net::inet::connection::TcpState;
+use crate::net::inet::tcp_state::TcpState;
 
 type Sent = (Header, Vec<u8>);
 

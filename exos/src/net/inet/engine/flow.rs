@@ -16,15 +16,14 @@ use core::sync::atomic::Ordering;
 use super::adapter::Smoltcp;
 use super::attempt::Attempt;
 use super::header::{CHECKSUM_OFFSET_BYTES, HEADER_BYTES_MAX, Header, flag};
+use super::host::{Host, PortRelease, PortSharing};
 use super::remembered::{REMEMBERED_NS, Remembered};
 use super::table::{Appointment, Due, Entry, Key, ORPHAN_COUNT_MAX};
 use super::{Engine, Outlet, Report, Terms, Tuning, Verdict};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::net::Halves;
-use crate::net::inet::Inet;
-use crate::net::inet::connection::TcpState;
-use crate::net::inet::ports::{Held, Sharing};
+use crate::net::inet::tcp_state::TcpState;
 use crate::net::inet::wire::Segment;
 use crate::reserve;
 use crate::sync::Mutex;
@@ -84,8 +83,8 @@ pub(super) struct Body {
     pub(super) was_made: bool,
     /// A program found no room, so it is told when there is.
     pub(super) is_awaited: bool,
-    held: Option<Held>,
-    sharing: Sharing,
+    release: Option<PortRelease>,
+    pub(super) sharing: PortSharing,
     /// A segment that the card had no room for.
     stalled: Option<Vec<u8>>,
     stalled_header_bytes: usize,
@@ -100,7 +99,7 @@ pub(super) struct Body {
 
 /// A connection.
 pub(in super::super) struct Flow {
-    pub(super) inet: Arc<Inet>,
+    pub(super) host: Arc<dyn Host>,
     pub(super) key: Key,
     /// This end was the one that connected.
     is_active: bool,
@@ -161,8 +160,8 @@ impl Body {
             returned: Vec::new(),
             was_made: false,
             is_awaited: false,
-            held: None,
-            sharing: Sharing::default(),
+            release: None,
+            sharing: PortSharing::default(),
             stalled: None,
             stalled_header_bytes: 0,
             has_sent: false,
@@ -229,22 +228,28 @@ impl Body {
 }
 
 impl Flow {
-    pub(super) fn new(inet: &Arc<Inet>, key: Key, is_active: bool, queue: &Arc<WaitQueue>, body: Body) -> Arc<Self> {
-        Arc::new(Self { inet: inet.clone(), key, is_active, queue: queue.clone(), body: Mutex::new(body) })
+    pub(super) fn new(
+        host: &Arc<dyn Host>,
+        key: Key,
+        is_active: bool,
+        queue: &Arc<WaitQueue>,
+        body: Body,
+    ) -> Arc<Self> {
+        Arc::new(Self { host: host.clone(), key, is_active, queue: queue.clone(), body: Mutex::new(body) })
     }
 
     /// One that came in.
     pub(in super::super) fn accepted(
-        inet: &Arc<Inet>,
+        host: &Arc<dyn Host>,
         key: Key,
         queue: &Arc<WaitQueue>,
         terms: &Terms,
-        (tuning, knobs): (&Tuning, &Knobs),
+        (tuning, knobs, sharing): (&Tuning, &Knobs, PortSharing),
     ) -> Arc<Self> {
         let engine = Box::new(Smoltcp::new(terms, tuning));
-        let mut body = Body::new(Phase::Open(engine), tuning, knobs, inet.now_ns());
-        body.was_made = true;
-        Self::new(inet, key, false, queue, body)
+        let mut body = Body::new(Phase::Open(engine), tuning, knobs, host.now_ns());
+        (body.was_made, body.sharing) = (true, sharing);
+        Self::new(host, key, false, queue, body)
     }
 
     pub(in super::super) fn remote(&self) -> SocketAddr {
@@ -263,7 +268,7 @@ impl Flow {
 
     /// Makes a step; see the module's head.
     pub(super) fn change<T>(self: &Arc<Self>, act: impl FnOnce(&mut Body, u64) -> T) -> T {
-        let now_ns = self.inet.now_ns();
+        let now_ns = self.host.now_ns();
         let mut body = self.body.lock();
         let before = Self::before(&body);
         let answer = act(&mut body, now_ns);
@@ -271,7 +276,7 @@ impl Flow {
         let has_sent = core::mem::take(&mut body.has_sent);
         drop(body);
         if has_sent {
-            self.inet.segments().flush();
+            self.host.sender().flush();
         }
         if !events.is_empty() {
             self.queue.notify(events);
@@ -298,7 +303,7 @@ impl Flow {
     }
 
     fn send_segment(&self, header: &[u8], payload: &[u8], knobs: &Knobs) -> Result<()> {
-        self.inet.segments().send_segment(&Segment {
+        self.host.sender().send_segment(&Segment {
             source: self.key.local.ip(),
             destination: self.key.remote.ip(),
             protocol: TCP,
@@ -369,10 +374,10 @@ impl Flow {
             if !before.is_over {
                 events |= Readiness::EVENTS.difference(Readiness::PRIORITY);
                 events.set(Readiness::ERROR, body.error.is_some());
-                self.leave(body, now_ns);
+                self.leave(body);
             }
             if body.is_gone {
-                body.held.take().into_iter().for_each(|held| self.inet.tcp.release(held));
+                body.release.take().into_iter().for_each(|release| release());
             }
         } else {
             self.appoint(body, now_ns);
@@ -381,9 +386,9 @@ impl Flow {
     }
 
     /// Leaves the tables.
-    fn leave(self: &Arc<Self>, body: &mut Body, now_ns: u64) {
+    fn leave(self: &Arc<Self>, body: &mut Body) {
         body.stalled = None;
-        let tables = &self.inet.engine;
+        let tables = self.host.tables();
         if let Some(appointment) = body.appointment.take() {
             tables.cancel(appointment);
         }
@@ -392,7 +397,7 @@ impl Flow {
         }
         let was_there = tables.remove(&self.key, |entry| matches!(entry, Entry::Flow(flow) if Arc::ptr_eq(flow, self)));
         if was_there.is_some() {
-            self.inet.tcp.end(self.ends(), None, now_ns);
+            self.host.end(self.ends(), None);
         }
     }
 
@@ -404,7 +409,7 @@ impl Flow {
 
     /// Leaves an entry behind that answers what is still under way.
     fn remember(self: &Arc<Self>, body: &Body, now_ns: u64) {
-        let (Some(engine), tables) = (body.engine(), &self.inet.engine) else { return };
+        let (Some(engine), tables) = (body.engine(), self.host.tables()) else { return };
         if !tables.has_room_remembered() {
             return;
         }
@@ -420,8 +425,8 @@ impl Flow {
         };
         let is_own = |entry: Option<&Entry>| matches!(entry, Some(Entry::Flow(flow)) if Arc::ptr_eq(flow, self));
         if tables.put(self.key, Entry::Remembered(Box::new(entry)), is_own) {
-            self.inet.appoint(until_ns, Due::Entry(self.key), None);
-            self.inet.tcp.end(self.ends(), Some((self.key.local, body.sharing)), now_ns);
+            self.host.appoint(until_ns, Due::Entry(self.key), None);
+            self.host.end(self.ends(), Some((self.key.local, body.sharing)));
         }
     }
 
@@ -450,7 +455,7 @@ impl Flow {
             return;
         }
         let due = Due::Flow(Arc::downgrade(self));
-        body.appointment = Some(self.inet.appoint(deadline_ns, due, body.appointment));
+        body.appointment = Some(self.host.appoint(deadline_ns, due, body.appointment));
     }
 
     /// Its appointment has come.
@@ -558,16 +563,16 @@ impl Flow {
         outcome
     }
 
-    /// Its socket is closed, at once with a reset if `resets`; `held` is its port.
-    pub(in super::super) fn close(self: &Arc<Self>, resets: bool, held: Option<Held>, sharing: Sharing) {
+    /// Its socket is closed, at once with a reset if `resets`; `release` gives its port back.
+    pub(in super::super) fn close(self: &Arc<Self>, resets: bool, release: Option<PortRelease>, sharing: PortSharing) {
         self.change(|body, _| {
             let has_unread = body.readable_bytes() > 0;
-            (body.held, body.sharing) = (held, sharing);
+            (body.release, body.sharing) = (release, sharing);
             if body.is_over() {
                 (body.is_gone, body.phase) = (true, Phase::Over(None));
                 return;
             }
-            let count = self.inet.engine.orphan_count().fetch_add(1, Ordering::Relaxed);
+            let count = self.host.tables().orphan_count().fetch_add(1, Ordering::Relaxed);
             body.is_gone = true;
             (body.is_receive_shut, body.is_send_shut) = (true, true);
             body.returned = Vec::new();

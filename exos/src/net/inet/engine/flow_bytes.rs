@@ -10,8 +10,7 @@ use alloc::vec::Vec;
 use super::flow::{Body, Flow, Phase};
 use crate::error::{Errno, Result};
 use crate::fs::transfer::{Destination, Source};
-use crate::net::inet::connection::TcpState;
-use crate::net::inet::socket::Received;
+use crate::net::inet::tcp_state::TcpState;
 use crate::reserve;
 
 /// Bytes that are moved under one lock.
@@ -186,30 +185,30 @@ impl Flow {
         if put == 0 && count > 0 { Err(Errno::EFAULT) } else { Ok(put) }
     }
 
-    /// Drops what is there, at most `limit` bytes of it (`MSG_TRUNC`).
+    /// Drops what is there, at most `limit` bytes of it (`MSG_TRUNC`). `None`: the end.
     ///
     /// # Errors
     /// As [`Self::receive_nofault`].
-    pub(in super::super) fn discard(self: &Arc<Self>, limit: usize) -> Result<Received> {
+    pub(in super::super) fn discard(self: &Arc<Self>, limit: usize) -> Result<Option<usize>> {
         self.change(|body, _| {
             if body.readable_bytes() == 0 {
-                return body.empty_outcome().map(|()| Received::end());
+                return body.empty_outcome().map(|()| None);
             }
             let byte_count = body.drain(limit, &mut |bytes| bytes.len());
-            Ok(Received { byte_count, ..Received::default() })
+            Ok(Some(byte_count))
         })
     }
 
-    /// Copies what is there behind the first `skipped` bytes, and leaves it there.
+    /// Copies what is there behind the first `skipped` bytes, and leaves it there. `None`: the end.
     ///
     /// # Errors
     /// As [`Self::receive_bounced`]; `ENOMEM`.
-    pub(in super::super) fn peek(&self, destination: &mut dyn Destination, skipped: usize) -> Result<Received> {
+    pub(in super::super) fn peek(&self, destination: &mut dyn Destination, skipped: usize) -> Result<Option<usize>> {
         let bytes = {
             let mut body = self.body.lock();
             let length = body.readable_bytes().min(skipped.saturating_add(destination.remaining()));
             if length <= skipped {
-                return body.empty_outcome().map(|()| Received::end());
+                return body.empty_outcome().map(|()| None);
             }
             let mut bytes = reserve::vector(length - skipped)?;
             let front = body.returned.get(skipped..).unwrap_or_default();
@@ -222,7 +221,7 @@ impl Flow {
         };
         match destination.put(&bytes) {
             0 => Err(Errno::EFAULT),
-            byte_count => Ok(Received { byte_count, ..Received::default() }),
+            byte_count => Ok(Some(byte_count)),
         }
     }
 }

@@ -9,8 +9,8 @@ use core::net::SocketAddr;
 
 use super::Terms;
 use super::header::{HEADER_BYTES_MIN, Header, flag};
+use super::host::Listener;
 use super::table::{Appointment, Key, Tables};
-use crate::net::inet::socket::Socket;
 
 /// How far own windows are shifted where both ends shift them, unless a smaller buffer was asked for.
 const OWN_SHIFT: u8 = 7;
@@ -59,7 +59,7 @@ pub(super) struct Own {
 
 /// A connection from outside that is half open.
 pub(super) struct HalfOpen {
-    pub(super) listener: Weak<Socket>,
+    pub(super) listener: Weak<dyn Listener>,
     pub(super) own_first: u32,
     pub(super) other_first: u32,
     pub(super) offer: Offer,
@@ -159,7 +159,7 @@ impl HalfOpen {
     /// It is no more: its listener may have another.
     pub(super) fn uncount(&self) {
         if let Some(listener) = self.listener.upgrade() {
-            listener.uncount_half_open();
+            listener.count_half_open(false);
         }
     }
 

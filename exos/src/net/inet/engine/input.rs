@@ -14,12 +14,11 @@ use super::handshake::{
     time_with_options,
 };
 use super::header::{CHECKSUM_OFFSET_BYTES, HEADER_BYTES_MAX, Header, distance, flag};
+use super::host::{Host, Listener};
 use super::remembered::Outcome;
-use super::table::{Appointment, Due, Entry, Key};
+use super::table::{Due, Entry, Key};
 use crate::error::Errno;
-use crate::net::inet::Inet;
-use crate::net::inet::socket::Socket;
-use crate::net::inet::wire::{Arrival, IcmpError, Segment, SegmentSender};
+use crate::net::inet::wire::{Arrival, IcmpError, Segment};
 
 /// `IPPROTO_TCP`.
 const TCP: u8 = 6;
@@ -43,45 +42,25 @@ enum Route {
     Nobody,
 }
 
-impl Inet {
-    /// The way of segments to other machines.
-    pub(in super::super) fn segments(&self) -> &dyn SegmentSender {
-        #[cfg(test)]
-        if let Some(sender) = self.engine.sender.get() {
-            return &**sender;
-        }
-        self
-    }
-
-    /// Has something called at a time; see [`super::table::Tables::appoint`].
-    pub(super) fn appoint(&self, at_ns: u64, due: Due, old: Option<Appointment>) -> Appointment {
-        let (appointment, is_first) = self.engine.appoint(at_ns, due, old);
-        if is_first {
-            self.wake_at(at_ns);
-        }
-        appointment
-    }
-
-    /// Sends a segment without bytes for two ends that have no flow.
-    fn send_bare(&self, key: &Key, header: &Header) {
-        let mut bytes = [0; HEADER_BYTES_MAX];
-        let (source_port, destination_port) = (key.local.port(), key.remote.port());
-        let byte_count = Header { source_port, destination_port, ..*header }.emit(&mut bytes);
-        // Whatever asked for it asks again if it is lost.
-        let _ = self.segments().send_segment(&Segment {
-            source: key.local.ip(),
-            destination: key.remote.ip(),
-            protocol: TCP,
-            header: &bytes[..byte_count],
-            checksum_offset_bytes: Some(CHECKSUM_OFFSET_BYTES),
-            payload: &[],
-            segment_bytes: 0,
-            hop_limit: HOP_LIMIT,
-            traffic_class: 0,
-            is_whole: true,
-        });
-        self.segments().flush();
-    }
+/// Sends a segment without bytes for two ends that have no flow.
+fn send_bare(host: &dyn Host, key: &Key, header: &Header) {
+    let mut bytes = [0; HEADER_BYTES_MAX];
+    let (source_port, destination_port) = (key.local.port(), key.remote.port());
+    let byte_count = Header { source_port, destination_port, ..*header }.emit(&mut bytes);
+    // Whatever asked for it asks again if it is lost.
+    let _ = host.sender().send_segment(&Segment {
+        source: key.local.ip(),
+        destination: key.remote.ip(),
+        protocol: TCP,
+        header: &bytes[..byte_count],
+        checksum_offset_bytes: Some(CHECKSUM_OFFSET_BYTES),
+        payload: &[],
+        segment_bytes: 0,
+        hop_limit: HOP_LIMIT,
+        traffic_class: 0,
+        is_whole: true,
+    });
+    host.sender().flush();
 }
 
 fn is_one(address: IpAddr) -> bool {
@@ -92,15 +71,15 @@ fn is_one(address: IpAddr) -> bool {
 }
 
 /// A segment came in for one of the pod's addresses.
-pub(in super::super) fn tcp_input(inet: &Arc<Inet>, arrival: &Arrival<'_>) {
+pub(in super::super) fn arrive(host: &Arc<dyn Host>, arrival: &Arrival<'_>) {
     let Some((header, payload)) = Header::parse(arrival.bytes) else { return };
     if !is_one(arrival.source) || !is_one(arrival.destination) || header.source_port == 0 {
         return;
     }
     let local = SocketAddr::new(arrival.destination, header.destination_port);
-    let key = inet.engine.key(local, SocketAddr::new(arrival.source, header.source_port));
-    let now_ns = inet.now_ns();
-    let route = inet.engine.with(&key, |entry| match entry {
+    let key = host.tables().key(local, SocketAddr::new(arrival.source, header.source_port));
+    let now_ns = host.now_ns();
+    let route = host.tables().with(&key, |entry| match entry {
         None => Route::Nobody,
         Some(Entry::Flow(flow)) => Route::Flow(flow.clone()),
         Some(Entry::HalfOpen(half)) => half.arrive(&header, payload.len(), now_ns),
@@ -113,14 +92,14 @@ pub(in super::super) fn tcp_input(inet: &Arc<Inet>, arrival: &Arrival<'_>) {
     });
     match route {
         Route::Flow(flow) => flow.arrive(&header, payload),
-        Route::Done(answer) => answer.iter().for_each(|answer| inet.send_bare(&key, answer)),
+        Route::Done(answer) => answer.iter().for_each(|answer| send_bare(&**host, &key, answer)),
         Route::Forget(answer) => {
-            inet.engine.remove(&key, |entry| !matches!(entry, Entry::Flow(_)));
-            answer.iter().for_each(|answer| inet.send_bare(&key, answer));
+            host.tables().remove(&key, |entry| !matches!(entry, Entry::Flow(_)));
+            answer.iter().for_each(|answer| send_bare(&**host, &key, answer));
         }
-        Route::Complete(half) => complete(inet, &key, &half, (&header, payload), true),
-        Route::Renew(first) => listen(inet, &key, (&header, payload), Some(first), now_ns),
-        Route::Nobody => listen(inet, &key, (&header, payload), None, now_ns),
+        Route::Complete(half) => complete(host, &key, &half, (&header, payload), true),
+        Route::Renew(first) => listen(host, &key, (&header, payload), Some(first), now_ns),
+        Route::Nobody => listen(host, &key, (&header, payload), None, now_ns),
     }
 }
 
@@ -166,12 +145,12 @@ impl HalfOpen {
 }
 
 /// The third segment came: there is a connection, if its listener has a place for it.
-fn complete(inet: &Arc<Inet>, key: &Key, half: &HalfOpen, (header, payload): (&Header, &[u8]), has_entry: bool) {
-    let now_ns = inet.now_ns();
+fn complete(host: &Arc<dyn Host>, key: &Key, half: &HalfOpen, (header, payload): (&Header, &[u8]), has_entry: bool) {
+    let now_ns = host.now_ns();
     let listener = half.listener.upgrade().filter(|listener| listener.is_listening());
     let Some(listener) = listener else {
-        inet.engine.remove(key, |entry| matches!(entry, Entry::HalfOpen(_)));
-        refusal(header, payload.len()).iter().for_each(|answer| inet.send_bare(key, answer));
+        host.tables().remove(key, |entry| matches!(entry, Entry::HalfOpen(_)));
+        refusal(header, payload.len()).iter().for_each(|answer| send_bare(&**host, key, answer));
         return;
     };
     if listener.is_accept_queue_full() {
@@ -188,8 +167,8 @@ fn complete(inet: &Arc<Inet>, key: &Key, half: &HalfOpen, (header, payload): (&H
         None => !has_entry,
         Some(_) => false,
     };
-    let place = |flow: &Arc<Flow>| inet.engine.put(*key, Entry::Flow(flow.clone()), fits);
-    if let Some(flow) = listener.admit_flow(key, &terms, place) {
+    let place = |flow: &Arc<Flow>| host.tables().put(*key, Entry::Flow(flow.clone()), fits);
+    if let Some(flow) = listener.admit_flow(key, &terms, &place) {
         if !payload.is_empty() || header.has(flag::FIN) {
             flow.arrive(header, payload);
         }
@@ -198,11 +177,11 @@ fn complete(inet: &Arc<Inet>, key: &Key, half: &HalfOpen, (header, payload): (&H
 }
 
 /// A segment for nobody that is known: a listener's, or refused.
-fn listen(inet: &Arc<Inet>, key: &Key, segment: (&Header, &[u8]), renewed: Option<u32>, now_ns: u64) {
+fn listen(host: &Arc<dyn Host>, key: &Key, segment: (&Header, &[u8]), renewed: Option<u32>, now_ns: u64) {
     let (header, payload) = segment;
-    let seed = || inet.engine.hash(key.local, key.remote, 3);
-    let Some(listener) = inet.tcp.find(key.local, seed, |socket| socket.is_listening().then_some(0)) else {
-        refusal(header, payload.len()).iter().for_each(|answer| inet.send_bare(key, answer));
+    let seed = host.tables().hash(key.local, key.remote, 3);
+    let Some(listener) = host.listener(key.local, seed) else {
+        refusal(header, payload.len()).iter().for_each(|answer| send_bare(&**host, key, answer));
         return;
     };
     if header.has(flag::RST) {
@@ -210,9 +189,9 @@ fn listen(inet: &Arc<Inet>, key: &Key, segment: (&Header, &[u8]), renewed: Optio
     }
     if header.has(flag::ACK) {
         let is_plain = !header.has(flag::SYN);
-        match by_cookie(inet, key, &listener, header, now_ns).filter(|_| is_plain) {
-            Some(half) => complete(inet, key, &half, segment, false),
-            None => refusal(header, payload.len()).iter().for_each(|answer| inet.send_bare(key, answer)),
+        match by_cookie(host, key, &listener, header, now_ns).filter(|_| is_plain) {
+            Some(half) => complete(host, key, &half, segment, false),
+            None => refusal(header, payload.len()).iter().for_each(|answer| send_bare(&**host, key, answer)),
         }
         return;
     }
@@ -220,50 +199,50 @@ fn listen(inet: &Arc<Inet>, key: &Key, segment: (&Header, &[u8]), renewed: Optio
         return;
     }
     let offer = Offer::of(header);
-    let first = renewed.unwrap_or_else(|| inet.engine.first_number(key, now_ns));
-    let half = half_open(inet, key, &listener, (first, header.sequence), offer, now_ns);
+    let first = renewed.unwrap_or_else(|| host.tables().first_number(key, now_ns));
+    let half = half_open(host, key, &listener, (first, header.sequence), offer, now_ns);
     let answer = half.answer_header(now_ns);
-    let tables = &inet.engine;
+    let tables = host.tables();
     if !listener.has_room_half_open() || !tables.has_room_half_open() {
-        return answer_by_cookie(inet, key, &half, now_ns);
+        return answer_by_cookie(host, key, &half, now_ns);
     }
-    listener.count_half_open();
+    listener.count_half_open(true);
     let is_free = |entry: Option<&Entry>| matches!(entry, None | Some(Entry::Remembered(_)));
     if !tables.put(*key, Entry::HalfOpen(Box::new(half)), is_free) {
-        listener.uncount_half_open();
+        listener.count_half_open(false);
         return;
     }
-    appoint_half_open(inet, key, now_ns + FIRST_TIMEOUT_NS);
-    inet.send_bare(key, &answer);
+    appoint_half_open(host, key, now_ns + FIRST_TIMEOUT_NS);
+    send_bare(&**host, key, &answer);
 }
 
-fn appoint_half_open(inet: &Arc<Inet>, key: &Key, at_ns: u64) {
-    let appointment = inet.appoint(at_ns, Due::Entry(*key), None);
-    let is_kept = inet.engine.with(key, |entry| {
+fn appoint_half_open(host: &Arc<dyn Host>, key: &Key, at_ns: u64) {
+    let appointment = host.appoint(at_ns, Due::Entry(*key), None);
+    let is_kept = host.tables().with(key, |entry| {
         let Some(Entry::HalfOpen(half)) = entry else { return false };
         half.appointment = Some(appointment);
         true
     });
     if !is_kept {
-        inet.engine.cancel(appointment);
+        host.tables().cancel(appointment);
     }
 }
 
 fn half_open(
-    inet: &Arc<Inet>,
+    host: &Arc<dyn Host>,
     key: &Key,
-    listener: &Arc<Socket>,
+    listener: &Arc<dyn Listener>,
     (own_first, other_first): (u32, u32),
     offer: Offer,
     now_ns: u64,
 ) -> HalfOpen {
     let (receive_bytes_max, is_receive_fixed) = listener.receive_window();
-    let packet_bytes = inet.segments().packet_bytes_max(key.remote.ip());
+    let packet_bytes = host.sender().packet_bytes_max(key.remote.ip());
     let own = Own {
         segment_bytes_max: segment_bytes_of(packet_bytes, key.remote),
         receive_bytes_max,
         is_receive_fixed,
-        time_offset: inet.engine.time_offset(key),
+        time_offset: host.tables().time_offset(key),
     };
     HalfOpen {
         listener: Arc::downgrade(listener),
@@ -280,39 +259,45 @@ fn half_open(
 }
 
 /// Answers a `SYN` without an entry.
-fn answer_by_cookie(inet: &Arc<Inet>, key: &Key, half: &HalfOpen, now_ns: u64) {
+fn answer_by_cookie(host: &Arc<dyn Host>, key: &Key, half: &HalfOpen, now_ns: u64) {
     let mut answer = half.answer_header(now_ns);
-    answer.sequence = inet.engine.cookie(key, half.other_first, &half.offer, now_ns);
+    answer.sequence = host.tables().cookie(key, half.other_first, &half.offer, now_ns);
     match &mut answer.times {
         Some((own, _)) => *own = time_with_options(*own, &half.offer),
         // Nothing comes back that would tell of them.
         None => (answer.window_shift, answer.is_sack_permitted) = (None, false),
     }
-    inet.engine.note_cookie(now_ns + COOKIE_NS);
-    inet.send_bare(key, &answer);
+    host.tables().note_cookie(now_ns + COOKIE_NS);
+    send_bare(&**host, key, &answer);
 }
 
 /// The half-open connection that a cookie tells of.
-fn by_cookie(inet: &Arc<Inet>, key: &Key, listener: &Arc<Socket>, header: &Header, now_ns: u64) -> Option<HalfOpen> {
-    if !inet.engine.believes_cookies(now_ns) {
+fn by_cookie(
+    host: &Arc<dyn Host>,
+    key: &Key,
+    listener: &Arc<dyn Listener>,
+    header: &Header,
+    now_ns: u64,
+) -> Option<HalfOpen> {
+    if !host.tables().believes_cookies(now_ns) {
         return None;
     }
     let (own_first, other_first) = (header.acknowledgement.wrapping_sub(1), header.sequence.wrapping_sub(1));
-    let segment_bytes_max = inet.engine.read_cookie(key, own_first, other_first, now_ns)?;
+    let segment_bytes_max = host.tables().read_cookie(key, own_first, other_first, now_ns)?;
     let (window_shift, has_sack) = header.times.map_or((None, false), |(_, answered)| options_of_time(answered));
     let offer = Offer { segment_bytes_max, window_shift, has_sack, time: header.times.map(|times| times.0) };
-    let half = half_open(inet, key, listener, (own_first, other_first), offer, now_ns);
+    let half = half_open(host, key, listener, (own_first, other_first), offer, now_ns);
     Some(HalfOpen { is_round_trip_unknown: true, ..half })
 }
 
 /// ICMP says something of a segment that was sent. Whether it was one of a connection that there is, with a sequence
 /// number that is under way: only then is a shorter path believed in.
-pub(in super::super) fn tcp_error(inet: &Arc<Inet>, error: &IcmpError<'_>) -> bool {
+pub(in super::super) fn complain(host: &Arc<dyn Host>, error: &IcmpError<'_>) -> bool {
     let Some(&[a, b, c, d, e, f, g, h]) = error.quoted.first_chunk::<8>() else { return false };
     let local = SocketAddr::new(error.source, u16::from_be_bytes([a, b]));
     let remote = SocketAddr::new(error.destination, u16::from_be_bytes([c, d]));
-    let (key, sequence) = (inet.engine.key(local, remote), u32::from_be_bytes([e, f, g, h]));
-    let flow = inet.engine.with(&key, |entry| match entry {
+    let (key, sequence) = (host.tables().key(local, remote), u32::from_be_bytes([e, f, g, h]));
+    let flow = host.tables().with(&key, |entry| match entry {
         Some(Entry::Flow(flow)) => Some(flow.clone()),
         _ => None,
     });
@@ -321,25 +306,25 @@ pub(in super::super) fn tcp_error(inet: &Arc<Inet>, error: &IcmpError<'_>) -> bo
         return flow.complain(sequence, error.errno, path);
     }
     let ends_half = |entry: &Entry| matches!(entry, Entry::HalfOpen(half) if half.own_first == sequence);
-    error.is_hard && error.errno != Errno::EMSGSIZE && inet.engine.remove(&key, ends_half).is_some()
+    error.is_hard && error.errno != Errno::EMSGSIZE && host.tables().remove(&key, ends_half).is_some()
 }
 
 /// Does what is due by now: timers of connections, segments that wait for room in the card. Bounded work. When
 /// something is due next; `now_ns` if there is more.
-pub(in super::super) fn tcp_poll(inet: &Arc<Inet>, now_ns: u64) -> Option<u64> {
+pub(in super::super) fn poll(host: &Arc<dyn Host>, now_ns: u64) -> Option<u64> {
     for _ in 0..DUE_COUNT_MAX {
-        let Some((_, due)) = inet.engine.next_due(now_ns) else { break };
+        let Some((_, due)) = host.tables().next_due(now_ns) else { break };
         match due {
             Due::Flow(flow) => flow.upgrade().into_iter().for_each(|flow| flow.poll()),
-            Due::Entry(key) => poll_entry(inet, &key, now_ns),
+            Due::Entry(key) => poll_entry(host, &key, now_ns),
         }
     }
-    inet.engine.deadline_ns().map(|at_ns| at_ns.max(now_ns))
+    host.tables().deadline_ns().map(|at_ns| at_ns.max(now_ns))
 }
 
 /// The appointment of an entry without a flow has come.
-fn poll_entry(inet: &Arc<Inet>, key: &Key, now_ns: u64) {
-    let answer = inet.engine.with(key, |entry| match entry {
+fn poll_entry(host: &Arc<dyn Host>, key: &Key, now_ns: u64) {
+    let answer = host.tables().with(key, |entry| match entry {
         Some(Entry::HalfOpen(half)) => {
             half.appointment = None;
             half.retry_count += 1;
@@ -349,12 +334,12 @@ fn poll_entry(inet: &Arc<Inet>, key: &Key, now_ns: u64) {
     });
     match answer {
         Some((answer, count)) => {
-            inet.send_bare(key, &answer);
-            appoint_half_open(inet, key, now_ns + (FIRST_TIMEOUT_NS << count));
+            send_bare(&**host, key, &answer);
+            appoint_half_open(host, key, now_ns + (FIRST_TIMEOUT_NS << count));
         }
         None => {
             let next_ns = core::cell::Cell::new(None);
-            inet.engine.remove(key, |entry| match entry {
+            host.tables().remove(key, |entry| match entry {
                 Entry::Flow(_) => false,
                 Entry::HalfOpen(_) => true,
                 Entry::Remembered(entry) => {
@@ -363,7 +348,7 @@ fn poll_entry(inet: &Arc<Inet>, key: &Key, now_ns: u64) {
                 }
             });
             if let Some(at_ns) = next_ns.get() {
-                inet.appoint(at_ns, Due::Entry(*key), None);
+                host.appoint(at_ns, Due::Entry(*key), None);
             }
         }
     }

@@ -18,6 +18,7 @@ pub(super) mod flow;
 pub(super) mod flow_bytes;
 mod handshake;
 pub(super) mod header;
+pub(super) mod host;
 pub(super) mod input;
 mod ledger;
 #[cfg(test)]
@@ -29,7 +30,7 @@ mod tests;
 
 use header::Header;
 
-use super::connection::TcpState;
+use super::tcp_state::TcpState;
 use crate::error::Result;
 
 /// What two ends have agreed on, and where they stand: all that an engine begins with.

@@ -66,7 +66,7 @@ pub(in super::super) struct Tables {
     /// Until when cookies are believed.
     cookies_until_ns: AtomicU64,
     #[cfg(test)]
-    pub(super) sender: crate::sync::Once<Arc<dyn super::super::wire::SegmentSender>>,
+    pub(in super::super) sender: crate::sync::Once<Arc<dyn super::super::wire::SegmentSender>>,
 }
 
 fn write_end(hasher: &mut SipHasher13, end: SocketAddr) {

@@ -8,13 +8,13 @@ use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::header::{Header, flag};
-use super::input::{tcp_input, tcp_poll};
 use super::link::{Chance, Faults, Link};
 use crate::error::{Errno, Result};
 use crate::fake::FakeMachine;
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::Buffer;
 use crate::net::Halves;
+use crate::net::inet::tcp_input::{tcp_input, tcp_poll};
 use crate::net::inet::wire::{Arrival, Segment, SegmentSender};
 use crate::net::inet::{Family, Inet, Protocol, Sending, Socket, TcpState, Wants};
 use crate::platform::Kernel;
