@@ -5,7 +5,8 @@
  *   agent --init    the same as the first process of a Linux machine, which it gives its card and its addresses
  *
  * An order is a line `NUMBER ORDER WORDS...`, its answer a line `re NUMBER RESULT`: a count, text, or -ENAME. Sockets
- * are named by a letter and never wait; orders that need something of the network wait for it WAIT_MS at most.
+ * are named by a letter and never wait; orders that need something of the network wait for it, LIMIT_MS or as long as
+ * `limit MS` said.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -31,7 +32,7 @@
 
 #define WORDS_MAX 12
 #define LINE_MAX_BYTES 4096
-#define WAIT_MS 3000
+#define LIMIT_MS 3000
 #define SHOWN_MAX 48
 #define BUFFER_BYTES (1 << 20)
 
@@ -39,6 +40,7 @@ static char *const modules[] = {"/modules/virtio_ring.ko", "/modules/virtio.ko",
                                 "/modules/virtio_pci_modern_dev.ko", "/modules/virtio_pci.ko", "/modules/failover.ko",
                                 "/modules/net_failover.ko", "/modules/virtio_net.ko"};
 static int sockets[26];
+static int limit_ms = LIMIT_MS;
 static unsigned char buffer[BUFFER_BYTES];
 static char answer[LINE_MAX_BYTES];
 
@@ -98,9 +100,10 @@ static int *slot(const char *name) {
     return name && name[0] >= 'a' && name[0] <= 'z' && !name[1] ? &sockets[name[0] - 'a'] : &none;
 }
 
-static int wait_for(int fd, int events, int limit_ms) {
+static int wait_for(int fd, int events, int wait_ms) {
     struct pollfd entry = {fd, events, 0};
-    return poll(&entry, 1, limit_ms) > 0 ? entry.revents : 0;
+    if (wait_ms > limit_ms) wait_ms = limit_ms;
+    return poll(&entry, 1, wait_ms) > 0 ? entry.revents : 0;
 }
 
 static socklen_t address(struct sockaddr_storage *name, const char *text, const char *port) {
@@ -159,7 +162,7 @@ static int show_events(int revents) {
 static int read_whole(int fd, size_t wanted) {
     size_t total = 0;
     ssize_t count = 0;
-    while (total < wanted && wait_for(fd, POLLIN, WAIT_MS)) {
+    while (total < wanted && wait_for(fd, POLLIN, limit_ms)) {
         count = recv(fd, buffer + total, wanted - total, 0);
         if (count <= 0) break;
         total += count;
@@ -197,7 +200,7 @@ static int receive_from(int fd, size_t wanted) {
     struct sockaddr_storage name;
     socklen_t length = sizeof name;
     memset(&name, 0, sizeof name);
-    wait_for(fd, POLLIN, WAIT_MS);
+    wait_for(fd, POLLIN, limit_ms);
     ssize_t count = recvfrom(fd, buffer, wanted, 0, (void *)&name, &length);
     bytes(count);
     if (count < 0) return 0;
@@ -260,7 +263,7 @@ static int transfer(int fd, const char *order, char **words) {
     if (!strcmp(order, "more")) return number(send(fd, words[3], length, MSG_NOSIGNAL | MSG_MORE));
     if (!strcmp(order, "oob")) return number(send(fd, words[3], length, MSG_NOSIGNAL | MSG_OOB));
     if (!strcmp(order, "fill")) return fill(count), number(send(fd, buffer, count, MSG_NOSIGNAL));
-    if (!strcmp(order, "read")) return wait_for(fd, POLLIN, WAIT_MS), bytes(recv(fd, buffer, count, 0));
+    if (!strcmp(order, "read")) return wait_for(fd, POLLIN, limit_ms), bytes(recv(fd, buffer, count, 0));
     if (!strcmp(order, "now")) return bytes(recv(fd, buffer, count, 0));
     if (!strcmp(order, "take")) return read_whole(fd, count);
     if (!strcmp(order, "readoob")) return wait_for(fd, POLLPRI, 1000), bytes(recv(fd, buffer, 1, MSG_OOB));
@@ -296,9 +299,10 @@ static int obey(char **words, int count) {
     if (!strcmp(order, "up")) return up();
     if (!strcmp(order, "reset")) return reset();
     if (count < 3) return snprintf(answer, sizeof answer, "no such order");
+    if (!strcmp(order, "limit")) return number(limit_ms = atoi(words[2]));
     if (!strcmp(order, "socket")) return number((*it = open_socket(words[3])) < 0 ? -1 : 0);
     if (!strcmp(order, "accept")) {
-        wait_for(*slot(words[3]), POLLIN, WAIT_MS);
+        wait_for(*slot(words[3]), POLLIN, limit_ms);
         return number((*it = accept4(*slot(words[3]), 0, 0, SOCK_NONBLOCK)) < 0 ? -1 : 0);
     }
     if (!strcmp(order, "tryaccept")) return number((*it = accept4(*slot(words[3]), 0, 0, SOCK_NONBLOCK)) < 0 ? -1 : 0);

@@ -77,6 +77,12 @@ pub struct TestOptions {
     /// Play scripts to Linux alone
     #[arg(long, requires = "frames")]
     pub(crate) linux_alone: bool,
+    /// Instead of scripts, mutations of their frames to Aegis, from this seed
+    #[arg(long, value_name = "SEED", requires = "frames")]
+    pub(crate) mutate: Option<u64>,
+    /// For how long mutations are played
+    #[arg(long, value_name = "SECONDS", requires = "mutate", default_value = "60")]
+    pub(crate) seconds: u32,
     /// Write into the scripts what Linux answers
     #[arg(long, hide = true, requires = "linux_alone")]
     pub(crate) bless: bool,
@@ -112,6 +118,7 @@ fn run(options: &TestOptions) -> Result<usize, String> {
             has_slow: options.slow,
             is_linux_alone: options.linux_alone,
             is_blessing: options.bless,
+            nasty: options.mutate.map(|seed| (seed, options.seconds)),
         });
     }
     let programs = list::read(options.list.as_deref().unwrap_or(Path::new("")))?;

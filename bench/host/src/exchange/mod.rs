@@ -11,6 +11,7 @@ mod flow;
 mod known;
 mod link;
 mod machine;
+mod nasty;
 mod page;
 mod player;
 mod read;
@@ -18,11 +19,13 @@ mod script;
 mod words;
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::system::System;
 use known::Known;
 use machine::Machines;
+use nasty::Chance;
 use player::{Difference, Player};
 use script::Script;
 
@@ -30,6 +33,9 @@ use script::Script;
 const ATTEMPT_COUNT: u32 = 3;
 /// Where the list of differences lies beside the scripts.
 const KNOWN_NAME: &str = "differences.list";
+/// The script that shows that a machine still speaks, and after how many others.
+const ALIVE: &str = "udp-echo";
+const ALIVE_EVERY: u32 = 20;
 /// How the files of scripts end.
 const EXTENSION: &str = "frames";
 
@@ -45,6 +51,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) is_linux_alone: bool,
     /// What Linux does is written into the scripts.
     pub(crate) is_blessing: bool,
+    /// Mutations of the scripts' frames to Aegis instead: a seed, and for how many seconds.
+    pub(crate) nasty: Option<(u64, u32)>,
 }
 
 /// A file of scripts.
@@ -61,6 +69,9 @@ pub(crate) fn run(wanted: &Wanted<'_>) -> Result<usize, String> {
     let is_played = |script: &&Script| {
         wanted.name.is_none_or(|name| script.name.contains(name)) && (wanted.has_slow || !script.is_slow)
     };
+    if let Some((seed, seconds)) = wanted.nasty {
+        return run_nastily(&files, seed, seconds);
+    }
     let machines = Machines::prepare(!wanted.is_linux_alone).map_err(|failure| failure.to_string())?;
     let linux = play_all(&machines, System::LinuxTuned, &files, &is_played, wanted.is_blessing)?;
     let mut error_count = 0;
@@ -98,6 +109,39 @@ pub(crate) fn run(wanted: &Wanted<'_>) -> Result<usize, String> {
     }
     println!("{} scripts: {same_count} the same, {known_count} known differences, {error_count} errors", aegis.len());
     Ok(error_count)
+}
+
+/// Plays mutations to Aegis; how often its machine was lost.
+fn run_nastily(files: &[File], seed: u64, seconds: u32) -> Result<usize, String> {
+    let machines = Machines::prepare(true).map_err(|failure| failure.to_string())?;
+    let told = |failure: Failure| format!("{}: {failure}", System::Aegis.title());
+    let scripts: Vec<&Script> = files.iter().flat_map(|file| &file.scripts).filter(|it| !it.is_slow).collect();
+    let alive = scripts.iter().find(|script| script.name == ALIVE).ok_or(format!("{ALIVE}: no such script"))?;
+    let end = Instant::now() + Duration::from_secs(seconds.into());
+    let mut chance = Chance(seed);
+    let (mut frame_count, mut lost_count, mut round) = (0, 0, 0);
+    let mut player = machines.start(System::Aegis).map_err(told)?;
+    player.order("limit 30")?;
+    while Instant::now() < end {
+        round += 1;
+        let script = scripts[chance.below(scripts.len())];
+        let mut played = player.play_nastily(script, &mut chance).map(|count| frame_count += count);
+        if played.is_ok() && round % ALIVE_EVERY == 0 {
+            played = match player.play_patiently(alive)? {
+                None => Ok(()),
+                Some(it) => Err(format!("no way there and back: {}", shown(&it))),
+            };
+        }
+        let Err(why) = played else { continue };
+        lost_count += 1;
+        println!("lost     in round {round} of seed {seed}, after {frame_count} frames, {}: {why}", script.name);
+        println!("         {}", player.end().trim());
+        player = machines.start(System::Aegis).map_err(told)?;
+        player.order("limit 30")?;
+    }
+    player.end();
+    println!("seed {seed}: {round} scripts, {frame_count} mutations, the machine lost {lost_count} times");
+    Ok(lost_count)
 }
 
 fn shown(difference: &Difference) -> String {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::build;
 use super::flow::Flows;
 use super::link::{Link, MUTE_ARP, MUTE_ND, peer_addresses};
+use super::nasty::{self, Chance};
 use super::read::{Seen, seen};
 use super::script::{Action, Script, matches};
 use super::words::{address, address_name};
@@ -18,6 +19,8 @@ use crate::guest::{Event, Guest};
 const ANSWER_MAX: Duration = Duration::from_millis(2500);
 /// How long nothing has to come before a script begins.
 const CALM: Duration = Duration::from_millis(3);
+/// How long an answer is waited for that does not matter.
+const NASTY_WAIT: Duration = Duration::from_millis(15);
 /// Topics that are looked at without being asked for.
 const WATCHED: [&str; 6] = ["tcp", "udp", "icmp", "icmp6", "frag", "other"];
 
@@ -96,6 +99,69 @@ impl Player {
         }
         self.order("reset")?;
         Ok(difference)
+    }
+
+    /// Plays a script when what is in the way has gone, with the guest's ordinary limits.
+    pub(super) fn play_patiently(&mut self, script: &Script) -> Result<Option<Difference>, String> {
+        let mut difference = None;
+        self.order("limit 3000")?;
+        for _ in 0..3 {
+            difference = self.play(script)?;
+            if difference.is_none() {
+                break;
+            }
+        }
+        self.order("limit 30")?;
+        Ok(difference)
+    }
+
+    /// Plays a script without regard to answers, with variants of each frame in front of it; how many frames went.
+    ///
+    /// # Errors
+    /// The machine does not answer any more.
+    pub(super) fn play_nastily(&mut self, script: &Script, chance: &mut Chance) -> Result<usize, String> {
+        self.run += 1;
+        self.link.mute(0);
+        let mut stage = Stage {
+            flows: Flows::new(self.run, peer_addresses()),
+            watched: WATCHED.map(Into::into).to_vec(),
+            overlooked: Vec::new(),
+            last: Instant::now(),
+            kept: VecDeque::new(),
+        };
+        let mut frame_count = 0;
+        for step in &script.steps {
+            let (count, text) = match &step.action {
+                Action::Send(text) => (1, text),
+                Action::Repeat(count, text) => (*count, text),
+                Action::Order { order, .. } => {
+                    self.order(&translated(order, &stage.flows)?)?;
+                    continue;
+                }
+                Action::Expect { .. } | Action::Wait(_) => {
+                    let _ = self.next_new(Instant::now() + NASTY_WAIT, &mut stage);
+                    continue;
+                }
+                Action::Peer(_) | Action::Renew(_) | Action::Mute(_) => {
+                    self.step(&step.action, step.line_number, &mut stage)?;
+                    continue;
+                }
+                Action::Silence(_) | Action::Overlook(_) | Action::Watch(_) => continue,
+            };
+            for number in 0..count {
+                let text = text.replace('#', &number.to_string());
+                let words: Vec<&str> = text.split_whitespace().collect();
+                let frame = build::frame(&words, &mut stage.flows).map_err(|why| format!("{text}: {why}"))?;
+                for variant in nasty::variants(&frame, chance) {
+                    frame_count += 1;
+                    self.link.send(&variant);
+                }
+                self.link.send(&frame);
+            }
+        }
+        self.order("reset")?;
+        while self.link.next(Duration::ZERO).is_some() {}
+        Ok(frame_count)
     }
 
     fn step(&mut self, action: &Action, line_number: usize, stage: &mut Stage) -> Result<Option<Difference>, String> {

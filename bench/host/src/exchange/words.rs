@@ -41,6 +41,14 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     named.parse().map_err(|_| format!("{text}: no address"))
 }
 
+/// An address from its bytes, 4 or 16.
+pub(super) fn address_of(bytes: &[u8]) -> IpAddr {
+    match <[u8; 16]>::try_from(bytes) {
+        Ok(octets) => IpAddr::from(octets),
+        Err(_) => IpAddr::from(<[u8; 4]>::try_from(bytes).unwrap_or_default()),
+    }
+}
+
 /// The name of an address, or its digits.
 pub(super) fn address_name(address: IpAddr) -> String {
     let digits = address.to_string();
