@@ -9,7 +9,6 @@ use exos::fs::description::Description;
 use exos::fs::readiness::Readiness;
 use exos::fs::step::{Step, Transfer};
 use exos::fs::transfer::{Destination, Source};
-use exos::net::inet::interface::LOOPBACK;
 use exos::net::inet::settings::Setting;
 use exos::net::inet::{Family, Protocol, Received, Sending, Socket, Wants};
 
@@ -31,8 +30,6 @@ const IP_PKTINFO: u32 = 8;
 const IPV6_PKTINFO: u32 = 50;
 const IPV6_HOPLIMIT: u32 = 52;
 const IPV6_TCLASS: u32 = 67;
-/// How far packets go (`net.ipv4.ip_default_ttl`).
-const TIME_TO_LIVE: i32 = 64;
 
 /// Sends what `source` has: on a blocking connection all of it, else what there is room for.
 pub(super) fn send(
@@ -62,6 +59,9 @@ pub(super) struct Arrival {
     pub(super) flags: u64,
     from: Option<SocketAddr>,
     to: Option<IpAddr>,
+    interface: u32,
+    hop_limit: u8,
+    traffic_class: u8,
 }
 
 impl Arrival {
@@ -101,10 +101,10 @@ pub(super) fn receive(
     if is_stream {
         return Ok(Arrival { byte_count, ..Arrival::default() });
     }
-    let Received { from, to, message_bytes, .. } = last;
+    let Received { from, to, message_bytes, interface, hop_limit, traffic_class, .. } = last;
     let told = if message_bytes as u64 > byte_count { MSG_TRUNC } else { 0 };
     let byte_count = if flags & MSG_TRUNC != 0 { message_bytes as u64 } else { byte_count };
-    Ok(Arrival { byte_count, flags: told, from, to })
+    Ok(Arrival { byte_count, flags: told, from, to, interface, hop_limit, traffic_class })
 }
 
 /// Says in control messages what the program asked to be told of a datagram.
@@ -116,14 +116,14 @@ pub(super) fn put_controls(context: &Context<'_>, socket: &Socket, arrival: &Arr
         IpAddr::V4(to) => {
             if settings.is_on(Setting::ReceivePacketInfo) {
                 // The interface, and twice the address: of this machine, and in the packet.
-                let data = Encoder::new().u32(LOOPBACK.index).raw(&to.octets()).raw(&to.octets()).finish();
+                let data = Encoder::new().u32(arrival.interface).raw(&to.octets()).raw(&to.octets()).finish();
                 let _ = controls.put(context, LEVEL_IP, IP_PKTINFO, &data);
             }
             if settings.is_on(Setting::ReceiveTimeToLive) {
-                let _ = controls.put(context, LEVEL_IP, IP_TTL, &number(TIME_TO_LIVE));
+                let _ = controls.put(context, LEVEL_IP, IP_TTL, &number(i32::from(arrival.hop_limit)));
             }
             if settings.is_on(Setting::ReceiveTypeOfService) {
-                let _ = controls.put(context, LEVEL_IP, IP_TOS, &[0]);
+                let _ = controls.put(context, LEVEL_IP, IP_TOS, &[arrival.traffic_class]);
             }
         }
         IpAddr::V6(_) => {}
@@ -134,14 +134,14 @@ pub(super) fn put_controls(context: &Context<'_>, socket: &Socket, arrival: &Arr
                 IpAddr::V4(to) => to.to_ipv6_mapped().octets(),
                 IpAddr::V6(to) => to.octets(),
             };
-            let data = Encoder::new().raw(&octets).u32(LOOPBACK.index).finish();
+            let data = Encoder::new().raw(&octets).u32(arrival.interface).finish();
             let _ = controls.put(context, LEVEL_IPV6, IPV6_PKTINFO, &data);
         }
         if settings.is_on(Setting::ReceiveHopLimit) && to.is_ipv6() {
-            let _ = controls.put(context, LEVEL_IPV6, IPV6_HOPLIMIT, &number(TIME_TO_LIVE));
+            let _ = controls.put(context, LEVEL_IPV6, IPV6_HOPLIMIT, &number(i32::from(arrival.hop_limit)));
         }
         if settings.is_on(Setting::ReceiveTrafficClass) && to.is_ipv6() {
-            let _ = controls.put(context, LEVEL_IPV6, IPV6_TCLASS, &number(0));
+            let _ = controls.put(context, LEVEL_IPV6, IPV6_TCLASS, &number(i32::from(arrival.traffic_class)));
         }
     }
 }

@@ -4,6 +4,7 @@
 //! packets on the way has nothing to act on over loopback and is told back. What is not here is `ENOPROTOOPT`.
 
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use exos::error::{Errno, Result};
 use exos::net::inet::interface::LOOPBACK;
@@ -12,7 +13,7 @@ use exos::net::inet::{Family, Protocol, Socket, TcpState};
 use exos::task::capability::Capability;
 
 use crate::abi::bytes::{Encoder, get};
-use crate::abi::user_memory::{read_exact, read_vec};
+use crate::abi::user_memory::{read_array, read_exact, read_vec};
 use crate::call::context::Context;
 
 /// `IPPROTO_IP`, `IPPROTO_TCP`, `IPPROTO_IPV6`.
@@ -214,18 +215,29 @@ pub(super) fn set(
         // Without options packets go as they are.
         (LEVEL_IP, special::IP_OPTIONS) => return if length == 0 { Ok(()) } else { Err(Errno::EINVAL) },
         (LEVEL_IP, special::IP_TRANSPARENT) if !context.can(Capability::NET_ADMIN) => return Err(Errno::EPERM),
-        // No interface takes part in groups.
         (LEVEL_IP, special::IP_ADD_MEMBERSHIP) | (LEVEL_IPV6, special::IPV6_ADD_MEMBERSHIP) => {
-            return Err(Errno::ENODEV);
+            return socket.join_group(read_group(context, level, address, length)?);
         }
         (LEVEL_IP, special::IP_DROP_MEMBERSHIP) | (LEVEL_IPV6, special::IPV6_DROP_MEMBERSHIP) => {
-            return Err(Errno::EADDRNOTAVAIL);
+            return socket.leave_group(read_group(context, level, address, length)?);
         }
         _ => {}
     }
     let row = row_of(socket, level, name)?;
     let value = read_value(context, level, address, length)?;
     keep(socket, row, value)
+}
+
+/// The group of an `ip_mreq`, `ip_mreqn` or `ipv6_mreq`: whichever interface it names, only the card's has groups.
+fn read_group(context: &Context<'_>, level: u64, address: u64, length: u64) -> Result<IpAddr> {
+    if level == LEVEL_IPV6 {
+        let bytes: [u8; 20] =
+            if length < 20 { return Err(Errno::EINVAL) } else { read_array(context.memory, address)? };
+        let group: [u8; 16] = core::array::from_fn(|index| bytes[index]);
+        return Ok(IpAddr::from(group));
+    }
+    let bytes: [u8; 8] = if length < 8 { return Err(Errno::EINVAL) } else { read_array(context.memory, address)? };
+    Ok(IpAddr::from([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }
 
 /// A number; at the level of IP a byte is one too.

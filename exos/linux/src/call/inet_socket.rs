@@ -28,21 +28,28 @@ pub(super) fn make(context: &Context<'_>, family: u16, kind: u64, protocol: u64)
     let protocol = match (kind, u64::from(protocol as u32)) {
         (1, 0 | TCP) => Protocol::Tcp,
         (2, 0 | UDP) => Protocol::Udp,
-        // Nobody is in the group that may ping.
-        (2, ICMP | ICMP_V6) => return Err(Errno::EACCES),
+        (2, ICMP) if family == AF_INET => Protocol::Ping,
+        (2, ICMP_V6) if family != AF_INET => Protocol::Ping,
         (3, number) if number != 0 && !context.can(Capability::NET_RAW) => return Err(Errno::EPERM),
+        // Not `IPPROTO_RAW`: headers are made here.
+        (3, number @ 1..=254) => Protocol::Raw(number as u8),
         (1..=3, _) => return Err(Errno::EPROTONOSUPPORT),
         _ => return Err(Errno::ESOCKTNOSUPPORT),
     };
     let family = if family == AF_INET { Family::V4 } else { Family::V6 };
     let (files, uid) = (&context.system.files, context.thread.identities.lock().uid[1]);
-    Ok(Socket::new(&files.inet, family, protocol, files.namespace.number(), uid))
+    let socket = Socket::new(&files.inet, family, protocol, files.namespace.number(), uid);
+    if let Protocol::Raw(_) = protocol {
+        files.inet.note_raw(&socket)?;
+    }
+    Ok(socket)
 }
 
 /// `bind`.
 pub(super) fn bind(context: &Context<'_>, socket: &Arc<Socket>, name: &[u8]) -> Result<()> {
     let address = read_own(name, socket.family())?;
-    let is_privileged = (1..UNPRIVILEGED_FIRST).contains(&address.port());
+    let has_ports = matches!(socket.protocol(), Protocol::Tcp | Protocol::Udp);
+    let is_privileged = has_ports && (1..UNPRIVILEGED_FIRST).contains(&address.port());
     if is_privileged && !context.can(Capability::NET_BIND_SERVICE) {
         return Err(Errno::EACCES);
     }
@@ -56,7 +63,7 @@ pub(super) fn connect(
     socket: &Arc<Socket>,
     name: &[u8],
 ) -> Result<()> {
-    let is_datagram = socket.protocol() == Protocol::Udp;
+    let is_datagram = socket.protocol() != Protocol::Tcp;
     let remote = match read_other(name, socket.family(), is_datagram) {
         Ok(Some(remote)) => remote,
         Ok(None) => return socket.disconnect(),
@@ -99,7 +106,7 @@ pub(super) fn connect(
 /// Where a datagram goes that is sent to `name`; `None`: to the peer.
 pub(super) fn target_of(socket: &Socket, name: Option<&[u8]>) -> Result<Option<SocketAddr>> {
     match name {
-        Some(name) if socket.protocol() == Protocol::Udp => read_target(name, socket.family()),
+        Some(name) if socket.protocol() != Protocol::Tcp => read_target(name, socket.family()),
         _ => Ok(None),
     }
 }

@@ -46,7 +46,8 @@ fn kind_number(socket: &AnySocket) -> i32 {
         },
         AnySocket::Inet(socket) => match socket.protocol() {
             Protocol::Tcp => 1,
-            Protocol::Udp => 2,
+            Protocol::Udp | Protocol::Ping => 2,
+            Protocol::Raw(_) => 3,
         },
     }
 }
@@ -57,7 +58,14 @@ fn family_of(socket: &AnySocket) -> (u16, i32) {
         AnySocket::Unix(_) => (AF_UNIX, 0),
         AnySocket::Inet(socket) => {
             let family = if socket.family() == Family::V4 { AF_INET } else { AF_INET6 };
-            (family, if socket.protocol() == Protocol::Tcp { 6 } else { 17 })
+            let protocol = match (socket.protocol(), family) {
+                (Protocol::Tcp, _) => 6,
+                (Protocol::Udp, _) => 17,
+                (Protocol::Ping, AF_INET) => 1,
+                (Protocol::Ping, _) => 58,
+                (Protocol::Raw(number), _) => i32::from(number),
+            };
+            (family, protocol)
         }
     }
 }

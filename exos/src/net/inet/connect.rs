@@ -28,7 +28,7 @@ impl Socket {
     /// What asks for a port for this socket at `address`.
     pub(super) fn asking(self: &Arc<Self>, address: IpAddr) -> Asking<'_> {
         let place = Place { address, is_v6_only: self.is_v6_only() };
-        let is_datagram = self.protocol() == Protocol::Udp;
+        let is_datagram = self.protocol() != Protocol::Tcp;
         Asking { socket: self, place, sharing: self.sharing(), is_datagram }
     }
 

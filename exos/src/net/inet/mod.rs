@@ -9,6 +9,7 @@
 //! - `tcp`: a TCP socket's states; `connection`: the pair of queues and the two sides' states; `connect` listens,
 //!   connects and accepts; `stream` sends and receives;
 //! - `udp`: datagrams; `udp_far`: those to other machines and from them;
+//!   [`raw`]: packets of other protocols, and ping;
 //! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port,
 //!   in a [`port_map`] and a [`hashed`] map;
 //! - [`settings`]: options that are numbers;
@@ -41,9 +42,11 @@ mod network;
 mod payload;
 mod port_map;
 mod ports;
+mod raw;
 mod remote;
 pub mod settings;
 pub mod socket;
+mod socket_list;
 pub mod stack;
 mod stream;
 mod tcp;
@@ -64,6 +67,7 @@ use engine::table::Tables;
 use ports::Ports;
 use siphasher::sip::SipHasher13;
 pub use socket::{Family, Protocol, Received, Sending, Socket, Wants};
+use socket_list::SocketList;
 use stack::Stack;
 pub use tcp_state::TcpState;
 
@@ -103,6 +107,9 @@ pub struct Inet {
     inode_numbers: InodeNumbers,
     tcp: Ports,
     udp: Ports,
+    /// By the number that is in questions and their answers.
+    ping: Ports,
+    raw: SocketList<Socket>,
     stack: Stack,
     engine: Tables,
 }
@@ -131,6 +138,8 @@ impl Inet {
             inode_numbers,
             tcp: Ports::new(key),
             udp: Ports::new(key),
+            ping: Ports::new(key),
+            raw: SocketList::default(),
             stack: Stack::new(kernel),
             engine: Tables::new(key),
         })
@@ -139,7 +148,9 @@ impl Inet {
     fn ports(&self, protocol: Protocol) -> &Ports {
         match protocol {
             Protocol::Tcp => &self.tcp,
-            Protocol::Udp => &self.udp,
+            Protocol::Ping => &self.ping,
+            // Sockets for packets of a protocol have no ports.
+            Protocol::Udp | Protocol::Raw(_) => &self.udp,
         }
     }
 
@@ -179,8 +190,11 @@ impl Inet {
         self.tcp.counts(self.now_ns())
     }
 
-    /// Calls `action` with each socket of a protocol that has a port.
+    /// Calls `action` with each socket of a protocol that has a port; of packets of any protocol with all.
     pub fn for_each_socket(&self, protocol: Protocol, action: impl FnMut(&Arc<Socket>)) {
+        if matches!(protocol, Protocol::Raw(_)) {
+            return self.raw.for_each(action);
+        }
         self.ports(protocol).for_each_socket(action);
     }
 

@@ -8,28 +8,33 @@ use core::net::IpAddr;
 
 use super::Inet;
 use super::interface::{InterfaceStatus, LOOPBACK, NeighbourStatus, Route, Traffic};
+use super::raw::{ping_error, ping_input, raw_input};
 use super::stack::Transports;
 use super::tcp_input::{tcp_error, tcp_input, tcp_poll};
 use super::udp_far::{udp_error, udp_input};
 use super::wire::{Arrival, Carrier, IcmpError, NetworkConfiguration, Segment, SegmentSender};
 use crate::error::Result;
 
-/// `IPPROTO_TCP`, `IPPROTO_UDP`.
+/// `IPPROTO_ICMP`, `IPPROTO_TCP`, `IPPROTO_UDP`, `IPPROTO_ICMPV6`.
+const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const ICMP6: u8 = 58;
 
 /// Hands on what comes in.
 struct Sockets<'a>(&'a Arc<Inet>);
 
 impl Transports for Sockets<'_> {
     fn arrive(&self, protocol: u8, arrival: &Arrival<'_>) -> bool {
+        let is_taken = raw_input(self.0, protocol, arrival);
         match protocol {
             TCP => {
                 tcp_input(self.0, arrival);
                 true
             }
-            UDP => udp_input(self.0, arrival),
-            _ => false,
+            UDP => udp_input(self.0, arrival) || is_taken,
+            ICMP | ICMP6 => ping_input(self.0, arrival),
+            _ => is_taken,
         }
     }
 
@@ -37,6 +42,7 @@ impl Transports for Sockets<'_> {
         match error.protocol {
             TCP => tcp_error(self.0, error),
             UDP => udp_error(self.0, error),
+            ICMP | ICMP6 => ping_error(self.0, error),
             _ => false,
         }
     }

@@ -37,6 +37,10 @@ pub enum Protocol {
     Tcp,
     /// Datagrams.
     Udp,
+    /// Questions whether a machine is there, and their answers: ICMP's echo, of the socket's family (icmp(7)).
+    Ping,
+    /// Packets of a protocol (`IPPROTO_*`), all that come in (raw(7)).
+    Raw(u8),
 }
 
 /// A switch of [`SocketOptions`] that is acted upon here, by its number there (`SO_*`).
@@ -106,6 +110,7 @@ impl Received {
 pub struct Socket {
     number: u64,
     family: Family,
+    protocol: Protocol,
     inet: Arc<Inet>,
     queue: Arc<WaitQueue>,
     options: SocketOptions,
@@ -127,11 +132,12 @@ impl Socket {
     pub fn new(inet: &Arc<Inet>, family: Family, protocol: Protocol, number: u64, uid: u32) -> Arc<Self> {
         let (body, send_bytes, receive_bytes) = match protocol {
             Protocol::Tcp => (Body::Tcp(Tcp::default()), SEND_BYTES_FRESH, RECEIVE_BYTES_FRESH),
-            Protocol::Udp => (Body::Udp(Udp::default()), DATAGRAM_BUFFER_BYTES, DATAGRAM_BUFFER_BYTES),
+            _ => (Body::Udp(Udp::default()), DATAGRAM_BUFFER_BYTES, DATAGRAM_BUFFER_BYTES),
         };
         Arc::new(Self {
             number,
             family,
+            protocol,
             inet: inet.clone(),
             queue: WaitQueue::new(),
             options: SocketOptions::default(),
@@ -188,10 +194,7 @@ impl Socket {
 
     /// How it carries bytes.
     pub fn protocol(&self) -> Protocol {
-        match self.body {
-            Body::Tcp(_) => Protocol::Tcp,
-            Body::Udp(_) => Protocol::Udp,
-        }
+        self.protocol
     }
 
     /// The pod's network.
@@ -308,7 +311,7 @@ impl Socket {
         if !ip.is_loopback() {
             self.inet.open();
             let is_group = ip.is_multicast() || self.inet.stack().is_broadcast(ip);
-            let may_be_group = is_group && self.protocol() == Protocol::Udp;
+            let may_be_group = is_group && self.protocol() != Protocol::Tcp;
             if !ip.is_unspecified() && !self.inet.is_local(ip) && !may_be_group && !may_be_foreign {
                 return Err(Errno::EADDRNOTAVAIL);
             }
@@ -404,7 +407,8 @@ impl Socket {
     pub fn send(self: &Arc<Self>, source: &mut dyn Source, sending: &Sending) -> Result<usize> {
         match &self.body {
             Body::Tcp(tcp) => self.send_tcp(tcp, source),
-            Body::Udp(udp) => self.send_udp(udp, source, sending),
+            Body::Udp(udp) if self.protocol == Protocol::Udp => self.send_udp(udp, source, sending),
+            Body::Udp(udp) => self.send_raw(udp, source, sending),
         }
     }
 
@@ -426,7 +430,7 @@ impl Socket {
     pub fn send_nofault(self: &Arc<Self>, source: &mut dyn Source) -> Option<Result<usize>> {
         match &self.body {
             Body::Tcp(tcp) => tcp.send_nofault(source).map(Ok),
-            Body::Udp(udp) => Some(self.send_udp(udp, source, &Sending::default())),
+            Body::Udp(_) => Some(self.send(source, &Sending::default())),
         }
     }
 

@@ -17,7 +17,7 @@ use super::interface::LOOPBACK;
 use super::payload::Payload;
 use super::ports::{Held, Place};
 use super::settings::Setting;
-use super::socket::{Family, Received, Sending, Socket, Wants};
+use super::socket::{Family, Protocol, Received, Sending, Socket, Wants};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::{Destination, Source};
@@ -63,7 +63,7 @@ impl Datagram {
 }
 
 /// Whether datagrams are sent from an address that the way there chooses: a socket may be bound to none, or a group's.
-fn has_no_address(address: IpAddr) -> bool {
+pub(super) fn has_no_address(address: IpAddr) -> bool {
     address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
@@ -109,6 +109,15 @@ impl Udp {
         *self.remote.lock()
     }
 
+    /// Whether something may be sent now.
+    pub(super) fn check_sending(&self) -> Result<()> {
+        let mut inbox = self.inbox.lock();
+        if inbox.is_send_shut() {
+            return Err(Errno::EPIPE);
+        }
+        inbox.error.take().map_or(Ok(()), Err)
+    }
+
     pub(super) fn take_error(&self) -> Option<Errno> {
         self.inbox.lock().error.take()
     }
@@ -148,11 +157,16 @@ impl Socket {
     }
 
     fn take_port(self: &Arc<Self>, state: &mut State, address: SocketAddr) -> Result<()> {
+        if matches!(self.protocol(), Protocol::Raw(_)) {
+            state.local = Some(SocketAddr::new(address.ip(), 0));
+            return Ok(());
+        }
         let inet = self.inet();
         let asking = self.asking(address.ip());
-        let held = inet.udp.bind(address.port(), &asking, (inet.now_ns(), inet.seed_for(None)))?;
-        if let Err(error) = inet.udp.receive(held, &asking) {
-            inet.udp.release(held);
+        let ports = inet.ports(self.protocol());
+        let held = ports.bind(address.port(), &asking, (inet.now_ns(), inet.seed_for(None)))?;
+        if let Err(error) = ports.receive(held, &asking) {
+            ports.release(held);
             return Err(error);
         }
         state.held = Some(held);
@@ -162,9 +176,11 @@ impl Socket {
     }
 
     /// A port, if it has none. `EAGAIN`: there is none; `ENOMEM`.
-    fn take_any_port(self: &Arc<Self>, udp: &Udp) -> Result<SocketAddr> {
+    pub(super) fn take_any_port(self: &Arc<Self>, udp: &Udp) -> Result<SocketAddr> {
         let mut state = udp.state.lock();
-        if let (Some(_), Some(local)) = (state.held, state.local) {
+        if let Some(local) = state.local
+            && (state.held.is_some() || matches!(self.protocol(), Protocol::Raw(_)))
+        {
             return Ok(local);
         }
         reserve::check()?;
@@ -186,7 +202,7 @@ impl Socket {
             && local.ip().is_unspecified()
         {
             state.local = Some(SocketAddr::new(source, local.port()));
-            self.inet().udp.set_place(held, Place { address: source, is_v6_only: false });
+            self.inet().ports(self.protocol()).set_place(held, Place { address: source, is_v6_only: false });
         }
         drop(state);
         *udp.remote.lock() = Some(remote);
@@ -198,14 +214,14 @@ impl Socket {
         let mut state = udp.state.lock();
         let Some(held) = state.held else { return Ok(()) };
         if !state.has_own_port {
-            self.inet().udp.release(held);
+            self.inet().ports(self.protocol()).release(held);
             let address = state.local.map(|local| local.ip()).filter(|_| state.has_own_address);
             state.held = None;
             state.local = address.map(|address| SocketAddr::new(address, 0));
         } else if !state.has_own_address {
             let any = self.any_address();
             state.local = Some(SocketAddr::new(any, held.port));
-            self.inet().udp.set_place(held, Place { address: any, is_v6_only: self.is_v6_only() });
+            self.inet().ports(self.protocol()).set_place(held, Place { address: any, is_v6_only: self.is_v6_only() });
         }
         Ok(())
     }
@@ -223,8 +239,11 @@ impl Socket {
 
     pub(super) fn close_udp(&self, udp: &Udp) {
         let held = udp.state.lock().held.take();
-        held.into_iter().for_each(|held| self.inet().udp.release(held));
+        held.into_iter().for_each(|held| self.inet().ports(self.protocol()).release(held));
         self.leave_all(udp);
+        if matches!(self.protocol(), Protocol::Raw(_)) {
+            self.inet().forget_raw(self);
+        }
         let lost = core::mem::take(&mut udp.inbox.lock().datagrams);
         drop(lost);
         self.wait_queue().notify(Readiness::HANG_UP | Readiness::ALWAYS);
@@ -243,15 +262,7 @@ impl Socket {
         if length > if remote.is_ipv4() { BYTES_MAX_V4 } else { BYTES_MAX_V6 } {
             return Err(Errno::EMSGSIZE);
         }
-        {
-            let mut inbox = udp.inbox.lock();
-            if inbox.is_send_shut() {
-                return Err(Errno::EPIPE);
-            }
-            if let Some(error) = inbox.error.take() {
-                return Err(error);
-            }
-        }
+        udp.check_sending()?;
         if remote.port() == 0 {
             return Err(Errno::EINVAL);
         }
@@ -276,7 +287,7 @@ impl Socket {
     }
 
     /// The address that datagrams to `remote` are sent from.
-    fn source_towards(&self, remote: SocketAddr) -> Result<IpAddr> {
+    pub(super) fn source_towards(&self, remote: SocketAddr) -> Result<IpAddr> {
         match remote.ip() {
             IpAddr::V4(v4) if v4.is_loopback() => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             IpAddr::V6(v6) if v6.is_loopback() => Ok(remote.ip()),

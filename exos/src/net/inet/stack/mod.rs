@@ -23,6 +23,7 @@ mod arp;
 mod discovery;
 mod ethernet;
 mod fragment;
+mod headers;
 mod host_guard;
 mod input;
 mod input_v4;
@@ -39,6 +40,7 @@ mod report;
 mod state;
 mod work;
 
+pub(super) use headers::{icmp_checksum, ipv4_header};
 pub use state::{Stack, Transports};
 
 #[cfg(test)]

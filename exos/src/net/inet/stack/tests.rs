@@ -513,6 +513,46 @@ fn a_card_without_room_loses_datagrams_and_nothing_else() {
     assert!(machine.count(Counter::SendFull) >= 136);
 }
 
+#[test]
+fn questions_are_answered_here_and_there() {
+    let (one, other) = (machine(15), machine(16));
+    open_both(&one, &other);
+    for (family, targets) in [
+        (Family::V4, ["127.0.0.1:0", "10.0.2.15:0", "10.0.2.16:0"]),
+        (Family::V6, ["[::1]:0", "[fe80::ff:fe00:f]:0", "[fe80::ff:fe00:10]:0"]),
+    ] {
+        let [request, reply] = if family == Family::V4 { [8, 0] } else { [128, 129] };
+        for target in targets {
+            let ping = Socket::new(&one.inet, family, Protocol::Ping, 1, 0);
+            let raw = Socket::new(&one.inet, family, Protocol::Raw(if family == Family::V4 { 1 } else { 58 }), 1, 0);
+            assert_eq!(one.inet.note_raw(&raw), Ok(()));
+            assert_eq!(send_to(&ping, at(target), &[reply, 0, 0, 0, 0, 0, 0, 0]), Err(Errno::EINVAL));
+            assert_eq!(send_to(&ping, at(target), &[request, 0, 0, 0, 7, 7, 0, 3, 42]), Ok(9));
+            carry(&one, &other, &mut whole);
+            let (answer, from) = receive(&ping).expect("an answer");
+            let number = ping.local().expect("it has one").port().to_be_bytes();
+            assert_eq!((answer[0], &answer[4..], from), (reply, &[number[0], number[1], 0, 3, 42][..], at(target)));
+            let head = if family == Family::V4 { 20 } else { 0 };
+            let told = core::iter::from_fn(|| receive(&raw).ok()).map(|(bytes, _)| bytes).collect::<Vec<_>>();
+            assert_eq!(told.last().map(|bytes| &bytes[head..]), Some(&answer[..]), "{target}");
+            raw.close();
+            ping.close();
+        }
+    }
+    assert!(one.inet.raw.is_empty());
+}
+
+#[test]
+fn a_protocol_that_nothing_takes_is_told_of() {
+    let machine = introduced();
+    let answers = machine.give(&v4_frame(99, 0, &[1, 2, 3]));
+    assert_eq!(answers.iter().map(|frame| (frame[34], frame[35])).collect::<Vec<_>>(), [(3, 2)]);
+    let raw = Socket::new(&machine.inet, Family::V4, Protocol::Raw(99), 1, 0);
+    assert_eq!(machine.inet.note_raw(&raw), Ok(()));
+    assert!(machine.give(&v4_frame(99, 0, &[1, 2, 3])).is_empty());
+    assert_eq!(receive(&raw).map(|(bytes, _)| bytes[20..].to_vec()), Ok(vec![1, 2, 3]));
+}
+
 /// The frames of a short conversation of two machines, in order.
 fn real_frames() -> Vec<Vec<u8>> {
     let (one, other) = (machine(15), machine(16));
