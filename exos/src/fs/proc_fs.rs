@@ -9,6 +9,10 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+mod texts;
+
+pub use texts::{ProcessText, SystemText};
+
 use super::location::Location;
 use super::metadata::{DeviceNumber, FileKind, FileSystemStatistics, Metadata, Protection, SetAttributes, Timestamp};
 use super::open_file::{OpenFile, OpenRequest, SeekSupport};
@@ -23,163 +27,6 @@ use crate::sync::Mutex;
 pub const PROC_MAGIC: u64 = 0x9fa0;
 /// Longest text that can be written to a file here.
 const WRITE_BYTES_MAX: usize = 4096;
-
-macro_rules! texts {
-    ($(#[$meta:meta])* $name:ident { $($variant:ident => $path:literal $mode:literal,)* }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "named after the files of proc(5)")]
-        pub enum $name { $($variant,)* }
-
-        impl $name {
-            /// Every one with its path below its directory, and its permission bits.
-            pub const ALL: &'static [(&'static str, Self, u32)] =
-                &[$(($path, Self::$variant, $mode),)*];
-        }
-    };
-}
-
-texts! {
-    /// Texts about one process.
-    ProcessText {
-        AuxiliaryVector => "auxv" 0o400,
-        Cgroup => "cgroup" 0o444,
-        CommandLine => "cmdline" 0o444,
-        CommandName => "comm" 0o644,
-        Environment => "environ" 0o400,
-        GroupMap => "gid_map" 0o644,
-        InputOutput => "io" 0o400,
-        Limits => "limits" 0o444,
-        LoginUser => "loginuid" 0o644,
-        Maps => "maps" 0o444,
-        MountInfo => "mountinfo" 0o444,
-        Mounts => "mounts" 0o444,
-        OutOfMemoryScore => "oom_score" 0o444,
-        OutOfMemoryAdjust => "oom_score_adj" 0o644,
-        Personality => "personality" 0o400,
-        SessionId => "sessionid" 0o444,
-        SetGroups => "setgroups" 0o644,
-        Smaps => "smaps" 0o444,
-        SmapsRollup => "smaps_rollup" 0o444,
-        Stat => "stat" 0o444,
-        StatM => "statm" 0o444,
-        Status => "status" 0o444,
-        Call => "syscall" 0o400,
-        TimerSlack => "timerslack_ns" 0o666,
-        UserMap => "uid_map" 0o644,
-        WaitChannel => "wchan" 0o444,
-    }
-}
-
-texts! {
-    /// Texts about the system.
-    SystemText {
-        CommandLine => "cmdline" 0o444,
-        Devices => "devices" 0o444,
-        FileSystems => "filesystems" 0o444,
-        LoadAverage => "loadavg" 0o444,
-        Memory => "meminfo" 0o444,
-        Processors => "cpuinfo" 0o444,
-        Stat => "stat" 0o444,
-        Uptime => "uptime" 0o444,
-        Version => "version" 0o444,
-        VirtualMemoryStatistics => "vmstat" 0o444,
-        NetDevices => "net/dev" 0o444,
-        NetAddresses6 => "net/if_inet6" 0o444,
-        NetRoutes => "net/route" 0o444,
-        NetSocketCounts => "net/sockstat" 0o444,
-        NetTcp => "net/tcp" 0o444,
-        NetTcp6 => "net/tcp6" 0o444,
-        NetUdp => "net/udp" 0o444,
-        NetUdp6 => "net/udp6" 0o444,
-        DirectoryNotices => "sys/fs/dir-notify-enable" 0o444,
-        WatchesOfEpoll => "sys/fs/epoll/max_user_watches" 0o444,
-        FileMax => "sys/fs/file-max" 0o644,
-        EventsOfWatcher => "sys/fs/inotify/max_queued_events" 0o444,
-        WatcherCountMax => "sys/fs/inotify/max_user_instances" 0o444,
-        WatchCountMax => "sys/fs/inotify/max_user_watches" 0o444,
-        Leases => "sys/fs/leases-enable" 0o444,
-        QueueMessageCount => "sys/fs/mqueue/msg_default" 0o644,
-        QueueMessageCountMax => "sys/fs/mqueue/msg_max" 0o644,
-        QueueMessageBytes => "sys/fs/mqueue/msgsize_default" 0o644,
-        QueueMessageBytesMax => "sys/fs/mqueue/msgsize_max" 0o644,
-        QueueCountMax => "sys/fs/mqueue/queues_max" 0o644,
-        NrOpen => "sys/fs/nr_open" 0o644,
-        FileOverflowGid => "sys/fs/overflowgid" 0o444,
-        FileOverflowUid => "sys/fs/overflowuid" 0o444,
-        PipeMaxSize => "sys/fs/pipe-max-size" 0o644,
-        RightsOfDumps => "sys/fs/suid_dumpable" 0o644,
-        CapabilityLast => "sys/kernel/cap_last_cap" 0o444,
-        CorePattern => "sys/kernel/core_pattern" 0o444,
-        CorePipes => "sys/kernel/core_pipe_limit" 0o644,
-        CoreNames => "sys/kernel/core_uses_pid" 0o644,
-        RestartKeys => "sys/kernel/ctrl-alt-del" 0o644,
-        LogRestricted => "sys/kernel/dmesg_restrict" 0o444,
-        PointersHidden => "sys/kernel/kptr_restrict" 0o644,
-        DomainName => "sys/kernel/domainname" 0o644,
-        HostName => "sys/kernel/hostname" 0o644,
-        GroupCountMax => "sys/kernel/ngroups_max" 0o444,
-        MessageBytesMax => "sys/kernel/msgmax" 0o644,
-        MessageQueueBytes => "sys/kernel/msgmnb" 0o644,
-        MessageQueueCountMax => "sys/kernel/msgmni" 0o644,
-        SystemName => "sys/kernel/ostype" 0o444,
-        SystemRelease => "sys/kernel/osrelease" 0o444,
-        SystemVersion => "sys/kernel/version" 0o444,
-        OverflowGid => "sys/kernel/overflowgid" 0o644,
-        OverflowUid => "sys/kernel/overflowuid" 0o644,
-        Panic => "sys/kernel/panic" 0o644,
-        PanicOnOops => "sys/kernel/panic_on_oops" 0o644,
-        Events => "sys/kernel/perf_event_paranoid" 0o444,
-        ProcessIdMax => "sys/kernel/pid_max" 0o644,
-        FatalSignals => "sys/kernel/print-fatal-signals" 0o644,
-        ConsoleLevels => "sys/kernel/printk" 0o444,
-        TerminalCountMax => "sys/kernel/pty/max" 0o444,
-        BootId => "sys/kernel/random/boot_id" 0o444,
-        EntropyAvailable => "sys/kernel/random/entropy_avail" 0o444,
-        PoolSize => "sys/kernel/random/poolsize" 0o444,
-        Uuid => "sys/kernel/random/uuid" 0o444,
-        Randomisation => "sys/kernel/randomize_va_space" 0o444,
-        SemaphoreLimits => "sys/kernel/sem" 0o644,
-        SharedMemoryPages => "sys/kernel/shmall" 0o644,
-        SharedMemoryMax => "sys/kernel/shmmax" 0o644,
-        SharedMemoryCountMax => "sys/kernel/shmmni" 0o644,
-        Taints => "sys/kernel/tainted" 0o444,
-        ThreadsMax => "sys/kernel/threads-max" 0o644,
-        NetReceiveMax => "sys/net/core/rmem_max" 0o444,
-        SomaxConn => "sys/net/core/somaxconn" 0o644,
-        NetSendMax => "sys/net/core/wmem_max" 0o444,
-        NetPortRange => "sys/net/ipv4/ip_local_port_range" 0o444,
-        NetCongestions => "sys/net/ipv4/tcp_available_congestion_control" 0o444,
-        NetTcpReceive => "sys/net/ipv4/tcp_rmem" 0o444,
-        NetTcpSend => "sys/net/ipv4/tcp_wmem" 0o444,
-        NetNoIpv6 => "sys/net/ipv6/conf/all/disable_ipv6" 0o444,
-        DirtyBackgroundBytes => "sys/vm/dirty_background_bytes" 0o644,
-        DirtyBackgroundRatio => "sys/vm/dirty_background_ratio" 0o644,
-        DirtyBytes => "sys/vm/dirty_bytes" 0o644,
-        DirtyExpire => "sys/vm/dirty_expire_centisecs" 0o644,
-        DirtyRatio => "sys/vm/dirty_ratio" 0o644,
-        DirtyWriteback => "sys/vm/dirty_writeback_centisecs" 0o644,
-        LargePageGroup => "sys/vm/hugetlb_shm_group" 0o444,
-        LaptopMode => "sys/vm/laptop_mode" 0o644,
-        OldLayout => "sys/vm/legacy_va_layout" 0o444,
-        MapCountMax => "sys/vm/max_map_count" 0o644,
-        MmapMinAddress => "sys/vm/mmap_min_addr" 0o644,
-        LargePages => "sys/vm/nr_hugepages" 0o444,
-        DumpOfTasks => "sys/vm/oom_dump_tasks" 0o644,
-        EndsWhoAsks => "sys/vm/oom_kill_allocating_task" 0o444,
-        OvercommitBytes => "sys/vm/overcommit_kbytes" 0o444,
-        OvercommitMemory => "sys/vm/overcommit_memory" 0o644,
-        OvercommitRatio => "sys/vm/overcommit_ratio" 0o644,
-        SwapCluster => "sys/vm/page-cluster" 0o644,
-        PanicOnExhaustion => "sys/vm/panic_on_oom" 0o644,
-        Swappiness => "sys/vm/swappiness" 0o644,
-        CachePressure => "sys/vm/vfs_cache_pressure" 0o644,
-        MessageQueues => "sysvipc/msg" 0o444,
-        SemaphoreSets => "sysvipc/sem" 0o444,
-        SharedMemorySegments => "sysvipc/shm" 0o444,
-        TerminalDrivers => "tty/drivers" 0o444,
-    }
-}
 
 /// Where a process's links lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

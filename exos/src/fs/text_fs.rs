@@ -1,7 +1,8 @@
-//! A read-only tree of short texts: `/sys` as far as programs look at it (numbers of processors, an empty
+//! A read-only tree of short texts: `/sys` as far as programs look at it (numbers of processors, interfaces, an empty
 //! cgroup directory).
 //!
-//! The tree is built once and never changes, so nothing is locked.
+//! The tree is built once and never changes, so nothing is locked; a text may be made each time it is read
+//! ([`Entry::Live`]).
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -27,31 +28,45 @@ pub struct TextNode {
 }
 
 enum Content {
-    Text(Vec<u8>),
+    File(Entry),
     Directory(BTreeMap<Vec<u8>, Arc<TextNode>>),
 }
 
-/// Builds a tree from texts at paths; a path that ends with `/` makes an empty directory.
-pub fn build(files: Vec<(Vec<u8>, Vec<u8>)>, device: DeviceNumber, now: Timestamp) -> InodeRef {
+/// Makes a text that is read. Its errors are those of the read.
+pub type LiveText = Arc<dyn Fn() -> Result<Vec<u8>> + Send + Sync>;
+
+/// What is at a path.
+#[derive(Clone)]
+pub enum Entry {
+    /// A text.
+    Text(Vec<u8>),
+    /// A text that is made each time it is read.
+    Live(LiveText),
+    /// A symbolic link.
+    Link(Vec<u8>),
+}
+
+/// Builds a tree from what is at paths; a path that ends with `/` makes an empty directory.
+pub fn build(files: &[(Vec<u8>, Entry)], device: DeviceNumber, now: Timestamp) -> InodeRef {
     let mut next_number = 1;
-    let files: Vec<TextAt<'_>> = files.iter().map(|(path, text)| (path.as_slice(), text.as_slice())).collect();
+    let files: Vec<EntryAt<'_>> = files.iter().map(|(path, entry)| (path.as_slice(), entry)).collect();
     directory(&files, device, now, &mut next_number)
 }
 
-/// A path and its text.
-type TextAt<'a> = (&'a [u8], &'a [u8]);
+/// A path and what is there.
+type EntryAt<'a> = (&'a [u8], &'a Entry);
 
-fn directory(files: &[TextAt<'_>], device: DeviceNumber, now: Timestamp, next_number: &mut u64) -> Arc<TextNode> {
+fn directory(files: &[EntryAt<'_>], device: DeviceNumber, now: Timestamp, next_number: &mut u64) -> Arc<TextNode> {
     let number = *next_number;
     *next_number += 1;
-    let mut below: BTreeMap<&[u8], Vec<TextAt<'_>>> = BTreeMap::new();
+    let mut below: BTreeMap<&[u8], Vec<EntryAt<'_>>> = BTreeMap::new();
     let mut entries = BTreeMap::new();
-    for (path, text) in files {
+    for (path, entry) in files {
         match path.iter().position(|byte| *byte == b'/') {
-            Some(slash) => below.entry(&path[..slash]).or_default().push((&path[slash + 1..], text)),
+            Some(slash) => below.entry(&path[..slash]).or_default().push((&path[slash + 1..], *entry)),
             None if path.is_empty() => {}
             None => {
-                let content = Content::Text(text.to_vec());
+                let content = Content::File((*entry).clone());
                 let file = TextNode { number: *next_number, device, created: now, content };
                 *next_number += 1;
                 entries.insert(path.to_vec(), Arc::new(file));
@@ -64,41 +79,48 @@ fn directory(files: &[TextAt<'_>], device: DeviceNumber, now: Timestamp, next_nu
     Arc::new(TextNode { number, device, created: now, content: Content::Directory(entries) })
 }
 
-/// `/sys` for a machine with that many processors.
-pub fn system_tree(processor_count: u32, device: DeviceNumber, now: Timestamp) -> InodeRef {
+/// `/sys` for a machine with that many processors, and what else there is.
+pub fn system_tree(
+    processor_count: u32,
+    more: Vec<(Vec<u8>, Entry)>,
+    device: DeviceNumber,
+    now: Timestamp,
+) -> InodeRef {
     let list = match processor_count {
         0 | 1 => Vec::from(b"0\n"),
         count => format!("0-{}\n", count - 1).into_bytes(),
     };
-    let mut files: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut files = more;
+    let mut put = |path: Vec<u8>, text: &[u8]| files.push((path, Entry::Text(text.to_vec())));
     for name in ["online", "possible", "present"] {
-        files.push((format!("devices/system/cpu/{name}").into_bytes(), list.clone()));
+        put(format!("devices/system/cpu/{name}").into_bytes(), &list);
     }
-    files.push((b"devices/system/cpu/kernel_max".to_vec(), b"63\n".to_vec()));
+    put(b"devices/system/cpu/kernel_max".to_vec(), b"63\n");
     for index in 0..processor_count.max(1) {
         let topology = format!("devices/system/cpu/cpu{index}/topology");
-        files.push((format!("{topology}/core_id").into_bytes(), format!("{index}\n").into_bytes()));
+        put(format!("{topology}/core_id").into_bytes(), format!("{index}\n").as_bytes());
         let package = format!("{topology}/physical_package_id").into_bytes();
-        files.push((package, b"0\n".to_vec()));
+        put(package, b"0\n");
     }
-    files.push((b"devices/system/node/online".to_vec(), b"0\n".to_vec()));
-    files.push((b"fs/cgroup/".to_vec(), Vec::new()));
-    files.push((b"fs/lottery/".to_vec(), Vec::new()));
+    put(b"devices/system/node/online".to_vec(), b"0\n");
+    put(b"fs/cgroup/".to_vec(), b"");
+    put(b"fs/lottery/".to_vec(), b"");
     let large_pages: [(&str, &[u8]); 3] = [
         ("enabled", b"[always] madvise never\n"),
         ("shmem_enabled", b"always within_size advise [never] deny force\n"),
         ("hpage_pmd_size", b"2097152\n"),
     ];
     for (name, text) in large_pages {
-        files.push((format!("kernel/mm/transparent_hugepage/{name}").into_bytes(), text.to_vec()));
+        put(format!("kernel/mm/transparent_hugepage/{name}").into_bytes(), text);
     }
-    build(files, device, now)
+    build(&files, device, now)
 }
 
 impl Inode for TextNode {
     fn metadata(&self) -> Metadata {
         let (kind, permissions, link_count, size_bytes) = match &self.content {
-            Content::Text(_) => (FileKind::Regular, 0o444, 1, 4096),
+            Content::File(Entry::Link(_)) => (FileKind::Symlink, 0o777, 1, 0),
+            Content::File(_) => (FileKind::Regular, 0o444, 1, 4096),
             Content::Directory(entries) => {
                 let is_directory = |node: &&Arc<Self>| matches!(node.content, Content::Directory(_));
                 let count = entries.values().filter(is_directory).count() as u32;
@@ -129,7 +151,7 @@ impl Inode for TextNode {
                 let found = entries.get(name).cloned().ok_or(Errno::ENOENT)?;
                 Ok(found)
             }
-            Content::Text(_) => Err(Errno::ENOTDIR),
+            Content::File(_) => Err(Errno::ENOTDIR),
         }
     }
 
@@ -176,13 +198,22 @@ impl Inode for TextNode {
 
     fn open(&self, request: OpenRequest, _: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
         // Root too may write only what has a writer.
-        if request.write && matches!(self.content, Content::Text(_)) { Err(Errno::EACCES) } else { Ok(None) }
+        if request.write && matches!(self.content, Content::File(_)) { Err(Errno::EACCES) } else { Ok(None) }
     }
 
     fn read_at(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize> {
         match &self.content {
-            Content::Text(text) => put_from(text, offset, destination),
+            Content::File(Entry::Text(text)) => put_from(text, offset, destination),
+            Content::File(Entry::Live(make)) => put_from(&make()?, offset, destination),
+            Content::File(Entry::Link(_)) => Err(Errno::EINVAL),
             Content::Directory(_) => Err(Errno::EISDIR),
+        }
+    }
+
+    fn read_link(&self) -> Result<Vec<u8>> {
+        match &self.content {
+            Content::File(Entry::Link(target)) => Ok(target.clone()),
+            _ => Err(Errno::EINVAL),
         }
     }
 
@@ -207,7 +238,7 @@ mod tests {
 
     #[test]
     fn shows_processors() {
-        let root = system_tree(4, DeviceNumber { major: 0, minor: 20 }, Timestamp::default());
+        let root = system_tree(4, Vec::new(), DeviceNumber { major: 0, minor: 20 }, Timestamp::default());
         let mut here = root.clone();
         for name in [&b"devices"[..], b"system", b"cpu", b"online"] {
             here = here.lookup(name).unwrap();

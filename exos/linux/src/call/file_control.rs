@@ -15,7 +15,7 @@ use exos::mem::FileIdentity;
 use exos::net::SocketFile;
 use exos::task::capability::Capability;
 
-use super::file_owner;
+use super::{file_owner, interface_control};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::file::{self as abi, request};
 use crate::abi::linux::{
@@ -33,7 +33,7 @@ use crate::task::caller::Restart;
 entries! {
     fcntl(Descriptor, Word(FCNTL_COMMANDS), Hex);
     flock(Descriptor, Set(FLOCK_OPERATIONS));
-    ioctl(Descriptor, Word(IOCTLS), Pointer): "terminals, FIONREAD, SIOCOUTQ, FIONBIO, FIOCLEX, FIONCLEX";
+    ioctl(Descriptor, Word(IOCTLS), Pointer): "terminals, interfaces, FIONREAD, SIOCOUTQ, FIONBIO, FIOCLEX, FIONCLEX";
 }
 
 /// Whether a command of `fcntl` asks nothing of what is open there but which flags it has: then it does not wait.
@@ -373,6 +373,11 @@ pub fn ioctl(context: &mut Context<'_>, [descriptor, number, argument, ..]: Argu
             write_all(context.memory, argument, &(count as u32).to_le_bytes())?;
         }
         other => {
+            if let Some(file) = description.extension::<SocketFile>()
+                && let Some(outcome) = interface_control::control(context, file.socket(), other, argument)
+            {
+                return outcome.map(|()| 0);
+            }
             return match description.terminal_side() {
                 Some(side) => super::terminal::request(context, &description, side, other, argument),
                 None => terminal_request(context, description.terminal()?, other, argument).map(|()| 0),

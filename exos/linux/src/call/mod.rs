@@ -25,6 +25,7 @@ pub mod identity;
 pub mod inet_message;
 pub mod inet_option;
 pub mod inet_socket;
+mod interface_control;
 pub mod ipc_object;
 pub mod lottery;
 pub mod memory;

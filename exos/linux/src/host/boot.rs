@@ -249,7 +249,8 @@ fn name_space(
     let root = over(ground.pool.clone(), identity, limits, &base).map_err(BootError::Root)?;
     let description = MountDescription { kind: "overlay", source: "overlay", flags: MountFlags::default() };
     let namespace = Namespace::new(root, description);
-    mount_all(&namespace, ground, facts, terminals, now).map_err(BootError::Root)?;
+    let interfaces = facts.interface_files(config.network.is_some());
+    mount_all(&namespace, ground, facts, interfaces, terminals, now).map_err(BootError::Root)?;
     device_fs::register(&namespace, &ground.kernel);
     shares.mount(&namespace, now).map_err(share_error)?;
     etc_files::make(&namespace, config, now);
@@ -264,6 +265,7 @@ fn mount_all(
     namespace: &Arc<Namespace>,
     ground: &Ground,
     facts: &Arc<ProcFacts>,
+    interfaces: Vec<(Vec<u8>, text_fs::Entry)>,
     terminals: &Terminals,
     now: Timestamp,
 ) -> Result<()> {
@@ -271,7 +273,7 @@ fn mount_all(
     device_fs::populate(&devices, now)?;
     let restricted = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | MountFlags::NO_EXECUTE;
     let proc = proc_fs::root(facts.clone(), file_system(3), now);
-    let sys = text_fs::system_tree(ground.clock.processor_count, file_system(4), now);
+    let sys = text_fs::system_tree(ground.clock.processor_count, interfaces, file_system(4), now);
     let groups = ControlGroups::new(facts.clone());
     facts.set_groups(&groups);
     let groups = group_fs::root(groups, file_system(8), now);

@@ -4,21 +4,24 @@
 //! Programs parse these texts, so columns, units and the order of lines are Linux's even where a figure is always 0
 //! here: what is not counted is 0, what has no meaning here is left away. Parts: [`process_text`] for a process,
 //! [`memory_text`] for its areas, [`system_text`] for the system, [`processor_text`] for `cpuinfo`, [`mount_text`] for
-//! mounts, [`control_group`] for the members of groups.
+//! mounts, [`control_group`] for the members of groups, [`net_text`] and [`net_counter_text`] for the network.
 //!
 //! The name space holds `/proc`, which holds these facts, which need the name space: so the system
 //! is known weakly, and set after it was made. Locks are taken for a field's access only and in the
 //! order that `process` states.
 
 mod control_group;
+mod interface_text;
 mod ipc_text;
 mod memory_file;
 mod memory_text;
 mod mount_text;
+mod net_counter_text;
 mod net_text;
 mod opened;
 mod process_text;
 mod processor_text;
+pub(crate) mod socket_list;
 mod system_text;
 #[cfg(test)]
 mod tests;
@@ -201,6 +204,7 @@ impl ProcessProvider for ProcFacts {
         let mut out = Text::new(out);
         match self.listing.settings.get(text) {
             Some(value) => put!(out, "{value}\n"),
+            None if net_text::append(&system.files.inet, &members, text, &mut out)? => {}
             None => system_text::append(&subject, text, &mut out),
         }
         out.end()

@@ -4,13 +4,20 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use exos::error::Result;
 use exos::fs::proc_fs::SystemText;
-use exos::net::inet::interface::INTERFACES;
+use exos::net::AnySocket;
 use exos::net::inet::{Family, Inet, Protocol, Socket, TcpState, TimeWait};
+use exos::net::unix::SocketKind;
+use exos::net::unix::address::Address;
+use exos::net::view::{NetworkView, RouteKind, RouteView, mask_of};
 use exos::reserve;
 
+use super::net_counter_text;
+use super::socket_list::sockets as all_sockets;
 use super::text::{Text, put};
 use crate::call::inet_option::state_number;
+use crate::task::listing::Member;
 
 /// Columns of a line of `tcp` and of `udp`.
 const TCP_COLUMNS: usize = 149;
@@ -18,23 +25,43 @@ const UDP_COLUMNS: usize = 127;
 /// Nanoseconds of a jiffy as programs see it.
 const JIFFY_NS: u64 = 10_000_000;
 
-/// One of the texts.
-pub(super) fn append(inet: &Inet, text: SystemText, out: &mut Text<'_>) {
+/// One of the texts. False: it is none of these.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn append(inet: &Inet, members: &[Member], text: SystemText, out: &mut Text<'_>) -> Result<bool> {
     match text {
-        SystemText::NetDevices => devices(out),
-        SystemText::NetAddresses6 => addresses_v6(out),
-        SystemText::NetRoutes => {
-            let start = out.len();
-            out.raw(b"Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT");
-            end_line(out, start, UDP_COLUMNS);
+        SystemText::NetDevices => devices(&NetworkView::of(inet)?, out),
+        SystemText::NetAddresses6 => addresses_v6(&NetworkView::of(inet)?, out),
+        SystemText::NetNeighbours => neighbours(&NetworkView::of(inet)?, out),
+        SystemText::NetRoutes => routes(&NetworkView::of(inet)?, out)?,
+        SystemText::NetRoutes6 => routes_v6(&NetworkView::of(inet)?, out)?,
+        SystemText::NetGroups => groups(&NetworkView::of(inet)?, out),
+        SystemText::NetGroups6 => groups_v6(&NetworkView::of(inet)?, out),
+        SystemText::NetDeviceGroups => device_groups(&NetworkView::of(inet)?, out),
+        SystemText::NetSimple => net_counter_text::simple(inet, &NetworkView::of(inet)?, out),
+        SystemText::NetSimple6 => net_counter_text::simple_v6(out),
+        SystemText::NetStatistics => net_counter_text::more(&NetworkView::of(inet)?, out),
+        SystemText::NetProtocols => {
+            let count = all_sockets(members)?.iter().filter(|socket| socket.unix().is_some()).count();
+            net_counter_text::protocols(inet, count, out);
         }
-        SystemText::NetSocketCounts => socket_counts(inet, out),
+        SystemText::NetSocketCounts => socket_counts(inet, all_sockets(members)?.len(), out),
+        SystemText::NetSocketCounts6 => socket_counts_v6(inet, out),
         SystemText::NetTcp => tcp(inet, Family::V4, out),
         SystemText::NetTcp6 => tcp(inet, Family::V6, out),
         SystemText::NetUdp => udp(inet, Family::V4, out),
         SystemText::NetUdp6 => udp(inet, Family::V6, out),
-        _ => {}
+        SystemText::NetRaw | SystemText::NetUdpLite | SystemText::NetPing => datagram_head(text, Family::V4, out),
+        SystemText::NetRaw6 | SystemText::NetUdpLite6 | SystemText::NetPing6 => datagram_head(text, Family::V6, out),
+        SystemText::NetUnix => unix(&all_sockets(members)?, out),
+        SystemText::NetPacket => out.raw(b"sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n"),
+        SystemText::NetNetlink => {
+            out.raw(b"sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n");
+        }
+        _ => return Ok(false),
     }
+    Ok(true)
 }
 
 fn end_line(out: &mut Text<'_>, start: usize, columns: usize) {
@@ -43,27 +70,145 @@ fn end_line(out: &mut Text<'_>, start: usize, columns: usize) {
 }
 
 /// `net/dev`: what goes over loopback is not counted, as there are no packets.
-fn devices(out: &mut Text<'_>) {
+fn devices(view: &NetworkView, out: &mut Text<'_>) {
     out.raw(b"Inter-|   Receive                                                |  Transmit\n");
     out.raw(b" face |bytes    packets errs drop fifo frame compressed multicast");
     out.raw(b"|bytes    packets errs drop fifo colls carrier compressed\n");
-    for interface in INTERFACES {
-        put!(out, "{:>6}: {:7} {:7} {:4} {:4} {:4} {:5} {:10} {:9}", interface.name, 0, 0, 0, 0, 0, 0, 0, 0);
-        put!(out, " {:8} {:7} {:4} {:4} {:4} {:5} {:7} {:10}\n", 0, 0, 0, 0, 0, 0, 0, 0);
+    for interface in &view.interfaces {
+        let of = &interface.traffic;
+        put!(out, "{:>6}: {:7} {:7} ", interface.name, of.received_bytes, of.received_packets);
+        put!(out, "{:4} {:4} {:4} {:5} ", of.receive_errors, of.receive_drops, 0, 0);
+        put!(out, "{:10} {:9} {:8} {:7} ", 0, of.multicast_packets, of.sent_bytes, of.sent_packets);
+        put!(out, "{:4} {:4} {:4} {:5} {:7} {:10}\n", of.send_errors, of.send_drops, 0, 0, 0, 0);
+    }
+}
+
+fn hex(octets: &[u8], out: &mut Text<'_>) {
+    octets.iter().for_each(|byte| put!(out, "{byte:02x}"));
+}
+
+/// The octets of an IPv6 address; none of any other.
+fn octets_v6(address: Option<IpAddr>) -> [u8; 16] {
+    match address {
+        Some(IpAddr::V6(v6)) => v6.octets(),
+        _ => [0; 16],
+    }
+}
+
+/// An IPv4 address as a word of the processor, in which it lies in the order of the network.
+fn word_v4(address: Option<IpAddr>) -> u32 {
+    match address {
+        Some(IpAddr::V4(v4)) => u32::from_le_bytes(v4.octets()),
+        _ => 0,
     }
 }
 
 /// `net/if_inet6`.
-fn addresses_v6(out: &mut Text<'_>) {
-    /// `RT_SCOPE_HOST` and `IFA_F_PERMANENT` as they are told here.
-    const SCOPE_HOST: u32 = 0x10;
+fn addresses_v6(view: &NetworkView, out: &mut Text<'_>) {
+    /// `IFA_F_PERMANENT`.
     const PERMANENT: u32 = 0x80;
-    for interface in INTERFACES {
-        for own in interface.addresses {
+    for interface in &view.interfaces {
+        for own in &interface.addresses {
             let IpAddr::V6(address) = own.address else { continue };
-            address.octets().iter().for_each(|byte| put!(out, "{byte:02x}"));
+            // As Linux kept them from the first: of the machine, the link, the site, or of all.
+            let scope = match address.segments()[0] {
+                _ if address.is_loopback() => 0x10,
+                _ if address.is_unicast_link_local() => 0x20,
+                first if first & 0xffc0 == 0xfec0 => 0x40,
+                _ => 0,
+            };
+            hex(&address.octets(), out);
             let (index, bits) = (interface.index, own.prefix_bits);
-            put!(out, " {index:02x} {bits:02x} {SCOPE_HOST:02x} {PERMANENT:02x} {:>8}\n", interface.name);
+            put!(out, " {index:02x} {bits:02x} {scope:02x} {PERMANENT:02x} {:>8}\n", interface.name);
+        }
+    }
+}
+
+/// `net/arp`.
+fn neighbours(view: &NetworkView, out: &mut Text<'_>) {
+    /// `ATF_COM`: its address is known.
+    const COMPLETE: u32 = 2;
+    out.raw(b"IP address       HW type     Flags       HW address            Mask     Device\n");
+    let Some(card) = view.by_index(view.card_index()) else { return };
+    for told in view.neighbours.iter().filter(|told| told.address.is_ipv4()) {
+        let flags = if told.hardware_address.is_some() { COMPLETE } else { 0 };
+        put!(out, "{:<16} 0x{:<10x}0x{flags:<10x}", told.address, 1);
+        let [a, b, c, d, e, f] = told.hardware_address.unwrap_or_default();
+        put!(out, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}     *        {}\n", card.name);
+    }
+}
+
+/// `net/route`: the table `main` of IPv4.
+fn routes(view: &NetworkView, out: &mut Text<'_>) -> Result<()> {
+    const UP: u32 = 1;
+    const BY_ROUTER: u32 = 2;
+    const TO_HOST: u32 = 4;
+    let start = out.len();
+    out.raw(b"Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT");
+    end_line(out, start, UDP_COLUMNS);
+    for route in view.routes(true)?.iter().filter(|route| route.kind == RouteKind::Unicast) {
+        let start = out.len();
+        let by_router = if route.gateway.is_some() { BY_ROUTER } else { 0 };
+        let flags = UP | by_router | if route.prefix_bits == 32 { TO_HOST } else { 0 };
+        let name = view.by_index(route.index).map_or("*", |interface| interface.name);
+        let mask = word_v4(Some(IpAddr::V4(mask_of(route.prefix_bits))));
+        put!(out, "{name}\t{:08X}\t{:08X}\t", word_v4(Some(route.destination)), word_v4(route.gateway));
+        put!(out, "{flags:04X}\t0\t0\t{}\t{mask:08X}\t0\t0\t0", route.metric);
+        end_line(out, start, UDP_COLUMNS);
+    }
+    Ok(())
+}
+
+/// `net/ipv6_route`: all tables, and the end of them, where nothing is.
+fn routes_v6(view: &NetworkView, out: &mut Text<'_>) -> Result<()> {
+    const UP: u32 = 1;
+    const BY_ROUTER: u32 = 2;
+    const OWN: u32 = 0x8020_0000;
+    const NOWHERE: u32 = 0x0020_0200;
+    let mut line = |destination: [u8; 16], bits: u8, gateway: [u8; 16], metric: u32, flags: u32, name: &str| {
+        hex(&destination, out);
+        put!(out, " {bits:02x} {:032x} 00 ", 0);
+        hex(&gateway, out);
+        put!(out, " {metric:08x} {:08x} {:08x} {flags:08x} {name:>8}\n", 1, 0);
+    };
+    let flags_of = |route: &RouteView| match (route.kind, route.gateway) {
+        (RouteKind::Local, _) => UP | OWN,
+        (_, Some(_)) => UP | BY_ROUTER,
+        _ => UP,
+    };
+    for route in view.routes(false)? {
+        let name = view.by_index(route.index).map_or("*", |interface| interface.name);
+        let (destination, gateway) = (octets_v6(Some(route.destination)), octets_v6(route.gateway));
+        line(destination, route.prefix_bits, gateway, route.metric, flags_of(&route), name);
+    }
+    line([0; 16], 0, [0; 16], u32::MAX, NOWHERE, "lo");
+    Ok(())
+}
+
+/// `net/igmp`: each interface is in the group of all.
+fn groups(view: &NetworkView, out: &mut Text<'_>) {
+    out.raw(b"Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n");
+    for interface in &view.interfaces {
+        put!(out, "{}\t{:<10}: {:5} {:>7}\n", interface.index, interface.name, 1, "V3");
+        put!(out, "\t\t\t\t{:08X} {:5} 0:{:08X}\t\t0\n", 0x0100_00e0, 1, 0);
+    }
+}
+
+/// `net/igmp6`: each interface is in the groups of all, of the link and of the interface.
+fn groups_v6(view: &NetworkView, out: &mut Text<'_>) {
+    for interface in &view.interfaces {
+        for (scope, flags) in [(2, 0xc), (1, 8)] {
+            put!(out, "{:<4} {:<15} ff{scope:02x}{:028x} {:5} ", interface.index, interface.name, 1, 1);
+            put!(out, "{flags:08X} 0\n");
+        }
+    }
+}
+
+/// `net/dev_mcast`: the groups that cards listen to.
+fn device_groups(view: &NetworkView, out: &mut Text<'_>) {
+    for interface in view.interfaces.iter().filter(|interface| !interface.is_loopback) {
+        for group in ["333300000001", "01005e000001"] {
+            put!(out, "{:<4} {:<15} {:<5} {:<5} {group}\n", interface.index, interface.name, 1, 0);
         }
     }
 }
@@ -160,12 +305,18 @@ fn end_tcp_line(family: Family, out: &mut Text<'_>, start: usize) {
     end_line(out, start, if family == Family::V4 { TCP_COLUMNS } else { 0 });
 }
 
-fn udp(inet: &Inet, family: Family, out: &mut Text<'_>) {
+/// The first line of `net/udp` and its like.
+fn datagram_head(text: SystemText, family: Family, out: &mut Text<'_>) {
     let start = out.len();
     match family {
         Family::V4 => {
-            out.raw(b"   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout ");
+            let is_narrow = matches!(text, SystemText::NetRaw | SystemText::NetPing);
+            out.raw(if is_narrow { b"  sl " } else { b"   sl " });
+            out.raw(b" local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout ");
             out.raw(b"inode ref pointer drops");
+            if text == SystemText::NetRaw {
+                return out.raw(b"\n");
+            }
             end_line(out, start, UDP_COLUMNS);
         }
         Family::V6 => {
@@ -173,6 +324,10 @@ fn udp(inet: &Inet, family: Family, out: &mut Text<'_>) {
             out.raw(b"rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n");
         }
     }
+}
+
+fn udp(inet: &Inet, family: Family, out: &mut Text<'_>) {
+    datagram_head(SystemText::NetUdp, family, out);
     for (line, socket) in sockets(inet, Protocol::Udp, family).iter().enumerate() {
         let start = out.len();
         put!(out, "{line:5}: ");
@@ -185,30 +340,55 @@ fn udp(inet: &Inet, family: Family, out: &mut Text<'_>) {
     }
 }
 
+fn count_of(inet: &Inet, protocol: Protocol, family: Family) -> usize {
+    let mut count = 0;
+    inet.for_each_socket(protocol, |socket| count += usize::from(socket.family() == family));
+    count
+}
+
 /// `net/sockstat`.
-fn socket_counts(inet: &Inet, out: &mut Text<'_>) {
-    let count = |protocol| {
-        let mut count = 0;
-        inet.for_each_socket(protocol, |_| count += 1);
-        count
-    };
-    let (tcp, udp) = (count(Protocol::Tcp), count(Protocol::Udp));
+fn socket_counts(inet: &Inet, all: usize, out: &mut Text<'_>) {
+    let (tcp, udp) = (count_of(inet, Protocol::Tcp, Family::V4), count_of(inet, Protocol::Udp, Family::V4));
     let (_, waiting) = inet.connection_counts();
-    put!(out, "sockets: used {}\n", tcp + udp);
-    put!(out, "TCP: inuse {tcp} orphan 0 tw {waiting} alloc {tcp} mem 0\n");
+    let allocated = tcp + count_of(inet, Protocol::Tcp, Family::V6);
+    put!(out, "sockets: used {all}\n");
+    put!(out, "TCP: inuse {tcp} orphan 0 tw {waiting} alloc {allocated} mem 0\n");
     put!(out, "UDP: inuse {udp} mem 0\nUDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n");
 }
 
-/// What is always the same below `sys/net`.
-pub(super) fn fixed(text: SystemText) -> Option<&'static [u8]> {
-    Some(match text {
-        SystemText::SomaxConn => b"4096\n",
-        SystemText::NetReceiveMax | SystemText::NetSendMax => b"212992\n",
-        SystemText::NetPortRange => b"32768\t60999\n",
-        SystemText::NetTcpReceive => b"4096\t131072\t425984\n",
-        SystemText::NetTcpSend => b"4096\t16384\t425984\n",
-        SystemText::NetCongestions => b"reno cubic\n",
-        SystemText::NetNoIpv6 => b"0\n",
-        _ => return None,
-    })
+/// `net/sockstat6`.
+fn socket_counts_v6(inet: &Inet, out: &mut Text<'_>) {
+    let (tcp, udp) = (count_of(inet, Protocol::Tcp, Family::V6), count_of(inet, Protocol::Udp, Family::V6));
+    put!(out, "TCP6: inuse {tcp}\nUDP6: inuse {udp}\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n");
+}
+
+/// `net/unix`.
+fn unix(all: &[AnySocket], out: &mut Text<'_>) {
+    const LISTENS: u32 = 0x1_0000;
+    const UNCONNECTED: u32 = 1;
+    const CONNECTED: u32 = 3;
+    out.raw(b"Num       RefCount Protocol Flags    Type St Inode Path\n");
+    for socket in all.iter().filter_map(AnySocket::unix) {
+        let kind = match socket.kind() {
+            SocketKind::Stream => 1,
+            SocketKind::Datagram => 2,
+            SocketKind::SeqPacket => 5,
+        };
+        let is_connected = socket.peer_address().is_ok();
+        let (users, state) = if is_connected { (3, CONNECTED) } else { (2, UNCONNECTED) };
+        let flags = if socket.is_listening() { LISTENS } else { 0 };
+        put!(out, "{:016x}: {users:08X} {:08X} {flags:08X} {kind:04X} {state:02X} {:5}", 0, 0, socket.number());
+        match socket.address().as_deref() {
+            None => {}
+            Some(Address::Path(path)) => {
+                out.raw(b" ");
+                out.raw(path);
+            }
+            Some(Address::Abstract(name)) => {
+                out.raw(b" @");
+                name.iter().for_each(|byte| out.raw(&[if *byte == 0 { b'@' } else { *byte }]));
+            }
+        }
+        out.raw(b"\n");
+    }
 }

@@ -12,7 +12,7 @@ use exos::fs::terminal::table::TERMINAL_COUNT_MAX;
 use exos::fs::watch::{EVENT_COUNT_MAX, INSTANCE_COUNT_MAX, WATCH_COUNT_MAX};
 
 use super::text::{Text, put};
-use super::{ipc_text, net_text, processor_text};
+use super::{ipc_text, processor_text};
 use crate::file::epoll::ENTRY_COUNT_MAX;
 use crate::task::listing::Member;
 use crate::task::system::{RELEASE, System, VERSION};
@@ -78,15 +78,10 @@ pub(super) fn append(subject: &Subject<'_>, text: SystemText, out: &mut Text<'_>
         SystemText::WatcherCountMax => put!(out, "{INSTANCE_COUNT_MAX}\n"),
         SystemText::WatchCountMax => put!(out, "{WATCH_COUNT_MAX}\n"),
         SystemText::TerminalCountMax => put!(out, "{TERMINAL_COUNT_MAX}\n"),
-        SystemText::NetDevices
-        | SystemText::NetAddresses6
-        | SystemText::NetRoutes
-        | SystemText::NetSocketCounts
-        | SystemText::NetTcp
-        | SystemText::NetTcp6
-        | SystemText::NetUdp
-        | SystemText::NetUdp6 => net_text::append(&system.files.inet, text, out),
-        _ => out.raw(net_text::fixed(text).unwrap_or_else(|| fixed(text))),
+        _ => match text.constant() {
+            Some(constant) => out.raw(constant.as_bytes()),
+            None => out.raw(fixed(text)),
+        },
     }
 }
 
