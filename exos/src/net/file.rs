@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::any::Any;
 
+use super::netlink::{self, Sender};
 use super::options::SocketOptions;
 use super::{inet, unix};
 use crate::error::{Errno, Result};
@@ -19,6 +20,8 @@ pub enum AnySocket {
     Unix(Arc<unix::Socket>),
     /// TCP or UDP.
     Inet(Arc<inet::Socket>),
+    /// One of netlink.
+    Netlink(Arc<netlink::Socket>),
 }
 
 impl AnySocket {
@@ -26,7 +29,7 @@ impl AnySocket {
     pub fn unix(&self) -> Option<&Arc<unix::Socket>> {
         match self {
             Self::Unix(socket) => Some(socket),
-            Self::Inet(_) => None,
+            Self::Inet(_) | Self::Netlink(_) => None,
         }
     }
 
@@ -35,6 +38,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.number(),
             Self::Inet(socket) => socket.number(),
+            Self::Netlink(socket) => socket.number(),
         }
     }
 
@@ -43,6 +47,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.options(),
             Self::Inet(socket) => socket.options(),
+            Self::Netlink(socket) => socket.options(),
         }
     }
 
@@ -51,6 +56,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.take_error(),
             Self::Inet(socket) => socket.take_error(),
+            Self::Netlink(socket) => socket.take_error(),
         }
     }
 
@@ -59,6 +65,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.is_listening(),
             Self::Inet(socket) => socket.is_listening(),
+            Self::Netlink(_) => false,
         }
     }
 
@@ -67,6 +74,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.send_buffer_bytes(),
             Self::Inet(socket) => socket.send_buffer_bytes(),
+            Self::Netlink(socket) => socket.send_buffer_bytes(),
         }
     }
 
@@ -75,6 +83,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.set_send_buffer_bytes(wanted),
             Self::Inet(socket) => socket.set_send_buffer_bytes(wanted),
+            Self::Netlink(socket) => socket.set_send_buffer_bytes(wanted),
         }
     }
 
@@ -83,6 +92,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.receive_buffer_bytes(),
             Self::Inet(socket) => socket.receive_buffer_bytes(),
+            Self::Netlink(socket) => socket.receive_buffer_bytes(),
         }
     }
 
@@ -91,6 +101,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.set_receive_buffer_bytes(wanted),
             Self::Inet(socket) => socket.set_receive_buffer_bytes(wanted),
+            Self::Netlink(socket) => socket.set_receive_buffer_bytes(wanted),
         }
     }
 
@@ -99,6 +110,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.options().set_low_water_bytes(bytes),
             Self::Inet(socket) => socket.set_low_water_bytes(bytes),
+            Self::Netlink(socket) => socket.options().set_low_water_bytes(bytes),
         }
     }
 
@@ -110,6 +122,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.readable_bytes(),
             Self::Inet(socket) => socket.readable_bytes(),
+            Self::Netlink(socket) => Ok(socket.first_bytes()),
         }
     }
 
@@ -121,6 +134,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => Ok(socket.unreceived_bytes()),
             Self::Inet(socket) => socket.unreceived_bytes(),
+            Self::Netlink(_) => Ok(0),
         }
     }
 }
@@ -151,6 +165,7 @@ impl Drop for SocketFile {
         match &self.0 {
             AnySocket::Unix(socket) => socket.close(),
             AnySocket::Inet(socket) => socket.close(),
+            AnySocket::Netlink(socket) => socket.close(),
         }
     }
 }
@@ -167,6 +182,7 @@ impl OpenFile for SocketFile {
             AnySocket::Inet(socket) => {
                 socket.receive(destination, inet::Wants::default()).map(|received| received.byte_count)
             }
+            AnySocket::Netlink(socket) => socket.receive(destination, false).map(|received| received.byte_count),
         }
     }
 
@@ -174,6 +190,8 @@ impl OpenFile for SocketFile {
         match &self.0 {
             AnySocket::Unix(socket) => socket.send(source, &mut unix::Sending::default()),
             AnySocket::Inet(socket) => socket.send(source, &inet::Sending::default()),
+            // Whose it is is known to a step alone.
+            AnySocket::Netlink(_) => Err(Errno::EOPNOTSUPP),
         }
     }
 
@@ -204,6 +222,7 @@ impl OpenFile for SocketFile {
                 socket.receive_step(destination, (&mut unix::Wants::default(), least), transfer, caller).0
             }
             AnySocket::Inet(socket) => socket.read_step(destination, least, transfer, caller),
+            AnySocket::Netlink(socket) => socket.receive_step(destination, false, transfer, caller).0,
         }
     }
 
@@ -211,6 +230,7 @@ impl OpenFile for SocketFile {
         match &self.0 {
             AnySocket::Unix(socket) => socket.send_nofault(source).map(Ok),
             AnySocket::Inet(socket) => socket.send_nofault(source),
+            AnySocket::Netlink(_) => None,
         }
     }
 
@@ -224,6 +244,11 @@ impl OpenFile for SocketFile {
                 socket.send_step(source, &mut sending, transfer, caller)
             }
             AnySocket::Inet(socket) => socket.send_step(source, &inet::Sending::default(), transfer, caller),
+            AnySocket::Netlink(socket) => {
+                let identity = caller.identity();
+                let sender = Sender { process: identity.pid, can_administer: identity.uid == 0 };
+                Step::of(socket.send_from(source, None, sender))
+            }
         }
     }
 
@@ -231,6 +256,7 @@ impl OpenFile for SocketFile {
         match &self.0 {
             AnySocket::Unix(socket) => socket.readiness(),
             AnySocket::Inet(socket) => socket.readiness(),
+            AnySocket::Netlink(socket) => socket.readiness(),
         }
     }
 
@@ -238,6 +264,7 @@ impl OpenFile for SocketFile {
         Some(match &self.0 {
             AnySocket::Unix(socket) => socket.wait_queue(),
             AnySocket::Inet(socket) => socket.wait_queue(),
+            AnySocket::Netlink(socket) => socket.wait_queue(),
         })
     }
 
@@ -245,6 +272,7 @@ impl OpenFile for SocketFile {
         match &self.0 {
             AnySocket::Unix(socket) => socket.kind() == unix::SocketKind::Stream,
             AnySocket::Inet(socket) => socket.protocol() == inet::Protocol::Tcp,
+            AnySocket::Netlink(_) => false,
         }
     }
 

@@ -25,6 +25,7 @@ impl Capability {
     pub const SETUID: Self = Self(7);
     pub const SETPCAP: Self = Self(8);
     pub const NET_BIND_SERVICE: Self = Self(10);
+    pub const NET_BROADCAST: Self = Self(11);
     pub const NET_ADMIN: Self = Self(12);
     pub const NET_RAW: Self = Self(13);
     pub const IPC_LOCK: Self = Self(14);

@@ -159,7 +159,7 @@ fn segment_bytes(socket: &Socket) -> i32 {
 
 /// `struct tcp_info`: what is not so of every connection over loopback is counted, the rest is what Linux tells of one
 /// on which nothing was ever lost or late.
-fn information(socket: &Socket) -> Vec<u8> {
+pub(crate) fn information(socket: &Socket) -> Vec<u8> {
     /// `TCPI_OPT_TIMESTAMPS | TCPI_OPT_SACK | TCPI_OPT_WSCALE`.
     const OPTIONS: u8 = 7;
     const WINDOW_SCALES: u8 = 0x77;

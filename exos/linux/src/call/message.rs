@@ -18,7 +18,7 @@ use exos::task::capability::Capability;
 use super::file_transfer::one;
 use super::socket::{find, read_address, socket_at, write_address};
 use super::waiting::in_steps;
-use super::{inet_message, inet_socket};
+use super::{inet_message, inet_socket, netlink_socket};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::linux::{
     MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
@@ -142,6 +142,10 @@ pub fn sendto(
             let mut reader = UserReader::new(context.memory, &extents);
             return inet_message::send(context, &description, &socket, &mut reader, target, flags);
         }
+        AnySocket::Netlink(socket) => {
+            let mut reader = UserReader::new(context.memory, &extents);
+            return netlink_socket::send(context, &socket, &mut reader, is_named.then_some(&name), flags);
+        }
     };
     let target = target_of(context, &socket, &name)?;
     name_sender(&socket)?;
@@ -171,6 +175,10 @@ pub fn recvfrom(
         AnySocket::Inet(socket) => {
             let arrival = inet_message::receive(context, &description, &socket, &extents, flags)?;
             (arrival.sender_name(&socket), arrival.byte_count)
+        }
+        AnySocket::Netlink(socket) => {
+            let arrival = netlink_socket::receive(context, &description, &socket, &extents, flags)?;
+            (arrival.sender_name(), arrival.byte_count)
         }
     };
     if name != 0 {
@@ -292,6 +300,11 @@ fn send_message(
             let target = inet_socket::target_of(socket, Some(&name[..]).filter(|name| !name.is_empty()))?;
             let mut reader = UserReader::new(context.memory, &extents);
             return inet_message::send(context, description, socket, &mut reader, target, flags);
+        }
+        AnySocket::Netlink(socket) => {
+            let target = Some(&name[..]).filter(|name| !name.is_empty());
+            let mut reader = UserReader::new(context.memory, &extents);
+            return netlink_socket::send(context, socket, &mut reader, target, flags);
         }
     };
     let sending = read_sending(context, &header)?;
@@ -422,6 +435,13 @@ fn receive_message(
             write_name(context, &arrival.sender_name(socket))?;
             controls.flags = arrival.flags;
             inet_message::put_controls(context, socket, &arrival, &mut controls);
+            arrival.byte_count
+        }
+        AnySocket::Netlink(socket) => {
+            let arrival = netlink_socket::receive(context, description, socket, &extents, flags)?;
+            write_name(context, &arrival.sender_name())?;
+            controls.flags = arrival.flags;
+            netlink_socket::put_controls(context, socket, &mut controls);
             arrival.byte_count
         }
     };

@@ -35,6 +35,7 @@ pub mod message_queue;
 pub mod miscellany;
 pub mod namespace;
 pub mod native;
+mod netlink_socket;
 pub mod pidfd;
 pub mod poll;
 #[cfg(test)]

@@ -8,18 +8,19 @@ use exos::net::AnySocket;
 use exos::net::inet::interface::INTERFACES;
 use exos::net::inet::settings::Setting;
 use exos::net::inet::{Family, Protocol};
+use exos::net::netlink::socket::switch;
 use exos::net::unix::{Identity, SocketKind};
 use exos::task::capability::Capability;
 
-use super::inet_option;
 use super::socket::socket_at;
+use super::{inet_option, netlink_socket};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::errno;
 use crate::abi::linux::{
-    AF_INET, AF_INET6, AF_UNIX, SO_ACCEPTCONN, SO_BINDTODEVICE, SO_BROADCAST, SO_BUSY_POLL, SO_DOMAIN, SO_ERROR,
-    SO_KEEPALIVE, SO_LINGER, SO_MARK, SO_MEMINFO, SO_OOBINLINE, SO_PASSCRED, SO_PEERCRED, SO_PRIORITY, SO_PROTOCOL,
-    SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDBUFFORCE, SO_SNDLOWAT,
-    SO_TYPE, SOL_SOCKET,
+    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SO_ACCEPTCONN, SO_BINDTODEVICE, SO_BROADCAST, SO_BUSY_POLL, SO_DOMAIN,
+    SO_ERROR, SO_KEEPALIVE, SO_LINGER, SO_MARK, SO_MEMINFO, SO_OOBINLINE, SO_PASSCRED, SO_PEERCRED, SO_PRIORITY,
+    SO_PROTOCOL, SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDBUFFORCE,
+    SO_SNDLOWAT, SO_TYPE, SOL_SOCKET,
 };
 use crate::abi::socket::option;
 use crate::abi::user_memory::{read_array, read_exact, read_vec, write_all};
@@ -49,6 +50,13 @@ fn kind_number(socket: &AnySocket) -> i32 {
             Protocol::Udp | Protocol::Ping => 2,
             Protocol::Raw(_) => 3,
         },
+        AnySocket::Netlink(socket) => {
+            if socket.is_raw() {
+                3
+            } else {
+                2
+            }
+        }
     }
 }
 
@@ -67,6 +75,7 @@ fn family_of(socket: &AnySocket) -> (u16, i32) {
             };
             (family, protocol)
         }
+        AnySocket::Netlink(socket) => (AF_NETLINK, i32::from(socket.protocol())),
     }
 }
 
@@ -80,7 +89,7 @@ fn value_of(socket: &AnySocket, name: u64) -> Result<Vec<u8>> {
         SO_ERROR => socket.take_error().map_or(0, |error| errno::number(error) as i32),
         SO_SNDBUF => socket.send_buffer_bytes() as i32,
         SO_RCVBUF => socket.receive_buffer_bytes() as i32,
-        SO_PASSCRED => i32::from(socket.unix().is_some_and(|socket| socket.wants_identity())),
+        SO_PASSCRED => i32::from(wants_identity(socket)),
         SO_ACCEPTCONN => i32::from(socket.is_listening()),
         SO_RCVLOWAT => options.low_water_bytes() as i32,
         SO_SNDLOWAT => 1,
@@ -127,6 +136,7 @@ pub fn getsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
         _ if level == SOL_SOCKET => value_of(&socket, name)?,
         AnySocket::Unix(_) => return Err(Errno::EOPNOTSUPP),
         AnySocket::Inet(socket) => inet_option::value_of(socket, level, name)?,
+        AnySocket::Netlink(socket) => netlink_socket::value_of(socket, level, name, room)?,
     };
     let count = value.len().min(room);
     write_all(context.memory, address, &value[..count])?;
@@ -134,10 +144,29 @@ pub fn getsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
     Ok(0)
 }
 
+/// Whether messages say whose they are (`SO_PASSCRED`).
+fn wants_identity(socket: &AnySocket) -> bool {
+    match socket {
+        AnySocket::Unix(socket) => socket.wants_identity(),
+        AnySocket::Netlink(socket) => socket.is_on(switch::IDENTITY),
+        AnySocket::Inet(_) => false,
+    }
+}
+
+/// Sets it. `ENOPROTOOPT`: the socket's messages do not.
+fn set_wants_identity(socket: &AnySocket, value: bool) -> Result<()> {
+    match socket {
+        AnySocket::Unix(socket) => socket.set_wants_identity(value),
+        AnySocket::Netlink(socket) => socket.set_on(switch::IDENTITY, value),
+        AnySocket::Inet(_) => return Err(Errno::ENOPROTOOPT),
+    }
+    Ok(())
+}
+
 /// `SO_MARK`. `ENOPROTOOPT`: a local socket has none.
 fn mark_of(socket: &AnySocket) -> Result<i32> {
     match socket {
-        AnySocket::Unix(_) => Ok(0),
+        AnySocket::Unix(_) | AnySocket::Netlink(_) => Ok(0),
         AnySocket::Inet(socket) => Ok(socket.settings().get(Setting::Mark)),
     }
 }
@@ -145,7 +174,7 @@ fn mark_of(socket: &AnySocket) -> Result<i32> {
 fn set_mark(context: &Context<'_>, socket: &AnySocket, value: i32) -> Result<()> {
     match socket {
         _ if !context.can(Capability::NET_ADMIN) => Err(Errno::EPERM),
-        AnySocket::Unix(_) => Err(Errno::ENOPROTOOPT),
+        AnySocket::Unix(_) | AnySocket::Netlink(_) => Err(Errno::ENOPROTOOPT),
         AnySocket::Inet(socket) => {
             socket.settings().set(Setting::Mark, value);
             Ok(())
@@ -200,6 +229,9 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
         AnySocket::Inet(socket) => {
             return inet_option::set(context, socket, (level, name), (address, length)).map(|()| 0);
         }
+        AnySocket::Netlink(socket) => {
+            return netlink_socket::set(context, socket, (level, name), (address, length)).map(|()| 0);
+        }
     }
     if name == SO_BINDTODEVICE {
         return bind_to_device(context, &socket, address, length).map(|()| 0);
@@ -228,7 +260,7 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
             let seconds = if value == 0 { options.linger() >> 32 } else { u64::from(get::u32(&bytes, 4)) };
             options.set_linger(seconds << 32 | u64::from(value != 0));
         }
-        SO_PASSCRED => socket.unix().ok_or(Errno::ENOPROTOOPT)?.set_wants_identity(value != 0),
+        SO_PASSCRED => set_wants_identity(&socket, value != 0)?,
         SO_RCVLOWAT => socket.set_low_water_bytes(if value < 0 { i32::MAX as usize } else { bytes }),
         SO_PRIORITY if !(0..=6).contains(&value) && !context.can(Capability::NET_ADMIN) => {
             return Err(Errno::EPERM);

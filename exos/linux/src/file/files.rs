@@ -22,6 +22,7 @@ use exos::fs::vnode::InodeRef;
 use exos::fs::walk::LookupFlags;
 use exos::mem::MapBacking;
 use exos::net::inet::Inet;
+use exos::net::netlink::Netlink;
 use exos::net::unix::UnixDomain;
 use exos::preempt::Pace;
 use exos::sync::{Mutex, MutexGuard, RwLock};
@@ -43,6 +44,8 @@ pub struct Files {
     pub unix: Arc<UnixDomain>,
     /// TCP and UDP.
     pub inet: Arc<Inet>,
+    /// Netlink sockets.
+    pub netlink: Arc<Netlink>,
     /// What bounds the cached pages of host directories.
     pub page_cache: Arc<PageCache>,
 }

@@ -27,6 +27,7 @@ use exos::load::mapping_base;
 use exos::load::vdso::{VdsoData, VdsoPages};
 use exos::mem::{AddressSpace, FramePool, SharedState};
 use exos::net::inet::Inet;
+use exos::net::netlink::Netlink;
 use exos::platform::Kernel;
 use exos::sync::Mutex;
 use exos::task::capability::Capabilities;
@@ -153,7 +154,15 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         futexes: FutexTable::default(),
         empty_space,
         listing,
-        files: Files { namespace, temporary, terminals, unix: Arc::default(), inet, page_cache },
+        files: Files {
+            namespace,
+            temporary,
+            terminals,
+            unix: Arc::default(),
+            inet,
+            netlink: Netlink::new(facts.clone()),
+            page_cache,
+        },
         vdso,
         options: options(config),
         counters: Counters::default(),

@@ -18,6 +18,7 @@ mod memory_text;
 mod mount_text;
 mod net_counter_text;
 mod net_text;
+mod network_facts;
 mod opened;
 mod process_text;
 mod processor_text;

@@ -39,11 +39,14 @@ pub(super) fn append(inet: &Inet, members: &[Member], text: SystemText, out: &mu
         SystemText::NetGroups => groups(&NetworkView::of(inet)?, out),
         SystemText::NetGroups6 => groups_v6(&NetworkView::of(inet)?, out),
         SystemText::NetDeviceGroups => device_groups(&NetworkView::of(inet)?, out),
-        SystemText::NetSimple => net_counter_text::simple(inet, &NetworkView::of(inet)?, out),
-        SystemText::NetSimple6 => net_counter_text::simple_v6(out),
-        SystemText::NetStatistics => net_counter_text::more(&NetworkView::of(inet)?, out),
+        SystemText::NetSimple => net_counter_text::simple(inet, out),
+        SystemText::NetSimple6 => net_counter_text::simple_v6(inet, out),
+        SystemText::NetStatistics => net_counter_text::more(inet, &NetworkView::of(inet)?, out),
         SystemText::NetProtocols => {
-            let count = all_sockets(members)?.iter().filter(|socket| socket.unix().is_some()).count();
+            let all = all_sockets(members)?;
+            let count = |is: fn(&AnySocket) -> bool| all.iter().filter(|socket| is(socket)).count();
+            let unix = count(|socket| socket.unix().is_some());
+            let count = [unix, count(|socket| matches!(socket, AnySocket::Netlink(_)))];
             net_counter_text::protocols(inet, count, out);
         }
         SystemText::NetSocketCounts => socket_counts(inet, all_sockets(members)?.len(), out),
@@ -56,9 +59,7 @@ pub(super) fn append(inet: &Inet, members: &[Member], text: SystemText, out: &mu
         SystemText::NetRaw6 | SystemText::NetUdpLite6 | SystemText::NetPing6 => datagram_head(text, Family::V6, out),
         SystemText::NetUnix => unix(&all_sockets(members)?, out),
         SystemText::NetPacket => out.raw(b"sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n"),
-        SystemText::NetNetlink => {
-            out.raw(b"sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n");
-        }
+        SystemText::NetNetlink => netlink(&all_sockets(members)?, out),
         _ => return Ok(false),
     }
     Ok(true)
@@ -360,6 +361,17 @@ fn socket_counts(inet: &Inet, all: usize, out: &mut Text<'_>) {
 fn socket_counts_v6(inet: &Inet, out: &mut Text<'_>) {
     let (tcp, udp) = (count_of(inet, Protocol::Tcp, Family::V6), count_of(inet, Protocol::Udp, Family::V6));
     put!(out, "TCP6: inuse {tcp}\nUDP6: inuse {udp}\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n");
+}
+
+/// `net/netlink`.
+fn netlink(all: &[AnySocket], out: &mut Text<'_>) {
+    out.raw(b"sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n");
+    for socket in all {
+        let AnySocket::Netlink(socket) = socket else { continue };
+        let (local, (waiting, lost), is_dumping) = (socket.local(), socket.waiting(), i32::from(socket.is_dumping()));
+        put!(out, "{:016x} {:<3} {:<10} {:08x} ", 0, socket.protocol(), local.port, local.groups);
+        put!(out, "{waiting:<8} {:<8} {is_dumping:<5} {:<8} {lost:<8} {:<8}\n", 0, 2, socket.number());
+    }
 }
 
 /// `net/unix`.

@@ -22,6 +22,8 @@ const UNIX_BYTES: usize = 24;
 const UNIX: u8 = 1;
 const V4: u8 = 2;
 const V6: u8 = 10;
+/// One more than the greatest number of a family (`AF_MAX`).
+const FAMILY_COUNT: u8 = 46;
 /// `TCP_LISTEN`, `TCP_CLOSE`.
 const LISTENING: u8 = 10;
 const CLOSED: u8 = 7;
@@ -90,8 +92,8 @@ pub enum SocketKindStatus {
     },
 }
 
-/// What a sender's process is, and what the system tells it.
-pub trait Facts {
+/// What the system tells netlink.
+pub trait Provider: Send + Sync {
     /// The network.
     ///
     /// # Errors
@@ -102,10 +104,6 @@ pub trait Facts {
     /// # Errors
     /// `ENOMEM`.
     fn sockets(&self, wanted: Wanted) -> Result<Vec<SocketStatus>>;
-    /// Number of the process, which is the port of its first socket.
-    fn process(&self) -> u32;
-    /// It has `CAP_NET_ADMIN`.
-    fn can_administer(&self) -> bool;
     /// The system's number of an error.
     fn number(&self) -> fn(Errno) -> u32;
 }
@@ -114,7 +112,7 @@ pub trait Facts {
 ///
 /// # Errors
 /// `EINVAL`: too short, or not of the system's kinds. `ENOENT`: no such family, protocol or socket.
-pub fn answer(request: &Request<'_>, port: u32, facts: &dyn Facts) -> core::result::Result<Answer, Refusal> {
+pub fn answer(request: &Request<'_>, port: u32, provider: &dyn Provider) -> core::result::Result<Answer, Refusal> {
     if OLD_KINDS.contains(&request.kind) {
         return Err(Errno::ENOENT.into());
     }
@@ -125,6 +123,7 @@ pub fn answer(request: &Request<'_>, port: u32, facts: &dyn Facts) -> core::resu
     let wanted = match body[0] {
         UNIX => Wanted::Unix,
         family @ (V4 | V6) if [6, 17].contains(&body[1]) => Wanted::Inet { is_v6: family == V6, protocol: body[1] },
+        FAMILY_COUNT.. => return Err(Errno::EINVAL.into()),
         _ => return Err(Errno::ENOENT.into()),
     };
     let fixed_bytes = if wanted == Wanted::Unix { UNIX_BYTES } else { INET_BYTES };
@@ -133,7 +132,7 @@ pub fn answer(request: &Request<'_>, port: u32, facts: &dyn Facts) -> core::resu
     }
     let told = Telling { request, port, body };
     let mut out = Writer::new();
-    let all = facts.sockets(wanted)?;
+    let all = provider.sockets(wanted)?;
     if request.is_dump() {
         let states = u32_at(body, 4);
         let ports = if wanted == Wanted::Unix { [0; 2] } else { told.ports() };

@@ -9,4 +9,4 @@ pub mod message;
 pub mod route;
 pub mod socket;
 
-pub use socket::{Address, Netlink, Socket};
+pub use socket::{Address, Netlink, Sender, Socket};

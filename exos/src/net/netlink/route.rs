@@ -249,6 +249,7 @@ fn dump(question: &Question<'_>, family: u8) -> core::result::Result<Dump, Refus
         }
         kind::GET_ROUTE => strictly(question, &ROUTES, &[1, 2, 3, 6]).and_then(|()| {
             narrowing = routes_asked_for(question)?;
+            check_table(&narrowing, body)?;
             routes(question, family, &narrowing, &mut out)
         }),
         kind::GET_RULE => rules(question, family, &mut out),
@@ -406,7 +407,7 @@ fn address(question: &Question<'_>, interface: &InterfaceStatus, own: &Interface
     });
 }
 
-/// What a dump of routes asks for: a table and an interface of a strict socket. `ENODEV`, `ENOENT`.
+/// What a dump of routes asks for: a table and an interface of a strict socket. `ENODEV`.
 fn routes_asked_for(question: &Question<'_>) -> core::result::Result<Narrowing, Refusal> {
     let body = question.request.body();
     if !question.answers.is_strict {
@@ -418,13 +419,17 @@ fn routes_asked_for(question: &Question<'_>) -> core::result::Result<Narrowing, 
     if index != 0 && question.view.by_index(index).is_none() {
         return Err(Errno::ENODEV.into());
     }
-    if ![0, TABLE_MAIN, TABLE_LOCAL].contains(&table) {
-        let text =
-            if body.first() == Some(&V6) { "FIB table does not exist" } else { "ipv4: FIB table does not exist" };
-        return Err(Refusal { error: Errno::ENOENT, text: Some(text), offset_bytes: None });
-    }
     let flags = if table != 0 || index != 0 { flag::FILTERED } else { 0 };
     Ok(Narrowing { flags, index, table })
+}
+
+/// A table that is asked for has to be there. `ENOENT`.
+fn check_table(narrowing: &Narrowing, body: &[u8]) -> core::result::Result<(), Refusal> {
+    if [0, TABLE_MAIN, TABLE_LOCAL].contains(&narrowing.table) {
+        return Ok(());
+    }
+    let text = if body.first() == Some(&V6) { "FIB table does not exist" } else { "ipv4: FIB table does not exist" };
+    Err(Refusal { error: Errno::ENOENT, ..Refusal::invalid(text) })
 }
 
 fn routes(

@@ -12,12 +12,13 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use super::diagnosis::{self, Facts};
+use super::diagnosis::{self, Provider};
 use super::message::{self, Answers, HEADER_BYTES, KIND_FIRST, Refusal, Request, Requests, aligned, flag, u32_at};
 use super::route::{self, Answer, Dump, Question};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
-use crate::fs::transfer::Destination;
+use crate::fs::step::{Step, Transfer, TransferCaller};
+use crate::fs::transfer::{Destination, Source};
 use crate::net::options::SocketOptions;
 use crate::sync::Mutex;
 use crate::{preempt, reserve};
@@ -77,10 +78,26 @@ pub mod switch {
     pub const ALL: [u64; 7] = [PACKET_INFO, BROADCAST_ERROR, NO_OVERRUN, ALL_SPACES, CAPPED, EXTENDED, STRICT];
 }
 
+/// The process that sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// Its number, which is the port of its first socket.
+    pub process: u32,
+    /// It has `CAP_NET_ADMIN`.
+    pub can_administer: bool,
+}
+
 /// The netlink sockets of a pod, by protocol and port.
-#[derive(Default)]
 pub struct Netlink {
+    provider: Arc<dyn Provider>,
     ports: Mutex<BTreeMap<(u8, u32), Weak<Socket>>>,
+}
+
+impl Netlink {
+    /// No sockets; what they ask is told by `provider`.
+    pub fn new(provider: Arc<dyn Provider>) -> Arc<Self> {
+        Arc::new(Self { provider, ports: Mutex::default() })
+    }
 }
 
 /// A message that waits.
@@ -338,12 +355,12 @@ impl Socket {
         core::mem::take(&mut self.state.lock().is_overrun).then_some(Errno::ENOBUFS)
     }
 
-    fn answers(&self, facts: &dyn Facts) -> Answers {
+    fn answers(&self) -> Answers {
         Answers {
             is_capped: self.is_on(switch::CAPPED),
             is_extended: self.is_on(switch::EXTENDED),
             is_strict: self.is_on(switch::STRICT),
-            number: facts.number(),
+            number: self.netlink.provider.number(),
         }
     }
 
@@ -352,16 +369,16 @@ impl Socket {
     /// # Errors
     /// `EMSGSIZE`: longer than the buffer. `ENODATA`: nothing. `EPERM`: to others, without the right. `ECONNREFUSED`:
     /// nobody is there.
-    pub fn send(self: &Arc<Self>, bytes: Vec<u8>, target: Option<Address>, facts: &dyn Facts) -> Result<usize> {
+    pub fn send(self: &Arc<Self>, bytes: Vec<u8>, target: Option<Address>, sender: Sender) -> Result<usize> {
         const KEPT_BYTES: usize = 32;
         if bytes.is_empty() {
             return Err(Errno::ENODATA);
         }
         let target = target.unwrap_or_else(|| self.remote());
-        if target != Address::default() && self.protocol != protocol::USER && !facts.can_administer() {
+        if target != Address::default() && self.protocol != protocol::USER && !sender.can_administer {
             return Err(Errno::EPERM);
         }
-        self.take_port(0, facts.process())?;
+        self.take_port(0, sender.process)?;
         if bytes.len() > self.send_buffer_bytes() - KEPT_BYTES {
             return Err(Errno::EMSGSIZE);
         }
@@ -378,7 +395,7 @@ impl Socket {
             if is_interrupted {
                 break;
             }
-            self.take(&request, facts)?;
+            self.take(&request, sender)?;
         }
         self.queue.notify(Readiness::READ);
         Ok(byte_count)
@@ -400,11 +417,11 @@ impl Socket {
     }
 
     /// Takes a request, and keeps its answer.
-    fn take(&self, request: &Request<'_>, facts: &dyn Facts) -> Result<()> {
-        let answers = self.answers(facts);
+    fn take(&self, request: &Request<'_>, sender: Sender) -> Result<()> {
+        let answers = self.answers();
         let port = self.local().port;
         let is_request = request.flags & flag::REQUEST != 0 && request.kind >= KIND_FIRST;
-        let outcome = if is_request { self.answer(request, port, &answers, facts) } else { Ok(true) };
+        let outcome = if is_request { self.answer(request, port, &answers, sender) } else { Ok(true) };
         let is_asked = request.flags & flag::ACK != 0;
         let acknowledgement = match outcome {
             // A dump says by its end what an acknowledgement would.
@@ -423,15 +440,15 @@ impl Socket {
         request: &Request<'_>,
         port: u32,
         answers: &Answers,
-        facts: &dyn Facts,
+        sender: Sender,
     ) -> core::result::Result<bool, Refusal> {
         let answer = match self.protocol {
             protocol::ROUTE => {
-                let view = facts.view()?;
-                let can_administer = facts.can_administer();
+                let view = self.netlink.provider.view()?;
+                let can_administer = sender.can_administer;
                 route::answer(&Question { request: *request, view: &view, port, answers, can_administer })?
             }
-            protocol::DIAGNOSIS => diagnosis::answer(request, port, facts)?,
+            protocol::DIAGNOSIS => diagnosis::answer(request, port, &*self.netlink.provider)?,
             // No family has a name.
             _ => return Err(Errno::ENOENT.into()),
         };
@@ -488,9 +505,9 @@ impl Socket {
     ///
     /// # Errors
     /// `EAGAIN`; `ENOBUFS`: messages were lost; `EFAULT`; `ENOMEM`.
-    pub fn receive(&self, destination: &mut dyn Destination, is_peek: bool, facts: &dyn Facts) -> Result<Received> {
+    pub fn receive(&self, destination: &mut dyn Destination, is_peek: bool) -> Result<Received> {
         let room = destination.remaining();
-        let answers = self.answers(facts);
+        let answers = self.answers();
         let datagram = {
             let mut state = self.state.lock();
             if core::mem::take(&mut state.is_overrun) {
@@ -513,6 +530,45 @@ impl Socket {
             return Err(Errno::EFAULT);
         }
         Ok(Received { byte_count, message_bytes: datagram.bytes.len(), from: datagram.from })
+    }
+
+    /// One attempt at [`Self::receive`].
+    pub fn receive_step(
+        &self,
+        destination: &mut dyn Destination,
+        is_peek: bool,
+        transfer: &mut Transfer,
+        caller: &dyn TransferCaller,
+    ) -> (Step, Received) {
+        match self.receive(destination, is_peek) {
+            Ok(received) => (Step::Done(received.byte_count), received),
+            Err(Errno::EAGAIN) => {
+                let step = transfer.wait_at_most(self.options.receive_timeout_ns(), caller);
+                (step, Received::default())
+            }
+            Err(error) => (Step::Failed(error), Received::default()),
+        }
+    }
+
+    /// Sends all that `source` has.
+    ///
+    /// # Errors
+    /// Those of [`Self::send`]; `EFAULT`, `ENOMEM`.
+    pub fn send_from(
+        self: &Arc<Self>,
+        source: &mut dyn Source,
+        target: Option<Address>,
+        sender: Sender,
+    ) -> Result<usize> {
+        if source.remaining() > self.send_buffer_bytes() {
+            return Err(Errno::EMSGSIZE);
+        }
+        let mut bytes = reserve::vector(source.remaining())?;
+        bytes.resize(source.remaining(), 0);
+        if source.take(&mut bytes) < bytes.len() {
+            return Err(Errno::EFAULT);
+        }
+        self.send(bytes, target, sender)
     }
 
     /// Ends it: its descriptor is gone.

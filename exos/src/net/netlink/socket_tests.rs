@@ -5,10 +5,9 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::super::diagnosis::Facts;
-use super::super::diagnosis::{SocketKindStatus, SocketStatus, Wanted};
+use super::super::diagnosis::{Provider, SocketKindStatus, SocketStatus, Wanted};
 use super::super::message::Writer;
-use super::{Address, Netlink, Socket, protocol, switch};
+use super::{Address, Netlink, Sender, Socket, protocol, switch};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::Destination;
@@ -31,13 +30,9 @@ impl Destination for Buffer {
     }
 }
 
-struct Known {
-    process: u32,
-    can_administer: bool,
-    socket_count: u16,
-}
+struct Known;
 
-impl Facts for Known {
+impl Provider for Known {
     fn view(&self) -> Result<NetworkView> {
         Ok(pod())
     }
@@ -59,15 +54,7 @@ impl Facts for Known {
                 information: vec![0; 232],
             },
         };
-        Ok((1..=self.socket_count).map(socket).collect())
-    }
-
-    fn process(&self) -> u32 {
-        self.process
-    }
-
-    fn can_administer(&self) -> bool {
-        self.can_administer
+        Ok((1..=300).map(socket).collect())
     }
 
     fn number(&self) -> fn(Errno) -> u32 {
@@ -75,7 +62,11 @@ impl Facts for Known {
     }
 }
 
-const PROGRAM: Known = Known { process: 42, can_administer: false, socket_count: 300 };
+const PROGRAM: Sender = Sender { process: 42, can_administer: false };
+
+fn netlink() -> Arc<Netlink> {
+    Netlink::new(Arc::new(Known))
+}
 
 fn socket(netlink: &Arc<Netlink>, protocol: u8) -> Arc<Socket> {
     Socket::new(netlink, protocol, true, 9)
@@ -91,13 +82,13 @@ fn request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
 
 fn receive(socket: &Socket, room: usize, is_peek: bool) -> Result<(Vec<u8>, usize)> {
     let mut buffer = Buffer { room, taken: Vec::new() };
-    let received = socket.receive(&mut buffer, is_peek, &PROGRAM)?;
+    let received = socket.receive(&mut buffer, is_peek)?;
     Ok((buffer.taken, received.message_bytes))
 }
 
 #[test]
 fn the_first_socket_has_the_process_as_its_port_and_others_less_than_nothing() {
-    let netlink = Arc::default();
+    let netlink = netlink();
     let all: Vec<_> = (0..3).map(|_| socket(&netlink, protocol::ROUTE)).collect();
     all.iter().for_each(|socket| socket.bind(Address::default(), 42).expect("a port"));
     let ports: Vec<i32> = all.iter().map(|socket| socket.local().port as i32).collect();
@@ -116,8 +107,8 @@ fn the_first_socket_has_the_process_as_its_port_and_others_less_than_nothing() {
 
 #[test]
 fn a_dump_comes_in_pieces_and_ends_alone() {
-    let socket = socket(&Arc::default(), protocol::ROUTE);
-    socket.send(request(18, 0x301, &[0]), None, &PROGRAM).expect("sent");
+    let socket = socket(&netlink(), protocol::ROUTE);
+    socket.send(request(18, 0x301, &[0]), None, PROGRAM).expect("sent");
     assert_eq!(socket.readiness(), Readiness::WRITE | Readiness::READ);
     let (_, whole) = receive(&socket, 0, true).expect("peeked");
     assert!(whole > 1000);
@@ -132,13 +123,13 @@ fn a_dump_comes_in_pieces_and_ends_alone() {
 
 #[test]
 fn pieces_are_as_large_as_the_buffer_that_it_is_read_with() {
-    let socket = socket(&Arc::default(), protocol::DIAGNOSIS);
+    let socket = socket(&netlink(), protocol::DIAGNOSIS);
     let mut body = vec![2, 6, 0, 0];
     body.extend(u32::MAX.to_le_bytes());
     body.resize(56, 0);
-    socket.send(request(20, 0x301, &body), None, &PROGRAM).expect("sent");
+    socket.send(request(20, 0x301, &body), None, PROGRAM).expect("sent");
     let busy = request(20, 0x301, &body);
-    socket.send(busy, None, &PROGRAM).expect("sent");
+    socket.send(busy, None, PROGRAM).expect("sent");
     let first = receive(&socket, 16_384, false).expect("some").0;
     assert!((3000..=3776).contains(&first.len()), "{}", first.len());
     let refused = receive(&socket, 16_384, false).expect("a refusal").0;
@@ -157,32 +148,32 @@ fn pieces_are_as_large_as_the_buffer_that_it_is_read_with() {
 
 #[test]
 fn answers_that_nobody_reads_are_lost_once_there_is_no_room() {
-    let socket = socket(&Arc::default(), protocol::ROUTE);
+    let socket = socket(&netlink(), protocol::ROUTE);
     socket.set_receive_buffer_bytes(5000);
     for _ in 0..20 {
-        socket.send(request(18, 5, &[0; 16]), None, &PROGRAM).expect("sent");
+        socket.send(request(18, 5, &[0; 16]), None, PROGRAM).expect("sent");
     }
     assert_eq!(receive(&socket, 100, false), Err(Errno::ENOBUFS));
     assert!(receive(&socket, 100, false).is_ok());
     socket.set_on(switch::NO_OVERRUN, true);
     for _ in 0..40 {
-        socket.send(request(18, 5, &[0; 16]), None, &PROGRAM).expect("sent");
+        socket.send(request(18, 5, &[0; 16]), None, PROGRAM).expect("sent");
     }
     assert!(receive(&socket, 100, false).is_ok());
 }
 
 #[test]
 fn programs_speak_with_each_other_where_they_may() {
-    let netlink = Arc::default();
+    let netlink = netlink();
     let (one, two) = (socket(&netlink, protocol::USER), socket(&netlink, protocol::USER));
     two.bind(Address { port: 7, groups: 0 }, 42).expect("a port");
-    assert_eq!(one.send(b"hello".to_vec(), Some(Address { port: 7, groups: 0 }), &PROGRAM), Ok(5));
+    assert_eq!(one.send(b"hello".to_vec(), Some(Address { port: 7, groups: 0 }), PROGRAM), Ok(5));
     assert_eq!(receive(&two, 3, false), Ok((b"hel".to_vec(), 5)));
-    assert_eq!(one.send(b"x".to_vec(), Some(Address { port: 8, groups: 0 }), &PROGRAM), Err(Errno::ECONNREFUSED));
-    assert_eq!(one.send(b"x".to_vec(), None, &PROGRAM), Err(Errno::ECONNREFUSED));
-    assert_eq!(one.send(Vec::new(), None, &PROGRAM), Err(Errno::ENODATA));
+    assert_eq!(one.send(b"x".to_vec(), Some(Address { port: 8, groups: 0 }), PROGRAM), Err(Errno::ECONNREFUSED));
+    assert_eq!(one.send(b"x".to_vec(), None, PROGRAM), Err(Errno::ECONNREFUSED));
+    assert_eq!(one.send(Vec::new(), None, PROGRAM), Err(Errno::ENODATA));
     let route = socket(&netlink, protocol::ROUTE);
-    assert_eq!(route.send(b"x".to_vec(), Some(Address { port: 7, groups: 0 }), &PROGRAM), Err(Errno::EPERM));
+    assert_eq!(route.send(b"x".to_vec(), Some(Address { port: 7, groups: 0 }), PROGRAM), Err(Errno::EPERM));
 }
 
 proptest! {
@@ -193,11 +184,11 @@ proptest! {
             (0u16..130, any::<u16>(), proptest::collection::vec(any::<u8>(), 0..70)), 1..6),
         noise in proptest::collection::vec(any::<u8>(), 0..30),
     ) {
-        let socket = socket(&Arc::default(), protocol);
+        let socket = socket(&netlink(), protocol);
         let mut bytes: Vec<u8> = pieces.iter().flat_map(|(kind, flags, body)| request(*kind, *flags, body)).collect();
         bytes.extend(noise);
-        let facts = Known { can_administer: true, ..PROGRAM };
-        let _ = socket.send(bytes, None, &facts);
+        let sender = Sender { can_administer: true, ..PROGRAM };
+        let _ = socket.send(bytes, None, sender);
         let mut count = 0;
         while receive(&socket, 4096, false).is_ok() {
             count += 1;
