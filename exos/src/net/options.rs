@@ -6,6 +6,28 @@ use crate::error::{Errno, Result};
 use crate::fs::step::{Step, Transfer, TransferCaller};
 use crate::task::signal::Signal;
 
+const NUMBER_COUNT: usize = 5;
+
+/// An option that is a number which is kept and told back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// `SO_BUSY_POLL`: nobody looks without being told.
+    BusyPoll,
+    /// `SO_MAX_PACING_RATE`.
+    PacingRateMax,
+    /// `SO_INCOMING_CPU`.
+    IncomingProcessor,
+    /// `SO_RCVMARK`.
+    ReceiveMark,
+    /// The number of the option by which it was asked that messages say when they came, 0 for none
+    /// (`SO_TIMESTAMP` and its like, of which the last counts).
+    Timestamp,
+}
+
+impl Number {
+    const DEFAULTS: [u32; NUMBER_COUNT] = [0, u32::MAX, u32::MAX, 0, 0];
+}
+
 /// What is kept. Each value stands for itself, so each is read and set without a lock.
 pub struct SocketOptions {
     /// Nanoseconds that a receiver or sender waits at most, 0 for ever.
@@ -14,6 +36,7 @@ pub struct SocketOptions {
     kept: AtomicU64,
     linger: AtomicU64,
     priority: AtomicU32,
+    numbers: [AtomicU32; NUMBER_COUNT],
 }
 
 impl Default for SocketOptions {
@@ -24,6 +47,7 @@ impl Default for SocketOptions {
             kept: AtomicU64::new(0),
             linger: AtomicU64::new(0),
             priority: AtomicU32::new(0),
+            numbers: Number::DEFAULTS.map(AtomicU32::new),
         }
     }
 }
@@ -76,6 +100,16 @@ impl SocketOptions {
     /// Sets it.
     pub fn set_priority(&self, priority: u32) {
         self.priority.store(priority, Ordering::Relaxed);
+    }
+
+    /// A number as it was set.
+    pub fn number(&self, number: Number) -> u32 {
+        self.numbers[number as usize].load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set_number(&self, number: Number, value: u32) {
+        self.numbers[number as usize].store(value, Ordering::Relaxed);
     }
 
     /// How long closing waits (`struct linger` as one word).
@@ -135,5 +169,8 @@ impl SocketOptions {
         self.kept.store(listener.kept.load(Ordering::Relaxed), Ordering::Relaxed);
         self.set_linger(listener.linger());
         self.set_priority(listener.priority());
+        for (own, from) in self.numbers.iter().zip(&listener.numbers) {
+            own.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 }

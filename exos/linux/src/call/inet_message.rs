@@ -11,12 +11,15 @@ use exos::fs::step::{Step, Transfer};
 use exos::fs::transfer::{Destination, Source};
 use exos::net::inet::settings::Setting;
 use exos::net::inet::{Family, Protocol, Received, Sending, Socket, Wants};
+use exos::net::options::Number;
 
 use super::message::Controls;
 use super::waiting::in_steps;
 use crate::abi::bytes::Encoder;
 use crate::abi::inet::address_bytes;
-use crate::abi::linux::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
+use crate::abi::linux::{
+    MSG_DONTWAIT, MSG_ERRQUEUE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOL_SOCKET,
+};
 use crate::abi::user_memory::{Extent, UserWriter};
 use crate::call::context::Context;
 
@@ -107,11 +110,27 @@ pub(super) fn receive(
     Ok(Arrival { byte_count, flags: told, from, to, interface, hop_limit, traffic_class })
 }
 
+/// Says when a datagram came (`SO_TIMESTAMP` and its like): as far as is known, now.
+fn put_time(context: &Context<'_>, socket: &Socket, controls: &mut Controls) {
+    const SECOND_NS: u64 = 1_000_000_000;
+    /// Those that tell nanoseconds rather than microseconds (`SO_TIMESTAMPNS`, of old and of new).
+    const PRECISE: [u32; 2] = [35, 64];
+    let kind = socket.options().number(Number::Timestamp);
+    if kind == 0 {
+        return;
+    }
+    let now_ns = context.system.realtime_ns();
+    let part = if PRECISE.contains(&kind) { 1 } else { 1000 };
+    let data = Encoder::new().u64(now_ns / SECOND_NS).u64(now_ns % SECOND_NS / part).finish();
+    let _ = controls.put(context, SOL_SOCKET as u32, kind, &data);
+}
+
 /// Says in control messages what the program asked to be told of a datagram.
 pub(super) fn put_controls(context: &Context<'_>, socket: &Socket, arrival: &Arrival, controls: &mut Controls) {
     let Some(to) = arrival.to else { return };
     let settings = socket.settings();
     let number = |value: i32| value.to_le_bytes();
+    put_time(context, socket, controls);
     match to {
         IpAddr::V4(to) => {
             if settings.is_on(Setting::ReceivePacketInfo) {

@@ -8,8 +8,9 @@ use core::net::IpAddr;
 
 use exos::error::{Errno, Result};
 use exos::net::inet::interface::LOOPBACK;
-use exos::net::inet::settings::{Setting, Settings};
+use exos::net::inet::settings::{Level, Setting, Settings};
 use exos::net::inet::{Family, Protocol, Socket, TcpState};
+use exos::net::view::NetworkView;
 use exos::task::capability::Capability;
 
 use crate::abi::bytes::{Encoder, get};
@@ -24,22 +25,35 @@ const LEVEL_IPV6: u64 = 41;
 /// Options that are not numbers that a socket keeps, by level.
 mod special {
     pub(super) const IP_OPTIONS: u64 = 4;
+    pub(super) const IP_ROUTER_ALERT: u64 = 5;
     pub(super) const IP_MTU: u64 = 14;
     pub(super) const IP_TRANSPARENT: u64 = 19;
+    pub(super) const IP_NODEFRAG: u64 = 22;
     pub(super) const IP_MULTICAST_IF: u64 = 32;
     pub(super) const IP_ADD_MEMBERSHIP: u64 = 35;
     pub(super) const IP_DROP_MEMBERSHIP: u64 = 36;
+    pub(super) const IP_UNICAST_IF: u64 = 50;
     pub(super) const TCP_MAXSEG: u64 = 2;
     pub(super) const TCP_INFO: u64 = 11;
     pub(super) const TCP_CONGESTION: u64 = 13;
+    pub(super) const TCP_THIN_DUPACK: u64 = 17;
+    pub(super) const TCP_SAVED_SYN: u64 = 28;
+    pub(super) const TCP_ULP: u64 = 31;
+    pub(super) const IPV6_MULTICAST_IF: u64 = 17;
+    pub(super) const IPV6_MULTICAST_HOPS: u64 = 18;
     pub(super) const IPV6_ADD_MEMBERSHIP: u64 = 20;
     pub(super) const IPV6_DROP_MEMBERSHIP: u64 = 21;
+    pub(super) const IPV6_ROUTER_ALERT: u64 = 22;
     pub(super) const IPV6_MTU: u64 = 24;
     pub(super) const IPV6_V6ONLY: u64 = 26;
+    pub(super) const IPV6_TRANSPARENT: u64 = 75;
+    pub(super) const IPV6_UNICAST_IF: u64 = 76;
 }
 
 /// A switch: any value but 0 is 1.
-const SWITCH: (i32, i32) = (0, 1);
+const SWITCH: (i32, i32) = (i32::MIN, 1);
+/// A switch that is 0 or 1.
+const STRICT: (i32, i32) = (0, 1);
 
 /// An option that is a number: its level, its number, where it is kept, and the least and greatest value.
 type Row = (u64, u64, Setting, (i32, i32));
@@ -53,7 +67,9 @@ const ROWS: &[Row] = &[
     (LEVEL_IP, 12, Setting::ReceiveTimeToLive, SWITCH),
     (LEVEL_IP, 13, Setting::ReceiveTypeOfService, SWITCH),
     (LEVEL_IP, 15, Setting::FreeBind, SWITCH),
+    (LEVEL_IP, 21, Setting::TimeToLiveMin, (0, 255)),
     (LEVEL_IP, 24, Setting::BindAddressNoPort, SWITCH),
+    (LEVEL_IP, 26, Setting::ReceiveErrorsInFull, STRICT),
     (LEVEL_IP, 33, Setting::MulticastTimeToLive, (-1, 255)),
     (LEVEL_IP, 34, Setting::MulticastLoop, SWITCH),
     (LEVEL_TCP, 1, Setting::NoDelay, SWITCH),
@@ -64,21 +80,42 @@ const ROWS: &[Row] = &[
     (LEVEL_TCP, 6, Setting::KeepCount, (1, 127)),
     (LEVEL_TCP, 7, Setting::SynCount, (1, 127)),
     (LEVEL_TCP, 8, Setting::FinWait2Seconds, (i32::MIN, i32::MAX)),
-    (LEVEL_TCP, 10, Setting::WindowClamp, (0, i32::MAX)),
+    (LEVEL_TCP, 9, Setting::DeferAccept, (i32::MIN, i32::MAX)),
+    (LEVEL_TCP, 10, Setting::WindowClamp, (i32::MIN, i32::MAX)),
     (LEVEL_TCP, 12, Setting::QuickAcknowledge, SWITCH),
     (LEVEL_TCP, 18, Setting::UserTimeout, (0, i32::MAX)),
+    (LEVEL_TCP, 23, Setting::FastOpen, (0, i32::MAX)),
     (LEVEL_TCP, 25, Setting::NotSentLowWater, (i32::MIN, i32::MAX)),
     (LEVEL_IPV6, 16, Setting::UnicastHops, (-1, 255)),
+    (LEVEL_IPV6, 17, Setting::MulticastInterface6, (i32::MIN, i32::MAX)),
     (LEVEL_IPV6, 18, Setting::MulticastHops, (-1, 255)),
-    (LEVEL_IPV6, 19, Setting::MulticastLoop6, SWITCH),
+    (LEVEL_IPV6, 19, Setting::MulticastLoop6, STRICT),
     (LEVEL_IPV6, 23, Setting::MtuDiscover6, (0, 5)),
     (LEVEL_IPV6, 25, Setting::ReceiveErrors, SWITCH),
     (LEVEL_IPV6, special::IPV6_V6ONLY, Setting::V6Only, SWITCH),
     (LEVEL_IPV6, 49, Setting::ReceivePacketInfo6, SWITCH),
     (LEVEL_IPV6, 51, Setting::ReceiveHopLimit, SWITCH),
     (LEVEL_IPV6, 66, Setting::ReceiveTrafficClass, SWITCH),
+    (LEVEL_IPV6, 31, Setting::ReceiveErrorsInFull, STRICT),
     (LEVEL_IPV6, 67, Setting::TrafficClass, (-1, 255)),
+    (LEVEL_IPV6, 73, Setting::HopsMin, (0, 255)),
 ];
+
+/// Switches that are kept and told back, and do nothing: of IP, of TCP, of IPv6.
+///
+/// What packets that came in say of themselves beyond what [`ROWS`] has (options, routing headers, the original
+/// address) is never there to be told.
+const KEPT: [(u64, Level, &[u64]); 3] = [
+    (LEVEL_IP, Level::Ip, &[6, 7, 18, special::IP_TRANSPARENT, 20, 23, 49]),
+    (LEVEL_TCP, Level::Tcp, &[16, 27, 34]),
+    (
+        LEVEL_IPV6,
+        Level::Ipv6,
+        &[2, 3, 4, 5, 8, 11, 29, 30, 33, 53, 56, 58, 60, 62, 70, 74, special::IPV6_TRANSPARENT, 77, 78],
+    ),
+];
+/// Those of them that take 0 and 1 alone.
+const STRICT_SWITCHES: [(u64, u64); 4] = [(LEVEL_IP, 49), (LEVEL_TCP, 16), (LEVEL_TCP, 27), (LEVEL_TCP, 34)];
 
 /// What a hop limit is that was not set (`net.ipv4.ip_default_ttl`).
 const HOPS: i32 = 64;
@@ -91,6 +128,12 @@ const HEADER_BYTES_V6: i32 = 72;
 const CONGESTION: [&[u8]; 2] = [b"cubic", b"reno"];
 /// Longest name of one (`TCP_CA_NAME_MAX`).
 const CONGESTION_NAME_BYTES: usize = 16;
+/// Longest time between two attempts (`TCP_RTO_MAX`), in seconds.
+const STEP_SECONDS_MAX: i32 = 120;
+/// Least that `TCP_WINDOW_CLAMP` keeps: half of the least receive buffer.
+const WINDOW_BYTES_MIN: i32 = 1152;
+/// What every way carries whole of IPv6 (`IPV6_MIN_MTU`).
+const PACKET_BYTES_MIN_V6: i32 = 1280;
 /// `TCP_FIN_TIMEOUT_MAX`, in seconds.
 const FIN_WAIT_2_SECONDS_MAX: i32 = 120;
 /// Bytes of `struct tcp_info`.
@@ -126,16 +169,27 @@ pub(super) fn value_of(socket: &Socket, level: u64, name: u64) -> Result<Vec<u8>
             return Err(Errno::ENOTCONN);
         }
         (LEVEL_IP, special::IP_MTU) | (LEVEL_IPV6, special::IPV6_MTU) => LOOPBACK.packet_bytes_max as i32,
-        (LEVEL_IP, special::IP_TRANSPARENT | special::IP_MULTICAST_IF) => 0,
+        (LEVEL_IP, special::IP_MULTICAST_IF | special::IP_UNICAST_IF) => 0,
+        (LEVEL_IP, special::IP_ROUTER_ALERT | special::IP_NODEFRAG) => 0,
+        (LEVEL_IPV6, special::IPV6_ROUTER_ALERT | special::IPV6_UNICAST_IF) => 0,
+        (LEVEL_TCP, special::TCP_THIN_DUPACK) => 0,
+        (LEVEL_TCP, special::TCP_SAVED_SYN | special::TCP_ULP) => return Ok(Vec::new()),
+        (LEVEL_IPV6, 54 | 55 | 57 | 59) => return Ok(Vec::new()),
         (LEVEL_TCP, special::TCP_MAXSEG) => segment_bytes(socket),
         (LEVEL_TCP, special::TCP_INFO) => return Ok(information(socket)),
         (LEVEL_TCP, special::TCP_CONGESTION) => {
-            return Ok(Encoder::new().raw(CONGESTION[0]).zero_to(CONGESTION_NAME_BYTES).finish());
+            let place = socket.settings().get(Setting::Congestion) as usize;
+            let name = CONGESTION.get(place).copied().unwrap_or(CONGESTION[0]);
+            return Ok(Encoder::new().raw(name).zero_to(CONGESTION_NAME_BYTES).finish());
         }
         _ => {
+            if let Some(kept) = kept_level(level, name) {
+                return Ok(i32::from(socket.settings().is_switched_on(kept, name)).to_le_bytes().to_vec());
+            }
             let setting = row_of(socket, level, name)?.2;
             match (setting, socket.settings().get(setting)) {
                 (Setting::TimeToLive | Setting::UnicastHops, -1) => HOPS,
+                (Setting::DeferAccept, count) => seconds_of(count),
                 (_, value) => value,
             }
         }
@@ -211,10 +265,29 @@ pub(super) fn set(
 ) -> Result<()> {
     check_level(socket, level)?;
     match (level, name) {
-        (LEVEL_TCP, special::TCP_CONGESTION) => return check_congestion(context, address, length),
+        (LEVEL_TCP, special::TCP_CONGESTION) => return set_congestion(context, socket, address, length),
+        (LEVEL_TCP, special::TCP_ULP) if length > 0 => return Err(Errno::ENOENT),
+        (LEVEL_IP, special::IP_MULTICAST_IF) => return set_group_interface(context, socket, address, length),
         // Without options packets go as they are.
         (LEVEL_IP, special::IP_OPTIONS) => return if length == 0 { Ok(()) } else { Err(Errno::EINVAL) },
-        (LEVEL_IP, special::IP_TRANSPARENT) if !context.can(Capability::NET_ADMIN) => return Err(Errno::EPERM),
+        (LEVEL_IP, special::IP_TRANSPARENT) | (LEVEL_IPV6, special::IPV6_TRANSPARENT)
+            if !context.can(Capability::NET_ADMIN) =>
+        {
+            return Err(Errno::EPERM);
+        }
+        (LEVEL_IP, special::IP_ADD_MEMBERSHIP | special::IP_DROP_MEMBERSHIP) if is_stream(socket) => {
+            return Err(Errno::EPROTO);
+        }
+        (LEVEL_IP, special::IP_ADD_MEMBERSHIP | special::IP_DROP_MEMBERSHIP) if length < 8 => {
+            return Err(Errno::EINVAL);
+        }
+        (LEVEL_IPV6, special::IPV6_ADD_MEMBERSHIP | special::IPV6_DROP_MEMBERSHIP) if length < 20 => {
+            return Err(Errno::EINVAL);
+        }
+        (LEVEL_IPV6, special::IPV6_MULTICAST_IF | special::IPV6_MULTICAST_HOPS) if is_stream(socket) => {
+            return Err(Errno::ENOPROTOOPT);
+        }
+        (LEVEL_IP, special::IP_ROUTER_ALERT) => return Err(Errno::EINVAL),
         (LEVEL_IP, special::IP_ADD_MEMBERSHIP) | (LEVEL_IPV6, special::IPV6_ADD_MEMBERSHIP) => {
             return socket.join_group(read_group(context, level, address, length)?);
         }
@@ -223,8 +296,39 @@ pub(super) fn set(
         }
         _ => {}
     }
+    if let Some(kept) = kept_level(level, name) {
+        let value = read_value(context, level, address, length)?;
+        if STRICT_SWITCHES.contains(&(level, name)) && !(0..=1).contains(&value) {
+            return Err(Errno::EINVAL);
+        }
+        socket.settings().switch(kept, name, value != 0);
+        return Ok(());
+    }
+    match (level, name) {
+        (LEVEL_TCP, special::TCP_THIN_DUPACK) => {
+            let value = read_value(context, level, address, length)?;
+            return if (0..=1).contains(&value) { Ok(()) } else { Err(Errno::EINVAL) };
+        }
+        // The longest packet that is sent whole, which over this way all are.
+        (LEVEL_IPV6, special::IPV6_MTU) => {
+            let value = read_value(context, level, address, length)?;
+            return if value == 0 || value >= PACKET_BYTES_MIN_V6 { Ok(()) } else { Err(Errno::EINVAL) };
+        }
+        (LEVEL_IP, special::IP_UNICAST_IF) | (LEVEL_IPV6, special::IPV6_UNICAST_IF) => {
+            if length != 4 {
+                return Err(Errno::EINVAL);
+            }
+            let value = read_value(context, level, address, length)?;
+            let is_known = value == 0 || interface_exists(context, u32::from_be(value as u32))?;
+            return if is_known { Ok(()) } else { Err(Errno::EADDRNOTAVAIL) };
+        }
+        _ => {}
+    }
     let row = row_of(socket, level, name)?;
     let value = read_value(context, level, address, length)?;
+    if row.2 == Setting::MulticastInterface6 && value != 0 && !interface_exists(context, value as u32)? {
+        return Err(Errno::ENODEV);
+    }
     keep(socket, row, value)
 }
 
@@ -256,10 +360,17 @@ fn read_value(context: &Context<'_>, level: u64, address: u64, length: u64) -> R
 }
 
 fn keep(socket: &Socket, &(_, _, setting, range): &Row, value: i32) -> Result<()> {
-    let is_stream = socket.protocol() == Protocol::Tcp;
+    let is_stream = is_stream(socket);
     let value = match (setting, value) {
         (Setting::V6Only, _) if socket.has_port() => return Err(Errno::EINVAL),
-        (Setting::MulticastTimeToLive | Setting::MulticastLoop, _) if is_stream => return Err(Errno::EINVAL),
+        (Setting::MulticastTimeToLive, _) if is_stream => return Err(Errno::EINVAL),
+        (Setting::DeferAccept, seconds) => count_of(seconds),
+        // At least half of the least buffer; no limit only of a socket without a connection.
+        (Setting::WindowClamp, 0) if socket.remote().is_ok() => return Err(Errno::EINVAL),
+        (Setting::WindowClamp, value) if value != 0 => value.max(WINDOW_BYTES_MIN),
+        (Setting::FastOpen, _) if !matches!(socket.state(), TcpState::Close | TcpState::Listen) => {
+            return Err(Errno::EINVAL);
+        }
         (Setting::SegmentBytesMax, 0) => 0,
         (Setting::FinWait2Seconds, value) if !(0..=FIN_WAIT_2_SECONDS_MAX).contains(&value) => -1,
         (Setting::TimeToLive, 0) => return Err(Errno::EINVAL),
@@ -267,7 +378,7 @@ fn keep(socket: &Socket, &(_, _, setting, range): &Row, value: i32) -> Result<()
             Settings::default_of(setting)
         }
         // As on Linux, the bits of congestion are not the program's.
-        (Setting::TypeOfService, value) if is_stream => value & 0xfc,
+        (Setting::TypeOfService | Setting::TrafficClass, value) if is_stream => value & 0xfc,
         (_, value) if range == SWITCH => i32::from(value != 0),
         (_, value) if (range.0..=range.1).contains(&value) => value,
         _ => return Err(Errno::EINVAL),
@@ -276,13 +387,81 @@ fn keep(socket: &Socket, &(_, _, setting, range): &Row, value: i32) -> Result<()
     Ok(())
 }
 
+/// Whether it is a TCP socket.
+fn is_stream(socket: &Socket) -> bool {
+    socket.protocol() == Protocol::Tcp
+}
+
+/// Where a switch is kept that does nothing.
+fn kept_level(level: u64, name: u64) -> Option<Level> {
+    KEPT.iter().find(|kept| kept.0 == level && kept.2.contains(&name)).map(|kept| kept.1)
+}
+
+/// Whether there is an interface with that number. `ENOMEM`.
+fn interface_exists(context: &Context<'_>, index: u32) -> Result<bool> {
+    Ok(NetworkView::of(&context.system.files.inet)?.by_index(index).is_some())
+}
+
+/// How often an answer is sent again within so many seconds, a second after the first time and twice as long each time
+/// (`secs_to_retrans` of Linux).
+fn count_of(seconds: i32) -> i32 {
+    const COUNT_MAX: i32 = 255;
+    let (mut count, mut step, mut period) = (1, 1, 1);
+    if seconds <= 0 {
+        return 0;
+    }
+    while seconds > period && count < COUNT_MAX {
+        count += 1;
+        step = (step * 2).min(STEP_SECONDS_MAX);
+        period += step;
+    }
+    count
+}
+
+/// The reverse (`retrans_to_secs`).
+fn seconds_of(count: i32) -> i32 {
+    let (mut step, mut period) = (1, i32::from(count > 0));
+    for _ in 1..count {
+        step = (step * 2).min(STEP_SECONDS_MAX);
+        period += step;
+    }
+    period
+}
+
+/// `IP_MULTICAST_IF`: an address, a group and an address, or both and an interface. `EADDRNOTAVAIL`: none has it.
+fn set_group_interface(context: &Context<'_>, socket: &Socket, address: u64, length: u64) -> Result<()> {
+    if is_stream(socket) || length < 4 {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = [0; 12];
+    let count = if length >= 12 {
+        12
+    } else if length >= 8 {
+        8
+    } else {
+        4
+    };
+    read_exact(context.memory, address, &mut bytes[..count])?;
+    let own = if count == 4 { &bytes[..4] } else { &bytes[4..8] };
+    let index = get::u32(&bytes, 8);
+    let view = NetworkView::of(&context.system.files.inet)?;
+    let has = |octets: &[u8]| {
+        let mut all = view.interfaces.iter().flat_map(|interface| &interface.addresses);
+        all.any(|own| matches!(own.address, core::net::IpAddr::V4(v4) if v4.octets() == *octets))
+    };
+    let is_known = if index != 0 { view.by_index(index).is_some() } else { own == [0; 4] || has(own) };
+    if is_known { Ok(()) } else { Err(Errno::EADDRNOTAVAIL) }
+}
+
 /// Takes the name of an algorithm that is known.
-fn check_congestion(context: &Context<'_>, address: u64, length: u64) -> Result<()> {
+fn set_congestion(context: &Context<'_>, socket: &Socket, address: u64, length: u64) -> Result<()> {
     if length == 0 {
         return Err(Errno::EINVAL);
     }
     let length = length.min(CONGESTION_NAME_BYTES as u64 - 1);
     let bytes = read_vec(context.memory, address, length, CONGESTION_NAME_BYTES)?;
     let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    if CONGESTION.contains(&name) { Ok(()) } else { Err(Errno::ENOENT) }
+    let place = CONGESTION.iter().position(|known| *known == name).ok_or(Errno::ENOENT)?;
+    socket.settings().set(Setting::Congestion, place as i32);
+    Ok(())
 }

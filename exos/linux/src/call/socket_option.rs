@@ -5,11 +5,13 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::net::AnySocket;
-use exos::net::inet::interface::INTERFACES;
+use exos::net::inet::interface::{ETHERNET_NAME, LOOPBACK};
 use exos::net::inet::settings::Setting;
 use exos::net::inet::{Family, Protocol};
 use exos::net::netlink::socket::switch;
+use exos::net::options::Number;
 use exos::net::unix::{Identity, SocketKind};
+use exos::net::view::NetworkView;
 use exos::task::capability::Capability;
 
 use super::socket::socket_at;
@@ -17,10 +19,12 @@ use super::{inet_option, netlink_socket};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::errno;
 use crate::abi::linux::{
-    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SO_ACCEPTCONN, SO_BINDTODEVICE, SO_BROADCAST, SO_BUSY_POLL, SO_DOMAIN,
-    SO_ERROR, SO_KEEPALIVE, SO_LINGER, SO_MARK, SO_MEMINFO, SO_OOBINLINE, SO_PASSCRED, SO_PEERCRED, SO_PRIORITY,
-    SO_PROTOCOL, SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDBUFFORCE,
-    SO_SNDLOWAT, SO_TYPE, SOL_SOCKET,
+    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SO_ACCEPTCONN, SO_BINDTODEVICE, SO_BINDTOIFINDEX, SO_BPF_EXTENSIONS,
+    SO_BROADCAST, SO_BSDCOMPAT, SO_BUSY_POLL, SO_CNX_ADVICE, SO_COOKIE, SO_DEBUG, SO_DETACH_FILTER, SO_DOMAIN,
+    SO_DONTROUTE, SO_ERROR, SO_INCOMING_CPU, SO_INCOMING_NAPI_ID, SO_KEEPALIVE, SO_LINGER, SO_MARK, SO_MAX_PACING_RATE,
+    SO_MEMINFO, SO_NO_CHECK, SO_NOFCS, SO_OOBINLINE, SO_PASSCRED, SO_PEERCRED, SO_PREFER_BUSY_POLL, SO_PRIORITY,
+    SO_PROTOCOL, SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT, SO_RCVMARK, SO_REUSEADDR, SO_REUSEPORT, SO_RXQ_OVFL,
+    SO_SELECT_ERR_QUEUE, SO_SNDBUF, SO_SNDBUFFORCE, SO_SNDLOWAT, SO_TYPE, SO_WIFI_STATUS, SOL_SOCKET,
 };
 use crate::abi::socket::option;
 use crate::abi::user_memory::{read_array, read_exact, read_vec, write_all};
@@ -33,7 +37,23 @@ entries! {
 }
 
 /// Switches that concern networks: they are told back as they were set.
-const KEPT: [u64; 5] = [SO_REUSEADDR, SO_BROADCAST, SO_KEEPALIVE, SO_OOBINLINE, SO_REUSEPORT];
+const KEPT: [u64; 11] = [
+    SO_REUSEADDR,
+    SO_DONTROUTE,
+    SO_BROADCAST,
+    SO_KEEPALIVE,
+    SO_OOBINLINE,
+    SO_NO_CHECK,
+    SO_REUSEPORT,
+    SO_RXQ_OVFL,
+    SO_WIFI_STATUS,
+    SO_NOFCS,
+    SO_SELECT_ERR_QUEUE,
+];
+/// What a filter may ask of a packet beyond its bytes: how many of Linux's extensions it would find (`SKF_AD_MAX`).
+const BPF_EXTENSIONS: i32 = 64;
+/// Bytes of `SO_COOKIE`.
+const COOKIE_BYTES: usize = 8;
 const MICROSECOND_NS: u64 = 1000;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -80,7 +100,7 @@ fn family_of(socket: &AnySocket) -> (u16, i32) {
 }
 
 /// The value of an option. `ENOPROTOOPT`: there is no such option.
-fn value_of(socket: &AnySocket, name: u64) -> Result<Vec<u8>> {
+fn value_of(socket: &AnySocket, name: u64, room: usize) -> Result<Vec<u8>> {
     let options = socket.options();
     let number = match name {
         SO_TYPE => kind_number(socket),
@@ -93,9 +113,14 @@ fn value_of(socket: &AnySocket, name: u64) -> Result<Vec<u8>> {
         SO_ACCEPTCONN => i32::from(socket.is_listening()),
         SO_RCVLOWAT => options.low_water_bytes() as i32,
         SO_SNDLOWAT => 1,
-        // No message says when it was sent, and nobody looks for them without being told.
-        SO_BUSY_POLL => 0,
-        name if option::TIMES.contains(&name) => 0,
+        SO_DEBUG => i32::from(options.is_on(name)),
+        SO_BSDCOMPAT | SO_INCOMING_NAPI_ID | SO_PREFER_BUSY_POLL => 0,
+        SO_BPF_EXTENSIONS => BPF_EXTENSIONS,
+        SO_BINDTOIFINDEX => bound_index(socket) as i32,
+        SO_COOKIE if room < COOKIE_BYTES => return Err(Errno::EINVAL),
+        SO_COOKIE => return Ok(socket.number().to_le_bytes().to_vec()),
+        name if option::TIMES.contains(&name) => i32::from(u64::from(options.number(Number::Timestamp)) == name),
+        name if number_of(name).is_some() => number_of(name).map_or(0, |number| options.number(number)) as i32,
         SO_PRIORITY => options.priority() as i32,
         SO_MEMINFO => {
             // What is charged for what waits, and what may be: of the receiver, which is charged nothing, and the
@@ -133,7 +158,7 @@ pub fn getsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     let (level, name) = (u64::from(level as u32), u64::from(name as u32));
     let value = match &socket {
-        _ if level == SOL_SOCKET => value_of(&socket, name)?,
+        _ if level == SOL_SOCKET => value_of(&socket, name, room)?,
         AnySocket::Unix(_) => return Err(Errno::EOPNOTSUPP),
         AnySocket::Inet(socket) => inet_option::value_of(socket, level, name)?,
         AnySocket::Netlink(socket) => netlink_socket::value_of(socket, level, name, room)?,
@@ -163,6 +188,42 @@ fn set_wants_identity(socket: &AnySocket, value: bool) -> Result<()> {
     Ok(())
 }
 
+/// Where an option is kept that is a number.
+fn number_of(name: u64) -> Option<Number> {
+    Some(match name {
+        SO_BUSY_POLL => Number::BusyPoll,
+        SO_MAX_PACING_RATE => Number::PacingRateMax,
+        SO_INCOMING_CPU => Number::IncomingProcessor,
+        SO_RCVMARK => Number::ReceiveMark,
+        _ => return None,
+    })
+}
+
+/// Sets an option that is a number. `EINVAL`: no number that it may be. `EPERM`: more than without a right.
+fn set_number(context: &Context<'_>, socket: &AnySocket, number: Number, value: i32) -> Result<()> {
+    let kept = match (number, value) {
+        (Number::BusyPoll, ..0) => return Err(Errno::EINVAL),
+        (Number::BusyPoll, _) if value as u32 > socket.options().number(number) => {
+            if !context.can(Capability::NET_ADMIN) {
+                return Err(Errno::EPERM);
+            }
+            value
+        }
+        (Number::ReceiveMark, _) => i32::from(value != 0),
+        _ => value,
+    };
+    socket.options().set_number(number, kept as u32);
+    Ok(())
+}
+
+/// The number of the interface that a socket is bound to.
+fn bound_index(socket: &AnySocket) -> u32 {
+    match socket {
+        AnySocket::Inet(socket) => socket.bound_interface(),
+        _ => 0,
+    }
+}
+
 /// `SO_MARK`. `ENOPROTOOPT`: a local socket has none.
 fn mark_of(socket: &AnySocket) -> Result<i32> {
     match socket {
@@ -184,9 +245,12 @@ fn set_mark(context: &Context<'_>, socket: &AnySocket, value: i32) -> Result<()>
 
 /// The name of the interface that a socket is bound to, with its NUL; nothing if there is none.
 fn device_name(socket: &AnySocket) -> Vec<u8> {
-    let AnySocket::Inet(socket) = socket else { return Vec::new() };
-    let found = INTERFACES.iter().find(|interface| interface.index == socket.bound_interface());
-    found.map(|interface| Encoder::new().raw(interface.name.as_bytes()).u8(0).finish()).unwrap_or_default()
+    let name = match bound_index(socket) {
+        0 => return Vec::new(),
+        index if index == LOOPBACK.index => LOOPBACK.name,
+        _ => ETHERNET_NAME,
+    };
+    Encoder::new().raw(name.as_bytes()).u8(0).finish()
 }
 
 /// `SO_BINDTODEVICE`. `ENODEV`: there is no such interface.
@@ -195,12 +259,21 @@ fn bind_to_device(context: &Context<'_>, socket: &AnySocket, address: u64, lengt
     let AnySocket::Inet(socket) = socket else { return Err(Errno::ENOPROTOOPT) };
     let bytes = read_vec(context.memory, address, length.min(NAME_BYTES_MAX), NAME_BYTES_MAX as usize)?;
     let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    let found = INTERFACES.iter().find(|interface| interface.name.as_bytes() == name);
-    let index = match found {
-        _ if name.is_empty() => 0,
-        Some(interface) => interface.index,
-        None => return Err(Errno::ENODEV),
+    let index = match name {
+        b"" => 0,
+        _ => NetworkView::of(&context.system.files.inet)?.by_name(name).ok_or(Errno::ENODEV)?.index,
     };
+    socket.set_bound_interface(index);
+    Ok(())
+}
+
+/// `SO_BINDTOIFINDEX`. `EINVAL`: no number of an interface. `ENODEV`: there is no such interface.
+fn bind_to_index(context: &Context<'_>, socket: &AnySocket, index: i32) -> Result<()> {
+    let AnySocket::Inet(socket) = socket else { return Err(Errno::ENOPROTOOPT) };
+    let index = u32::try_from(index).map_err(|_| Errno::EINVAL)?;
+    if index != 0 && NetworkView::of(&context.system.files.inet)?.by_index(index).is_none() {
+        return Err(Errno::ENODEV);
+    }
     socket.set_bound_interface(index);
     Ok(())
 }
@@ -267,7 +340,18 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
         }
         SO_PRIORITY => options.set_priority(value as u32),
         SO_MARK => set_mark(context, &socket, value)?,
-        name if option::TIMES.contains(&name) && value == 0 => {}
+        SO_DEBUG if value != 0 && !context.can(Capability::NET_ADMIN) => return Err(Errno::EACCES),
+        SO_DEBUG => options.set_on(name, value != 0),
+        SO_BSDCOMPAT | SO_CNX_ADVICE => {}
+        // No socket has a filter.
+        SO_DETACH_FILTER => return Err(Errno::ENOENT),
+        SO_BINDTOIFINDEX => bind_to_index(context, &socket, value)?,
+        name if option::TIMES.contains(&name) => {
+            options.set_number(Number::Timestamp, if value == 0 { 0 } else { name as u32 });
+        }
+        name if number_of(name).is_some() => {
+            number_of(name).map_or(Ok(()), |number| set_number(context, &socket, number, value))?;
+        }
         name if KEPT.contains(&name) => options.set_on(name, value != 0),
         _ if is_timeout(option::RECEIVE_TIMEOUT) || is_timeout(option::SEND_TIMEOUT) => {
             if length < TIME_BYTES {

@@ -3,7 +3,7 @@
 //! What concerns only how packets travel (their type of service, how often they are repeated) has nothing to act on
 //! over loopback, but programs read it back.
 
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 macro_rules! settings {
     ($($(#[$doc:meta])* $name:ident = $default:expr,)*) => {
@@ -84,16 +84,46 @@ settings! {
     TrafficClass = 0,
     /// `SO_MARK`.
     Mark = 0,
+    /// `TCP_DEFER_ACCEPT`, as how often the answer to a first segment would be sent again.
+    DeferAccept = 0,
+    /// `TCP_FASTOPEN`: how many connections may begin with data, of which none does.
+    FastOpen = 0,
+    /// `TCP_CONGESTION`, by its place among those that are known.
+    Congestion = 0,
+    /// `IP_MINTTL`.
+    TimeToLiveMin = 0,
+    /// `IPV6_MINHOPCOUNT`.
+    HopsMin = 0,
+    /// `IPV6_MULTICAST_IF`.
+    MulticastInterface6 = 0,
+    /// `IP_RECVERR_RFC4884`, `IPV6_RECVERR_RFC4884`.
+    ReceiveErrorsInFull = 0,
 }
+
+/// The level of an option that is a switch which is kept and told back, and does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// `IPPROTO_IP`.
+    Ip,
+    /// `IPPROTO_TCP`.
+    Tcp,
+    /// `IPPROTO_IPV6`.
+    Ipv6,
+}
+
+/// Words of switches: one of IP, one of TCP, two of IPv6.
+const SWITCH_WORDS: usize = 4;
 
 const COUNT: usize = DEFAULTS.len();
 
 /// A socket's options.
-pub struct Settings([AtomicI32; COUNT]);
+pub struct Settings([AtomicI32; COUNT], [AtomicU64; SWITCH_WORDS]);
 
 impl Default for Settings {
     fn default() -> Self {
-        Self(core::array::from_fn(|index| AtomicI32::new(DEFAULTS[index])))
+        // IP_MULTICAST_ALL; IPV6_MULTICAST_ALL; IPV6_AUTOFLOWLABEL, which is on.
+        let switches = [1 << 49, 0, 1 << 29, 1 << (70 - 64)];
+        Self(core::array::from_fn(|index| AtomicI32::new(DEFAULTS[index])), switches.map(AtomicU64::new))
     }
 }
 
@@ -113,6 +143,31 @@ impl Settings {
         self.0[setting as usize].store(value, Ordering::Relaxed);
     }
 
+    fn place_of(level: Level, number: u64) -> (usize, u64) {
+        let word = match level {
+            Level::Ip => 0,
+            Level::Tcp => 1,
+            Level::Ipv6 => 2 + usize::from(number >= 64),
+        };
+        (word, 1 << (number % 64))
+    }
+
+    /// Whether a switch is on, by the number of its option (less than 64; of IPv6 less than 128).
+    pub fn is_switched_on(&self, level: Level, number: u64) -> bool {
+        let (word, bit) = Self::place_of(level, number);
+        self.1[word].load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// Sets or clears a switch.
+    pub fn switch(&self, level: Level, number: u64, value: bool) {
+        let (word, bit) = Self::place_of(level, number);
+        if value {
+            self.1[word].fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.1[word].fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
     /// What an option is at first.
     #[must_use]
     pub fn default_of(setting: Setting) -> i32 {
@@ -122,6 +177,9 @@ impl Settings {
     /// Takes over all of another socket's.
     pub(super) fn inherit(&self, other: &Self) {
         for (own, from) in self.0.iter().zip(&other.0) {
+            own.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        for (own, from) in self.1.iter().zip(&other.1) {
             own.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
