@@ -107,6 +107,9 @@ impl Nature {
     }
 }
 
+/// Offsets of `.` and `..`, before those of a directory's own entries.
+const DOT_COUNT: u64 = 2;
+
 /// An open file description.
 pub struct Description {
     number: u64,
@@ -554,6 +557,21 @@ impl Description {
         *self.offset.lock()
     }
 
+    /// Whether a listing from the offset on has nothing more, where that is known without one: then it has been done.
+    pub fn is_listed(&self, now: impl Now) -> bool {
+        let offset = *self.offset.lock();
+        let inode = self.inode();
+        let is_listed = self.request.read
+            && inode.kind() == FileKind::Directory
+            && offset.checked_sub(DOT_COUNT).is_some_and(|cookie| inode.ends_at(cookie))
+            && !self.location.is_deleted();
+        if is_listed {
+            self.note_access(now);
+            self.watches.tell(&self.location, event::ACCESS, true);
+        }
+        is_listed
+    }
+
     /// Lists a directory from the offset on, `.` and `..` first, and moves the offset behind the last entry
     /// that `consumer` took. `next_cookie` of an entry is the offset behind it.
     ///
@@ -565,7 +583,6 @@ impl Description {
         mut consumer: impl FnMut(DirectoryEntry<'_>) -> bool,
         now: Timestamp,
     ) -> Result<()> {
-        const DOT_COUNT: u64 = 2;
         self.check_readable()?;
         let inode = self.inode();
         if inode.kind() != FileKind::Directory {

@@ -142,6 +142,10 @@ impl Inode for ErofsInode {
         self.inode.kind == erofs::FileKind::Directory && self.inode.size_bytes <= EMPTY_DIRECTORY_BYTES
     }
 
+    fn ends_at(&self, cookie: u64) -> bool {
+        cookie >= self.inode.size_bytes
+    }
+
     fn read_directory(&self, cookie: u64, consumer: &mut EntryConsumer<'_>) -> Result<u64> {
         if self.inode.kind != erofs::FileKind::Directory {
             return Err(Errno::ENOTDIR);

@@ -558,6 +558,29 @@ impl Location {
         Ok(None)
     }
 
+    /// The entry of a name in this directory, for a caller that may search it, if that is all there is to a walk there:
+    /// nothing is mounted over it, and links count only where `takes_links`. `None`: it takes a walk.
+    ///
+    /// # Errors
+    /// `ENOENT`: no such name.
+    #[inline]
+    pub fn plain_child(&self, name: &[u8], takes_links: bool) -> Option<Result<Arc<Entry>>> {
+        let is_plain = self.entry.is_steady && self.entry.inode.kind() == FileKind::Directory;
+        if !is_plain || matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
+            return None;
+        }
+        let child = match self.entry.child(name) {
+            Ok(child) => child,
+            Err(error) => return (error == Errno::ENOENT).then_some(Err(error)),
+        };
+        let is_link = child.inode.kind() == FileKind::Symlink;
+        if child.is_covered.load(Ordering::Acquire) || (is_link && !takes_links) {
+            return None;
+        }
+        self.mount.remember(&child);
+        Some(Ok(child))
+    }
+
     /// Through the mounts that cover this location.
     pub(super) fn top_mounted(self) -> Self {
         let mut here = self;

@@ -40,7 +40,8 @@ fn put_ends<const N: usize>(place: &mut [u8], name: &[u8]) -> bool {
 #[inline]
 pub fn put_name(place: &mut [u8], name: &[u8]) {
     let place = &mut place[..name.len()];
-    if !(put_ends::<8>(place, name) || put_ends::<4>(place, name) || put_ends::<16>(place, name)) {
+    let is_put = put_ends::<8>(place, name) || put_ends::<4>(place, name) || put_ends::<16>(place, name);
+    if !(is_put || put_ends::<2>(place, name) || put_ends::<1>(place, name)) {
         place.copy_from_slice(name);
     }
 }

@@ -169,6 +169,11 @@ pub trait Inode: Any + Send + Sync {
         self.metadata().inode_number
     }
 
+    /// The device that it is on; never changes.
+    fn device(&self) -> DeviceNumber {
+        self.metadata().device
+    }
+
     /// The part of it that decides about access: every directory of every path is asked for it.
     fn protection(&self) -> Protection {
         self.metadata().protection()
@@ -177,6 +182,12 @@ pub trait Inode: Any + Send + Sync {
     /// What it is; never changes.
     fn kind(&self) -> FileKind {
         self.metadata().kind
+    }
+
+    /// Of a directory, whether surely no entry follows `cookie`.
+    fn ends_at(&self, cookie: u64) -> bool {
+        let _ = cookie;
+        false
     }
 
     /// The process that it is a directory about (`/proc/PID`), if it is one.

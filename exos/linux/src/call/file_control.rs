@@ -141,7 +141,7 @@ fn status_number(description: &Description) -> u64 {
         (false, true) => 1,
         (true, true) => 2,
     };
-    let is_named = description.metadata().device != PSEUDO_DEVICE;
+    let is_named = description.inode().device() != PSEUDO_DEVICE;
     let is_large = is_named && !status.contains(StatusFlags::PATH_ONLY);
     abi::status_number(status) | access | if is_large { O_LARGEFILE } else { 0 }
 }
@@ -155,7 +155,7 @@ fn set_status(context: &Context<'_>, description: &Arc<Description>, descriptor:
         wanted.contains(StatusFlags::NO_ACCESS_TIME) && !description.status().contains(StatusFlags::NO_ACCESS_TIME);
     if becomes_silent {
         let credentials = context.thread.identities.lock().for_files();
-        if !credentials.is_owner(&description.metadata()) {
+        if !credentials.owns(description.inode().protection()) {
             return Err(Errno::EPERM);
         }
     }
@@ -389,7 +389,7 @@ pub fn ioctl(context: &mut Context<'_>, [descriptor, number, argument, ..]: Argu
 
 /// Whether the file has a length, even if it is made up as it is read.
 fn is_stored(description: &Description) -> bool {
-    description.inode().kind() == FileKind::Regular && description.metadata().device != PSEUDO_DEVICE
+    description.inode().kind() == FileKind::Regular && description.inode().device() != PSEUDO_DEVICE
 }
 
 /// `FIONREAD` of a file, which is less than nothing behind its end and counts modulo 2^32.
@@ -407,7 +407,7 @@ fn clone_file(context: &Context<'_>, description: &Description, number: u64, arg
         }
     };
     let source = context.process.files.get(source as u64)?;
-    if source.metadata().device != description.metadata().device {
+    if source.inode().device() != description.inode().device() {
         return Err(Errno::EXDEV);
     }
     match (source.inode().kind(), description.inode().kind()) {

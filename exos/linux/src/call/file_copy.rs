@@ -139,7 +139,7 @@ pub fn copy_file_range(context: &mut Context<'_>, [input, from, output, to, leng
     if !input.is_readable() || !output.is_writable() || output.status().contains(StatusFlags::APPEND) {
         return Err(Errno::EBADF);
     }
-    if input.metadata().device != output.metadata().device {
+    if input.inode().device() != output.inode().device() {
         return Err(Errno::EXDEV);
     }
     let offsets = [read_place(context, from)?, read_place(context, to)?];

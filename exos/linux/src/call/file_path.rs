@@ -59,6 +59,9 @@ fn target(context: &Context<'_>, directory: u64, path: u64) -> Result<(Location,
 
 fn list(context: &mut Context<'_>, [descriptor, address, room]: [u64; 3], form: EntryForm) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
+    if description.is_listed(|| now(context)) {
+        return Ok(0);
+    }
     // As on Linux, so much room that it is a negative number is none.
     let room_bytes = (room as i32).clamp(0, LISTING_BYTES_MAX) as usize;
     let root = context.process.files.root();

@@ -288,7 +288,10 @@ pub fn newfstatat(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Choice {
         }
         _ => return Choice::Handler(file_metadata::newfstatat),
     };
-    let known = status_at(caller, [frame.rdi, frame.rsi, frame.rdx], flags);
+    let known = match frame.rdi as i32 {
+        AT_FDCWD => status_at(caller, [frame.rdi, frame.rsi, frame.rdx], flags),
+        _ => status_in(caller, [frame.rdi, frame.rsi, frame.rdx], flags),
+    };
     known.map_or(Choice::Handler(file_metadata::newfstatat), Choice::Answer)
 }
 
@@ -299,6 +302,22 @@ fn status_at(caller: &Caller<'_>, [directory, path, address]: [u64; 3], flags: L
     let namespace = &caller.system.files.namespace;
     let entry = caller.process.files.entry_known(namespace, path, flags, || may_search_all(caller))?;
     tell_status(caller, entry.inode(), address)
+}
+
+/// The status of a name in a descriptor's directory: what programs that walk a tree ask for several times.
+#[inline]
+fn status_in(caller: &Caller<'_>, [directory, name, address]: [u64; 3], flags: LookupFlags) -> Answer {
+    let mut bytes = [0; STRING_STEP_BYTES];
+    let name = read_short(caller.memory, name, &mut bytes)?;
+    let description = caller.process.files.get_seen(&caller.thread.seen_descriptors, directory).ok()?;
+    // Where memory is short, the table says which calls may come in.
+    if reserve::level() != Level::Whole || !may_search_all(caller) {
+        return None;
+    }
+    match description.location().plain_child(name, !flags.follow)? {
+        Ok(entry) => tell_status(caller, entry.inode(), address),
+        Err(error) => Some(Err(error)),
+    }
 }
 
 /// Whether the string at `address` can be read, and is empty.

@@ -179,6 +179,44 @@ fn what_is_asked_of_names_is_answered_as_by_the_handlers() {
 }
 
 #[test]
+fn the_status_of_a_name_in_a_directory_is_what_its_handler_says() {
+    const NO_FOLLOW: u64 = 0x100;
+    let world = World::new();
+    for path in ["/short", "/short/below", "/short/gone"] {
+        assert_eq!(world.call(Sysno::mkdir, [world.path(path), 0o755]), Ok(0));
+    }
+    let directory = world.open("/short", 0).unwrap();
+    let file = world.open("/short/f", 0o102).unwrap();
+    assert_eq!(world.call(Sysno::symlink, [world.path("f"), world.path("/short/link")]), Ok(0));
+    assert_eq!(world.call(Sysno::symlink, [world.path("link2"), world.path("/short/link2")]), Ok(0));
+    let gone = world.open("/short/gone", 0).unwrap();
+    assert_eq!(world.call(Sysno::rmdir, [world.path("/short/gone")]), Ok(0));
+    let status = world.room(144);
+    let names =
+        ["f", "link", "link2", "below", ".", "..", "../short/f", "below/", "f/", "none", "gone", "/short/f", ""];
+    for start in [directory, file, gone, 99] {
+        for (name, flags) in names.iter().flat_map(|name| [(name, 0), (name, NO_FOLLOW)]) {
+            let arguments = [start, world.path(name), status, flags];
+            let answer = by_choice(&world, newfstatat, arguments);
+            let answered = world.get(status, 144);
+            let outcome = world.call(Sysno::newfstatat, arguments);
+            // What is not answered by the short way is by the handler.
+            assert!(answer.is_none_or(|answer| answer == outcome), "{start} {name} {flags}: {answer:?} {outcome:?}");
+            assert!(answer.is_none() || answered == world.get(status, 144), "{start} {name} {flags}");
+        }
+    }
+    // A name that is removed is none for the short way either, nor is one that another is renamed over.
+    let name = world.path("f");
+    assert_eq!(by_choice(&world, newfstatat, [directory, name, status, 0]), Some(Ok(0)));
+    let before = world.get(status, 144);
+    assert_eq!(world.call(Sysno::unlink, [world.path("/short/f")]), Ok(0));
+    assert_eq!(by_choice(&world, newfstatat, [directory, name, status, 0]), Some(Err(Errno::ENOENT)));
+    assert_eq!(world.call(Sysno::rename, [world.path("/short/below"), world.path("/short/f")]), Ok(0));
+    assert_eq!(by_choice(&world, newfstatat, [directory, name, status, 0]), Some(Ok(0)));
+    assert_ne!(world.get(status, 144), before);
+}
+
+#[test]
 fn what_a_thread_has_seen_is_closed_and_replaced_by_others() {
     let world = World::new();
     let files = &world.pod.process.files;

@@ -178,7 +178,7 @@ impl OpenText for DescriptorFile {
         let description = process.files.get(u64::from(self.number)).map_err(|_| Errno::ENOENT)?;
         let close_on_exec = process.files.table().close_on_exec(self.number).map_err(|_| Errno::ENOENT)?;
         let flags = open_flags(description.is_readable(), description.is_writable(), description.status());
-        let is_named = description.metadata().device != PSEUDO_DEVICE;
+        let is_named = description.inode().device() != PSEUDO_DEVICE;
         let flags = flags | if close_on_exec { 0o2_000_000 } else { 0 } | if is_named { 0o100_000 } else { 0 };
         let mut out = Text::new(out);
         put!(out, "pos:\t{}\nflags:\t0{flags:o}\n", description.offset());

@@ -253,6 +253,12 @@ pub(super) fn list(
     }
 }
 
+/// Whether surely no entry follows `cookie`: the base's entries are all, and are over.
+pub(super) fn ends_at(directory: &MemoryNode, base: Option<&InodeRef>, cookie: u64) -> bool {
+    base.is_some_and(|base| cookie < BASE_COOKIE_MAX && base.ends_at(cookie))
+        && directory.with_names(|names| names.is_untouched()).unwrap_or(false)
+}
+
 /// Whether nothing is visible in a directory.
 pub(super) fn is_empty(directory: &MemoryNode, base: Option<&InodeRef>) -> Result<bool> {
     let mut has_entry = false;

@@ -463,6 +463,10 @@ impl Inode for MemoryNode {
         self.inode_number
     }
 
+    fn device(&self) -> DeviceNumber {
+        self.fs.identity.device
+    }
+
     fn protection(&self) -> Protection {
         self.state.lock().protection(self.kind)
     }
@@ -473,6 +477,10 @@ impl Inode for MemoryNode {
 
     fn lookup(&self, name: &[u8]) -> Result<InodeRef> {
         Ok(self.child(name)?)
+    }
+
+    fn ends_at(&self, cookie: u64) -> bool {
+        directory::ends_at(self, self.base.as_ref(), cookie)
     }
 
     fn read_directory(&self, cookie: u64, consumer: &mut EntryConsumer<'_>) -> Result<u64> {

@@ -253,7 +253,7 @@ impl Namespace {
         }
         caller.check(&location, mask)?;
         let silent = how.status.contains(StatusFlags::NO_ACCESS_TIME);
-        if silent && !caller.credentials.is_owner(&location.inode().metadata()) {
+        if silent && !caller.credentials.owns(location.inode().protection()) {
             return Err(Errno::EPERM);
         }
         let request = how.access.request(how.status.contains(StatusFlags::NON_BLOCKING));
