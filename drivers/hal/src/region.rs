@@ -169,26 +169,16 @@ impl DmaBuffer for DmaRegion {
 
     fn copy_in(&mut self, offset: usize, bytes: &[u8]) -> Result<(), AccessError> {
         check_range(offset, bytes.len(), self.memory.length_bytes)?;
-        let (head, words, tail) = split_at_words(offset, bytes.len());
+        let (words, tail) = bytes.as_chunks::<8>();
         let mut at = offset;
-        let (head_bytes, rest) = bytes.split_at(head);
-        let (word_bytes, tail_bytes) = rest.split_at(words);
-        debug_assert_eq!(tail_bytes.len(), tail);
-        for &byte in head_bytes {
+        for word in words {
             // SAFETY: `at` runs over the range checked above; mapped for writing (constructor, 1);
             // no Rust object (2).
-            unsafe { self.memory.base.add(at).write_volatile(byte) };
-            at += 1;
-        }
-        for word in word_bytes.as_chunks::<8>().0 {
-            // SAFETY: as above; the base is page-aligned and `at` a multiple of eight here, so the
-            // word is aligned.
-            unsafe { self.memory.base.add(at).cast::<u64>().write_volatile(u64::from_le_bytes(*word)) };
+            unsafe { self.memory.base.add(at).cast::<Word>().write_volatile(Word(u64::from_le_bytes(*word))) };
             at += 8;
         }
-        for &byte in tail_bytes {
-            // SAFETY: `at` runs over the range checked above; mapped for writing (constructor, 1);
-            // no Rust object (2).
+        for &byte in tail {
+            // SAFETY: as above.
             unsafe { self.memory.base.add(at).write_volatile(byte) };
             at += 1;
         }
@@ -197,25 +187,17 @@ impl DmaBuffer for DmaRegion {
 
     fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result<(), AccessError> {
         check_range(offset, bytes.len(), self.memory.length_bytes)?;
-        let (head, words, _) = split_at_words(offset, bytes.len());
+        let (words, tail) = bytes.as_chunks_mut::<8>();
         let mut at = offset;
-        let (head_bytes, rest) = bytes.split_at_mut(head);
-        let (word_bytes, tail_bytes) = rest.split_at_mut(words);
-        for byte in head_bytes {
+        for word in words {
             // SAFETY: `at` runs over the range checked above; mapped for reading (constructor, 1);
             // no Rust object (2).
-            *byte = unsafe { self.memory.base.add(at).read_volatile() };
-            at += 1;
-        }
-        for word in word_bytes.as_chunks_mut::<8>().0 {
-            // SAFETY: as above; the base is page-aligned and `at` a multiple of eight here, so the
-            // word is aligned.
-            *word = unsafe { self.memory.base.add(at).cast::<u64>().read_volatile() }.to_le_bytes();
+            let Word(value) = unsafe { self.memory.base.add(at).cast::<Word>().read_volatile() };
+            *word = value.to_le_bytes();
             at += 8;
         }
-        for byte in tail_bytes {
-            // SAFETY: `at` runs over the range checked above; mapped for reading (constructor, 1);
-            // no Rust object (2).
+        for byte in tail {
+            // SAFETY: as above.
             *byte = unsafe { self.memory.base.add(at).read_volatile() };
             at += 1;
         }
@@ -223,14 +205,10 @@ impl DmaBuffer for DmaRegion {
     }
 }
 
-/// Bytes before the first aligned word, bytes in aligned words, bytes after them, of a range that
-/// starts at `offset`.
-const fn split_at_words(offset: usize, length_bytes: usize) -> (usize, usize, usize) {
-    let to_word = offset.wrapping_neg() % 8;
-    let head = if to_word < length_bytes { to_word } else { length_bytes };
-    let words = (length_bytes - head) / 8 * 8;
-    (head, words, length_bytes - head - words)
-}
+/// Eight bytes at any address. Memory is not as registers are: that an access is one is not promised.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Word(u64);
 
 /// One volatile read, zero-extended.
 ///

@@ -29,6 +29,7 @@ pub(super) struct Transmitter<B> {
     under_way: Descriptors,
     /// Those of frames that went with a reset and have not been told yet.
     lost: Descriptors,
+    has_lost: bool,
     pub(super) sent_count: u64,
     pub(super) sent_bytes: u64,
     pub(super) full_count: u64,
@@ -43,6 +44,7 @@ impl<B> Transmitter<B> {
             tokens: [0; QUEUE_SIZE],
             under_way: [0; QUEUE_SIZE / 64],
             lost: [0; QUEUE_SIZE / 64],
+            has_lost: false,
             sent_count: 0,
             sent_bytes: 0,
             full_count: 0,
@@ -91,7 +93,7 @@ impl<B: DmaBuffer> Transmitter<B> {
         {
             return Err(TransmitError::Frame);
         }
-        if descriptor_count > usize::from(queue.free_count()) || self.lost != [0; QUEUE_SIZE / 64] {
+        if descriptor_count > usize::from(queue.free_count()) || self.has_lost {
             self.full_count += 1;
             return Err(TransmitError::Full);
         }
@@ -163,14 +165,7 @@ impl<B: DmaBuffer> Transmitter<B> {
 
     /// Tells the tokens of frames that the device has done with.
     pub(super) fn completed(&mut self, done: &mut impl FnMut(u32)) -> Result<u32, VirtioError> {
-        let mut count = 0;
-        for word in 0..self.lost.len() {
-            while self.lost[word] != 0 {
-                done(self.tokens[64 * word + self.lost[word].trailing_zeros() as usize]);
-                self.lost[word] &= self.lost[word] - 1;
-                count += 1;
-            }
-        }
+        let mut count = if self.has_lost { self.tell_lost(done) } else { 0 };
         let Some(queue) = &mut self.queue else { return Ok(count) };
         while let Some(used) = queue.pop()? {
             remove(&mut self.under_way, used.head);
@@ -180,10 +175,24 @@ impl<B: DmaBuffer> Transmitter<B> {
         Ok(count)
     }
 
+    fn tell_lost(&mut self, done: &mut impl FnMut(u32)) -> u32 {
+        let mut count = 0;
+        for (lost, tokens) in self.lost.iter_mut().zip(self.tokens.chunks(64)) {
+            while let Some(token) = tokens.get(lost.trailing_zeros() as usize) {
+                done(*token);
+                *lost &= *lost - 1;
+                count += 1;
+            }
+        }
+        self.has_lost = false;
+        count
+    }
+
     /// The device was reset: what it had is lost.
     pub(super) fn lose(&mut self) {
         for (lost, under_way) in self.lost.iter_mut().zip(&mut self.under_way) {
             *lost |= core::mem::take(under_way);
+            self.has_lost |= *lost != 0;
         }
     }
 

@@ -23,6 +23,7 @@ use aegis_virtio::{
     AnyTransport, ConfigSpace, Function, FunctionKind, PciWindow, Transport, VirtioError, device_type, open,
 };
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
 use exos_linux::host::ports::Port;
 
 use super::{DEVICE_BASE, direct, kernel};
@@ -369,6 +370,14 @@ impl Irq for BellIrq {
     }
 }
 
+/// The console's bell may have rung since its driver looked.
+static MAY_HAVE_RUNG: AtomicBool = AtomicBool::new(true);
+
+/// Bells have rung, perhaps the console's.
+pub(crate) fn note_bells() {
+    MAY_HAVE_RUNG.store(true, Ordering::Relaxed);
+}
+
 /// The console and its interrupt.
 pub(crate) struct HostConsole {
     console: Console<DeviceTransport, DeviceMemory<DmaPool<DMA_PAGE_COUNT>>>,
@@ -437,7 +446,8 @@ impl HostConsole {
 
 impl exos_linux::host::ports::Console for HostConsole {
     fn poll(&mut self) -> bool {
-        let rung = self.irq.take();
+        let may_have_rung = MAY_HAVE_RUNG.swap(false, Ordering::Relaxed);
+        let rung = if may_have_rung { self.irq.take() } else { 0 };
         self.attempt(true, |this| {
             let events = if rung > 0 { this.console.on_interrupt(&mut this.irq)? } else { this.console.poll()? };
             Ok(rung > 0 || !events.is_empty())

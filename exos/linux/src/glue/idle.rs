@@ -149,9 +149,14 @@ fn idle() -> ! {
     let (pod, run) = POD.get().zip(RUN.get()).expect("processors start after the run has begun");
     fast::register(pod.system.options.trace);
     let number = this_number();
+    // Bells may have rung before the upcalls were registered.
+    let mut kinds = 1 << UpcallKind::Bell as u32;
     loop {
-        this_processor().take_in(control::take_pending());
-        this_processor().take_bell();
+        kinds |= control::take_pending();
+        this_processor().take_in(kinds);
+        if core::mem::take(&mut kinds) & 1 << UpcallKind::Bell as u32 != 0 {
+            this_processor().take_bell();
+        }
         if number == 0 {
             run.platform.absorb();
         }

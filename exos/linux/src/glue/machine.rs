@@ -30,7 +30,7 @@ use rand_chacha::rand_core::RngCore;
 
 use super::devices::HostConsole;
 use super::heap::HEAP;
-use super::processor::{Bells, this_number, this_processor};
+use super::processor::{Bells, take_bells_rung, this_number, this_processor};
 use super::{fiber, kernel, memory, net_card, shortage, stack, vector};
 
 /// Bytes of trace lines that may wait for the host before the program waits for it.
@@ -155,7 +155,13 @@ impl MachinePlatform {
 
     /// Takes in what the host sent and what time has brought. Called on processor 0.
     pub(crate) fn absorb(&self) {
-        super::shares::absorb();
+        let have_bells_rung = take_bells_rung();
+        if have_bells_rung {
+            super::shares::absorb();
+            super::devices::note_bells();
+        } else {
+            super::shares::look();
+        }
         let has_news = self.host.pump();
         for stream in &self.streams {
             stream.readiness();
@@ -164,7 +170,7 @@ impl MachinePlatform {
             self.console_changes.notify(Readiness::all());
         }
         let Some((system, first)) = self.system.get() else { return };
-        net_card::absorb(&system.files.inet, &self.bells);
+        net_card::absorb(&system.files.inet, &self.bells, have_bells_rung);
         while let Some(number) = self.host.take_signal() {
             exos_linux::host::events::raise_from_host(first, number);
         }
@@ -178,7 +184,7 @@ impl MachinePlatform {
             self.host.send_line(&alloc::format!("processes {token} {}", system.processes.count()));
         }
         self.serve_sessions(system, has_news);
-        if call::bell_take(self.bells.timer_bell).unwrap_or(0) > 0 {
+        if have_bells_rung && call::bell_take(self.bells.timer_bell).unwrap_or(0) > 0 {
             self.check_timers(system);
         }
         exos_linux::host::events::move_terminal_bytes(first);
@@ -203,7 +209,7 @@ impl MachinePlatform {
         system.scheduler.expire(now_ns);
         let timers = system.processes.all().into_iter();
         let next_ns = timers.filter_map(|process| exos_linux::task::timers::check(&process, now_ns)).min();
-        let others_ns = system.scheduler.next_deadline_ns().into_iter().chain(net_card::due_ns());
+        let others_ns = system.scheduler.next_deadline_ns().into_iter().chain(net_card::ring_ns(now_ns));
         if let Some(deadline_ns) = next_ns.into_iter().chain(others_ns).min() {
             self.bells.arm_timer(deadline_ns);
         }

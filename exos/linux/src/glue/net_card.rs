@@ -2,7 +2,7 @@
 //! asked for interrupts only when there is nothing to do.
 //!
 //! A program that opens no socket, or uses loopback alone, never comes here. Once the card is there, three things make
-//! [`Inet::poll`] run: the card's bell (processor 0, [`absorb`]), the time that the stack has named ([`due_ns`]), and
+//! [`Inet::poll`] run: the card's bell (processor 0, [`absorb`]), the time that the stack has named ([`ring_ns`]), and
 //! whoever is about to give its processor up ([`look`]), which is how a busy server finds the next request without an
 //! interrupt. Where a look finds little, the card is asked to interrupt at the next frame, which costs a store into its
 //! ring; where it finds much, the next look comes soon by itself, and until then there are no interrupts: by
@@ -43,6 +43,8 @@ const POLL_COUNT_MAX: usize = 8;
 const BUSY_FRAME_COUNT: u64 = 8;
 /// The longest until that one.
 const BUSY_LOOK_NS: u64 = 1_000_000;
+/// From a poll that could not come, or not do everything, to the next that the timer brings about.
+const PAUSE_NS: u64 = 50_000;
 
 /// The card, once it was found.
 static CARD: Once<Arc<Card<VirtioCard>>> = Once::new();
@@ -133,9 +135,11 @@ impl Carrier for NetCarrier {
     }
 }
 
-/// When the network wants to be polled, if it wants to.
-pub(crate) fn due_ns() -> Option<u64> {
-    Some(DUE_NS.load(Ordering::Acquire)).filter(|due_ns| *due_ns != NEVER)
+/// When the timer has to ring for the network, if it has to: not at once, so that what was interrupted gets on, also
+/// when frames come without end.
+pub(crate) fn ring_ns(now_ns: u64) -> Option<u64> {
+    let due_ns = Some(DUE_NS.load(Ordering::Acquire)).filter(|due_ns| *due_ns != NEVER)?;
+    Some(due_ns.max(now_ns + PAUSE_NS))
 }
 
 /// The card's bell, once it was found.
@@ -143,18 +147,29 @@ pub(crate) fn bell() -> Option<CapSlot> {
     Some(CapSlot(BELL.load(Ordering::Acquire))).filter(|slot| slot.0 != 0)
 }
 
-/// Takes in that the card has interrupted, and what time has brought. Called on processor 0.
-pub(crate) fn absorb(inet: &Arc<Inet>, bells: &Bells) {
-    let has_rung = CARD.get().is_some_and(|card| card.hear());
-    if has_rung || DUE_NS.load(Ordering::Acquire) != NEVER {
+/// Takes in that the card has interrupted, and what time has brought. Called on processor 0; `have_bells_rung` says
+/// that the card's may be among them.
+///
+/// Where a thread was interrupted in the middle of exos ([`processor::Processor::keep_running`]), it may have what a
+/// poll needs, so that comes as soon as it has left.
+pub(crate) fn absorb(inet: &Arc<Inet>, bells: &Bells, have_bells_rung: bool) {
+    let has_rung = have_bells_rung && CARD.get().is_some_and(|card| card.hear());
+    if !has_rung && DUE_NS.load(Ordering::Acquire) == NEVER {
+        return;
+    }
+    if !processor::this_processor().keeps_running() {
         look_at(inet, bells, has_rung);
+    } else if has_rung {
+        let now_ns = kernel::now_ns();
+        DUE_NS.fetch_min(now_ns, Ordering::AcqRel);
+        bells.arm_timer(now_ns + PAUSE_NS);
     }
 }
 
 /// A look on the way of a thread that gives its processor up.
 #[inline]
 pub(crate) fn look(inet: &Arc<Inet>, bells: &Bells) {
-    if CARD.get().is_some() {
+    if CARD.get().is_some() && !processor::this_processor().keeps_running() {
         look_at(inet, bells, false);
     }
 }
@@ -195,7 +210,7 @@ fn poll(inet: &Arc<Inet>, bells: &Bells) {
         DUE_NS.fetch_min(now_ns, Ordering::AcqRel);
     }
     IS_POLLING.store(false, Ordering::Release);
-    if let Some(due_ns) = due_ns() {
-        bells.arm_timer(due_ns);
+    if let Some(ring_ns) = ring_ns(kernel::now_ns()) {
+        bells.arm_timer(ring_ns);
     }
 }

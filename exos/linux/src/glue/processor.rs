@@ -67,6 +67,9 @@ impl Processor {
     /// Takes in what the processor was told, its caller: bit n for an upcall of kind n.
     pub(crate) fn take_in(&self, kinds: u32) {
         shortage::note(kinds);
+        if kinds & 1 << UpcallKind::Bell as u32 != 0 {
+            HAVE_BELLS_RUNG.store(true, Ordering::Relaxed);
+        }
         if kinds & 1 << UpcallKind::SliceBegin as u32 != 0 {
             self.forgive();
         }
@@ -219,6 +222,15 @@ impl Processor {
 pub(super) static ARMED_WITHIN_NS: [AtomicU64; COUNT_MAX] = [const { AtomicU64::new(u64::MAX) }; COUNT_MAX];
 
 pub(super) static PROCESSORS: [Processor; COUNT_MAX] = [const { Processor::new() }; COUNT_MAX];
+
+/// A processor was told that bells have rung. All bells of devices and clocks are the first processor's.
+static HAVE_BELLS_RUNG: AtomicBool = AtomicBool::new(true);
+
+/// Whether bells may have rung since the last time this was asked. Without, none needs to be looked at: a kernel call
+/// each.
+pub(crate) fn take_bells_rung() -> bool {
+    HAVE_BELLS_RUNG.swap(false, Ordering::Relaxed)
+}
 
 /// The number of the processor that runs this.
 pub(crate) fn this_number() -> usize {
