@@ -1,4 +1,4 @@
-//! The console driver against the console device of a real QEMU, without a guest: QEMU's test
+//! The drivers of console and card against the devices of a real QEMU, without a guest: QEMU's test
 //! protocol (`-qtest`) gives a host process the registers and the memory of the machine, and the
 //! driver does not notice the difference.
 //!
@@ -6,6 +6,7 @@
 //! with the device that users have. Without QEMU the tests say so and pass.
 
 mod machine;
+mod net;
 
 use aegis_hal::DmaBuffer;
 use aegis_hal::fake::FakeIrq;

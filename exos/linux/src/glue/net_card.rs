@@ -182,9 +182,14 @@ fn look_at(inet: &Arc<Inet>, bells: &Bells, has_rung: bool) {
     }
 }
 
-/// Asks the card to interrupt; false: it has something already, and the processor must not sleep.
+/// Asks the card to interrupt; false: it has something already, for which a poll is due, and the processor must not
+/// sleep.
 pub(crate) fn may_sleep() -> bool {
-    CARD.get().is_none_or(|card| !card.ask_for_interrupt())
+    let has_news = CARD.get().is_some_and(|card| card.ask_for_interrupt());
+    if has_news {
+        DUE_NS.store(0, Ordering::Release);
+    }
+    !has_news
 }
 
 /// Polls while there is something to do, up to a bound.
@@ -207,7 +212,6 @@ fn poll(inet: &Arc<Inet>, bells: &Bells) {
         if (is_busy || may_sleep()) && DUE_NS.load(Ordering::Acquire) > now_ns {
             break;
         }
-        DUE_NS.fetch_min(now_ns, Ordering::AcqRel);
     }
     IS_POLLING.store(false, Ordering::Release);
     if let Some(ring_ns) = ring_ns(kernel::now_ns()) {
