@@ -34,6 +34,7 @@ Examples:
   aegis run --with ./in:/in cat /in/notes  more files of this host, read-only
   aegis run -v ./data:/data wc /data/in    a directory of this host, live and writable (:ro read-only)
   aegis run --root / python3 prog.py       this host's own system as the root, nothing packed
+  aegis run -p 8080:80 nginx               port 8080 of this host leads to port 80 of the program
   aegis run -t --root / bash               a shell on a terminal of its own
   aegis run --root rootfs.tar /bin/sh      another root: a directory, a tar file or an EROFS image
   aegis run --stats --timeout 10 ls /      what it cost, and a time limit
@@ -57,6 +58,9 @@ Without --root the machine's files are PROGRAM, the shared objects it needs, wha
 a minimal /etc, /dev, /proc and /tmp. They are read-only underneath; what the program writes is in
 memory and gone when it ends.
 
+The network is this user's: the program reaches what you reach, but not what listens on this host's
+own loopback (--host-access), and is reached by -p. --network none takes the card away.
+
 A directory given to --root is served live while the program runs: it can read what you can read
 there, and changes nothing. What it writes under a -v directory is written on this host, as you.";
 
@@ -74,6 +78,7 @@ FILE:
   root = \"./rootfs\"      # and pack = true, as for --root and --pack
   volumes = [\"./data:/data:ro\"]
   with = [\"./conf:/etc/conf\"]
+  ports = [\"8080:80\"]    # as for -p; and network, host_access, dns, hosts
   env = { PORT = \"80\" }
   workdir = \"/\"
   memory = \"64M\"         # for its programs, enforced; \"64M/512M\": guaranteed and at most [256M]

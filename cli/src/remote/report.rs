@@ -36,6 +36,9 @@ pub(crate) struct PodReport {
     /// What the manager says, if it does.
     #[serde(flatten)]
     pub(crate) usage: Option<Usage>,
+    /// Ports of the host that lead to it: `127.0.0.1:8080 -> 80/tcp`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ports: Vec<String>,
     /// Its processes, where they were asked for.
     pub(crate) processes: Vec<ProcessReport>,
 }

@@ -32,10 +32,14 @@ fn tickets_of(pod: &PodReport) -> String {
 
 /// What `aegis ps` prints.
 pub(crate) fn pods_table(reports: &[MachineReport]) -> String {
-    let mut table = Table::new(&["MACHINE", "POD", "STATE", "TICKETS", "TIME", "MEMORY", "ENTRIES"], "<<<>>>>");
+    // A column that no pod needs would only make lines longer.
+    let has_ports = reports.iter().flat_map(|report| &report.pods).any(|pod| !pod.ports.is_empty());
+    let heads = ["MACHINE", "POD", "STATE", "TICKETS", "TIME", "MEMORY", "ENTRIES", "PORTS"];
+    let column_count = heads.len() - usize::from(!has_ports);
+    let mut table = Table::new(&heads[..column_count], &"<<<>>>><"[..column_count]);
     for report in reports {
         for pod in &report.pods {
-            table.row(vec![
+            let mut row = vec![
                 report.machine.clone(),
                 pod.name.clone(),
                 shown_state(pod),
@@ -43,7 +47,9 @@ pub(crate) fn pods_table(reports: &[MachineReport]) -> String {
                 seconds(pod.usage().time_ns),
                 memory(pod),
                 pod.usage().entries().to_string(),
-            ]);
+            ];
+            row.extend(has_ports.then(|| pod.ports.join(", ")));
+            table.row(row);
         }
     }
     let mut text = table.text();
@@ -233,6 +239,13 @@ mod tests {
         assert_eq!(lines[1], "shop     web     running       3000  1.500 s  2.0 MiB of 32.0 MiB       11");
         assert!(lines[3].contains("ended (3)"), "{text}");
         assert_eq!(lines[6], "shop     web    1     0  S      0.002 s  1.5 MiB  sh -c a=\"b c\"");
+        let mut published = report.clone();
+        published.pods[0].ports = vec!["127.0.0.1:8080 -> 80/tcp".into(), "[::1]:53 -> 53/udp".into()];
+        let table = pods_table(&[published]);
+        let lines: Vec<&str> = table.lines().collect();
+        assert!(lines[0].ends_with("ENTRIES  PORTS"), "{table}");
+        assert!(lines[1].ends_with("     11  127.0.0.1:8080 -> 80/tcp, [::1]:53 -> 53/udp"), "{table}");
+        assert!(lines[2].ends_with("      7"), "{table}");
         assert_eq!(tickets_table(&report).lines().nth(1), Some("web        3000  75.0 %"));
         let line = "web      2.0 MiB  32.0 MiB    16.0 MiB  64.0 MiB";
         assert_eq!(memory_table(&report).lines().nth(1), Some(line));

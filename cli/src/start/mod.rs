@@ -5,6 +5,7 @@ pub(crate) mod memory;
 pub(crate) mod network;
 pub(crate) mod pod;
 mod port_owner;
+mod port_relay;
 pub(crate) mod program;
 mod tap;
 
@@ -28,7 +29,7 @@ use crate::relay::signals::Signals;
 use crate::relay::stats::Stats;
 use crate::relay::terminal::RawTerminal;
 use crate::relay::{Finished, Session, printable_lines, relay};
-use crate::start::network::{PodNetwork, Port};
+use crate::start::network::{PodNetwork, Port, Relayed};
 use crate::start::pod::chance;
 
 /// What machines are started from.
@@ -172,15 +173,12 @@ impl<'a> Starter<'a> {
 
     /// Runs the machine; the answer comes when it has ended.
     pub(crate) fn run(&self, machine: Prepared, session: Session<'_>) -> Result<(Finished, Stats), Error> {
-        let Prepared { words, host, guest, accelerator, mut ports } = machine;
+        let Prepared { words, host, guest, accelerator, ports } = machine;
         let mut signals = Signals::block().doing("preparing for signals")?;
-        for port in &mut ports {
-            port.release();
-            if port.is_chosen {
-                eprintln!("aegis: {port}");
-            }
-        }
+        ports.iter().filter(|port| port.is_chosen).for_each(|port| eprintln!("aegis: {port}"));
+        let relayed: Vec<_> = ports.into_iter().filter_map(Port::release).collect();
         let machine = Machine::start(&self.qemu, &words, guest)?;
+        relayed.into_iter().try_for_each(Relayed::start)?;
         let mut stats = Stats::new(accelerator.name());
         stats.times.machine_started = Some(session.start.elapsed());
         let raw = session.has_terminal.then(|| RawTerminal::enter().doing("preparing the terminal")).transpose()?;

@@ -9,10 +9,10 @@
 //! address there that QEMU gives no other meaning, in both families, and link-local. Those networks are named to the
 //! library OS, which lets no program connect there unless `--host-access` is said.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::Path;
 
-use aegis_launch::errors::Error;
+use aegis_launch::errors::{Doing, Error};
 use aegis_launch::machine::network::{Backend, Card, Forward, HARDWARE_ADDRESS_DEFAULT, Protocol, UserNetwork};
 use aegis_launch::root::HOSTNAME;
 use aegis_link::config::Flags;
@@ -21,6 +21,7 @@ use aegis_link::network::{HostEntry, Network, NetworkFlags, Prefixed};
 use crate::options::groups::{MachineOptions, PodOptions};
 use crate::options::network::{NetworkChoice, NetworkOptions, PORT_COUNT_MAX, Publication};
 use crate::start::port_owner::owner_of;
+use crate::start::port_relay::{relay_connections, relay_datagrams};
 use crate::start::tap;
 
 /// The pod's usual address, and its network's length.
@@ -57,21 +58,51 @@ pub(crate) struct Port {
     pub(crate) publication: Publication,
     /// Whether the tool chose it.
     pub(crate) is_chosen: bool,
-    holder: Option<Holder>,
+    holder: Holder,
+    /// What is between it and QEMU, where QEMU cannot forward from there.
+    inner: Option<(SocketAddrV4, Holder)>,
 }
 
 /// Keeps a port from others.
 #[derive(Debug)]
-#[expect(dead_code, reason = "held for what it keeps")]
 enum Holder {
     Tcp(TcpListener),
     Udp(UdpSocket),
 }
 
+/// A port that QEMU does not forward from.
+pub(crate) struct Relayed {
+    outer: Holder,
+    inner: SocketAddrV4,
+}
+
 impl Port {
-    /// Lets it go, for QEMU to take.
-    pub(crate) fn release(&mut self) {
-        self.holder = None;
+    /// Lets it go, for QEMU to take. What is left is for the tool to do once QEMU has taken it.
+    pub(crate) fn release(self) -> Option<Relayed> {
+        let (inner, _) = self.inner?;
+        Some(Relayed { outer: self.holder, inner })
+    }
+
+    /// Where QEMU forwards from.
+    fn forward(&self) -> Option<Forward> {
+        let host = match (&self.inner, self.publication.host) {
+            (Some((inner, _)), _) => *inner,
+            (None, SocketAddr::V4(host)) => host,
+            (None, SocketAddr::V6(_)) => return None,
+        };
+        let Publication { protocol, pod_port, .. } = self.publication;
+        Some(Forward { protocol, host, pod_port })
+    }
+}
+
+impl Relayed {
+    /// Begins.
+    pub(crate) fn start(self) -> Result<(), Error> {
+        match self.outer {
+            Holder::Tcp(outer) => relay_connections(outer, self.inner),
+            Holder::Udp(outer) => relay_datagrams(outer, self.inner),
+        }
+        .doing("relaying a port")
     }
 }
 
@@ -110,7 +141,7 @@ impl PodNetwork {
                 let ports = take_ports(options)?;
                 let mut network = user_network(options, &mut config)?;
                 network.is_restricted = *choice == NetworkChoice::Serve;
-                network.forwards = forwards(&ports)?;
+                network.forwards = ports.iter().filter_map(Port::forward).collect();
                 (Backend::User(network), ports)
             }
             NetworkChoice::Tap(name) => {
@@ -273,17 +304,6 @@ fn check_writable(path: &Path) -> Result<(), Error> {
     opened.map(drop).map_err(|error| Error::Usage(format!("--pcap {}: {error}", path.display())))
 }
 
-/// What QEMU forwards.
-fn forwards(ports: &[Port]) -> Result<Vec<Forward>, Error> {
-    let one = |port: &Port| match port.publication {
-        Publication { protocol, host: SocketAddr::V4(host), pod_port } => Ok(Forward { protocol, host, pod_port }),
-        Publication { host, .. } => {
-            Err(Error::Usage(format!("-p {host}: QEMU forwards ports of IPv4 addresses only, such as 127.0.0.1")))
-        }
-    };
-    ports.iter().map(one).collect()
-}
-
 /// Takes all ports, and chooses those that may be any.
 fn take_ports(options: &NetworkOptions) -> Result<Vec<Port>, Error> {
     let mut ports: Vec<Port> = Vec::new();
@@ -297,13 +317,26 @@ fn take_ports(options: &NetworkOptions) -> Result<Vec<Port>, Error> {
 
 fn take(mut publication: Publication) -> Result<Port, Error> {
     let is_chosen = publication.host.port() == 0;
-    let bound = match publication.protocol {
-        Protocol::Tcp => TcpListener::bind(publication.host).and_then(|it| Ok((it.local_addr()?, Holder::Tcp(it)))),
-        Protocol::Udp => UdpSocket::bind(publication.host).and_then(|it| Ok((it.local_addr()?, Holder::Udp(it)))),
-    };
-    let (host, holder) = bound.map_err(|error| refusal(publication, &error))?;
+    let (host, holder) = hold(publication.protocol, publication.host).map_err(|error| refusal(publication, &error))?;
     publication.host = host;
-    Ok(Port { publication, is_chosen, holder: Some(holder) })
+    let inner = if host.is_ipv6() {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        match hold(publication.protocol, any).doing("taking a port")? {
+            (SocketAddr::V4(inner), holder) => Some((inner, holder)),
+            (SocketAddr::V6(_), _) => None,
+        }
+    } else {
+        None
+    };
+    Ok(Port { publication, is_chosen, holder, inner })
+}
+
+/// Takes a port, or any if it is 0.
+fn hold(protocol: Protocol, host: SocketAddr) -> std::io::Result<(SocketAddr, Holder)> {
+    match protocol {
+        Protocol::Tcp => TcpListener::bind(host).and_then(|it| Ok((it.local_addr()?, Holder::Tcp(it)))),
+        Protocol::Udp => UdpSocket::bind(host).and_then(|it| Ok((it.local_addr()?, Holder::Udp(it)))),
+    }
 }
 
 /// Why a port cannot be had, and what would help.

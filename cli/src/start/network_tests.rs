@@ -114,13 +114,28 @@ fn files_that_the_user_named_stay() {
 
 #[test]
 fn ports_are_held_until_they_are_let_go() {
-    let mut network = made("-p 0:80 -p 0:53/udp");
+    let network = made("-p 0:80 -p 0:53/udp");
     let hosts: Vec<_> = network.ports.iter().map(|port| port.publication.host).collect();
     assert!(network.ports.iter().all(|port| port.is_chosen) && hosts.iter().all(|host| host.port() != 0));
     assert!(TcpListener::bind(hosts[0]).is_err() && UdpSocket::bind(hosts[1]).is_err());
     assert_eq!(network.ports[0].to_string(), format!("{} -> 80/tcp", hosts[0]));
-    network.ports.iter_mut().for_each(super::Port::release);
+    assert!(network.ports.into_iter().all(|port| port.release().is_none()), "QEMU forwards both");
     assert!(TcpListener::bind(hosts[0]).is_ok() && UdpSocket::bind(hosts[1]).is_ok());
+}
+
+#[test]
+fn ipv6_is_relayed_to_what_is_forwarded() {
+    let network = match make("-p [::1]:0:80 -p [::1]:0:53/udp") {
+        Err(why) if why.contains("has no address") => return,
+        made => made.expect("ports").expect("a card"),
+    };
+    let Backend::User(user) = &network.card.backend else { panic!("no user network") };
+    for (port, forward) in network.ports.iter().zip(&user.forwards) {
+        assert!(port.publication.host.is_ipv6() && forward.host.ip().is_loopback());
+        assert_eq!((forward.protocol, forward.pod_port), (port.publication.protocol, port.publication.pod_port));
+    }
+    assert_eq!((network.ports.len(), user.forwards.len()), (2, 2));
+    assert_eq!(network.ports.into_iter().filter_map(super::Port::release).count(), 2);
 }
 
 #[test]

@@ -72,6 +72,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let (orders, orders_guest) = UnixStream::pair().doing("making the machine's sockets")?;
     orders.set_nonblocking(true).doing("making the machine's sockets")?;
     let sessions = configs.iter().map(|_| session_sockets()).collect::<Result<Vec<_>, _>>()?;
+    let ports = networks.iter().map(shown_ports).collect();
     let spec = MachineSpec {
         cpu_count: file.cpus,
         memory_mib: memory_mib(&file, networks.iter().flatten().count(), &bundle)?,
@@ -90,7 +91,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     // Their machine's ends are QEMU's now.
     let channels = sessions.into_iter().zip(&configs).map(|((ours, _), config)| channel(ours, config));
     let channels = channels.collect::<Result<Vec<_>, _>>()?;
-    let server = Some(server(options, &file, &names, orders, channels)?);
+    let server = Some(server(options, &file, &names, orders, channels)?.with_ports(ports));
     let session = Session { names: &names, server, has_terminal: false, start, mappings: None };
     let (finished, _) = starter.run(machine, session)?;
     let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
@@ -167,6 +168,10 @@ fn network(pod: &Pod<'_>, entry: &PodEntry, machine: &MachineOptions) -> Result<
 
 fn function_count_of((files, network): (&PodFiles, &Option<PodNetwork>)) -> usize {
     function_count(&files.mounts, network.as_ref().map(|network| &network.card))
+}
+
+fn shown_ports(network: &Option<PodNetwork>) -> Vec<String> {
+    network.iter().flat_map(|network| &network.ports).map(ToString::to_string).collect()
 }
 
 /// Says whose error it is. The status stays.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::{UpFile, parse};
+use crate::options::network::NetworkChoice;
 
 fn good(text: &str) -> UpFile {
     parse(text, Path::new("/f")).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -25,6 +26,33 @@ fn a_pod_needs_only_a_program() {
     assert_eq!(pod.words, ["busybox"]);
     assert_eq!(pod.options.working_directory, Path::new("/"));
     assert!(pod.options.root.is_none() && !pod.options.pack && pod.options.environment.is_empty());
+}
+
+#[test]
+fn a_pod_has_a_card_if_its_table_says_so() {
+    let options = |keys: &str| {
+        let mut file = good(&format!("[pod.a]\nprogram = \"ls\"\n{keys}"));
+        file.pods.remove(0).options.network
+    };
+    assert_eq!(options("").network, Some(NetworkChoice::None));
+    assert_eq!(options("network = \"tap=t\"").network, Some(NetworkChoice::Tap(Some("t".into()))));
+    let given = options(
+        "ports = [\"8080:80\", \"0:53-54/udp\"]\nhost_access = true\ndns = [\"192.0.2.1\"]\nhosts = [\"db:192.0.2.7\"]",
+    );
+    assert_eq!((given.network.clone(), given.publications().count()), (None, 3));
+    assert!(given.host_access && given.dns.len() == 1 && given.add_host[0].name == b"db");
+    for (keys, part) in [
+        ("ports = \"8080:80\"", "ports: a list of strings is wanted"),
+        ("ports = [\"80\"]", "line 3: ports: a port is [ADDRESS:]HOST:GUEST"),
+        ("network = \"lan\"", "network: one of user, none, serve"),
+        ("host_access = 1", "host_access: true or false is wanted"),
+        ("dns = [\"x\"]", "dns: an address"),
+        ("hosts = [\"db\"]", "hosts: NAME:ADDRESS"),
+        ("port = 1", "known here: program, args"),
+    ] {
+        let why = refusal(&format!("[pod.a]\nprogram = \"ls\"\n{keys}\n"));
+        assert!(why.contains(part), "{keys}: {why}");
+    }
 }
 
 #[test]

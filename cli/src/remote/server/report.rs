@@ -108,6 +108,7 @@ impl ControlServer {
                 restarts: link.restart_count,
                 currency: self.payers.of_pod(number).to_owned(),
                 usage: state.map(Usage::from),
+                ports: pod.ports.clone(),
                 processes: std::mem::take(&mut processes[number]),
             });
         }

@@ -50,6 +50,8 @@ pub(super) enum Environment {
 pub(super) struct PodRecord {
     pub(super) name: String,
     pub(super) mark: String,
+    /// Ports of the host that lead to it, as they are shown.
+    pub(super) ports: Vec<String>,
     pub(super) environment: Environment,
     /// Never, once it is not wanted any more.
     pub(super) restart: Restart,
@@ -142,6 +144,7 @@ impl ControlServer {
         let pod = |((name, mark), restart): ((&String, String), Restart)| PodRecord {
             name: name.clone(),
             mark,
+            ports: Vec::new(),
             environment: Environment::Made,
             restart,
             starts_in_a_row: 0,
@@ -158,6 +161,12 @@ impl ControlServer {
             last_client: 0,
             last_token: 0,
         }
+    }
+
+    /// Knows which ports of the host lead to each pod.
+    pub(crate) fn with_ports(mut self, ports: Vec<Vec<String>>) -> Self {
+        self.pods.iter_mut().zip(ports).for_each(|(pod, ports)| pod.ports = ports);
+        self
     }
 
     /// Keeps whole lines that a pod wrote, or that were written about it.

@@ -27,6 +27,7 @@ use exos::task::schedule::Scheduler;
 use exos::task::signal::Signal;
 use exos_linux::host::boot::{Ground, Pod};
 use exos_linux::host::mounts::Served;
+use exos_linux::host::network::statistics;
 use exos_linux::host::ports::{HostPorts, Port};
 use exos_linux::host::sessions::Sessions;
 use exos_linux::host::stream::PortStream;
@@ -343,6 +344,9 @@ fn send_stats(pod: &Pod, run: &Run) {
         ("memory_peak_bytes", pod.process.peak_bytes()),
     ];
     for (key, value) in values {
+        run.host.send_line(&alloc::format!("stats {key}={value}"));
+    }
+    for (key, value) in statistics(&pod.system.files.inet) {
         run.host.send_line(&alloc::format!("stats {key}={value}"));
     }
     for (refusal, name) in REFUSALS {

@@ -17,6 +17,7 @@ use super::engine::{Terms, Tuning, flow_bytes::Piece};
 use super::ports::{Held, Place, Sharing};
 use super::settings::Setting;
 use super::socket::{Socket, switch};
+use super::stack::counters::Counter;
 use super::tcp::{Phase, Progress, Tcp};
 use super::wire::SegmentSender;
 use crate::error::{Errno, Result};
@@ -222,6 +223,10 @@ impl Host for Inet {
 
     fn wake_at(&self, at_ns: u64) {
         Self::wake_at(self, at_ns);
+    }
+
+    fn note_repetition(&self) {
+        self.stack().counters().add(Counter::TcpRetransmitted);
     }
 
     fn end(&self, ends: (SocketAddr, SocketAddr), first: Option<(SocketAddr, PortSharing)>) {

@@ -143,6 +143,10 @@ impl Outlet for Sender<'_> {
             (*self.stalled, *self.stalled_header_bytes) = (Some(kept), byte_count);
         }
     }
+
+    fn note_repetition(&mut self) {
+        self.flow.host.note_repetition();
+    }
 }
 
 impl Body {

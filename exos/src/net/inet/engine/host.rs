@@ -30,6 +30,8 @@ pub(in super::super) trait Host: Send + Sync {
     fn sender(&self) -> &dyn SegmentSender;
     /// Has what is due polled at `at_ns`, or before.
     fn wake_at(&self, at_ns: u64);
+    /// Counts a segment that is sent again.
+    fn note_repetition(&self);
     /// The two ends (the one first that connected first) have no connection any more; if that is to be remembered, the
     /// end that was first to end.
     fn end(&self, ends: (SocketAddr, SocketAddr), first: Option<(SocketAddr, PortSharing)>);

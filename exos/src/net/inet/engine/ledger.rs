@@ -113,6 +113,7 @@ impl Ledger {
         if end != header.sequence {
             if distance(header.sequence, self.sent_max) < 0 {
                 self.retransmit_count = self.retransmit_count.saturating_add(1);
+                outlet.note_repetition();
             }
             self.stalled_since_ns.get_or_insert(now_ns);
         }

@@ -73,6 +73,8 @@ pub(super) trait Outlet {
     fn has_room(&self) -> bool;
     /// Takes one; its ports are filled in here.
     fn send(&mut self, header: &Header, payload: &[u8]);
+    /// The one that follows was sent before.
+    fn note_repetition(&mut self) {}
 }
 
 /// What came of a segment.

@@ -124,6 +124,8 @@ counters! {
     Icmp6EchoReceived = "Icmp6InEchos",
     /// Messages that were sent.
     Icmp6Sent = "Icmp6OutMsgs",
+    /// TCP segments that were sent again.
+    TcpRetransmitted = "TcpRetransSegs",
     /// TCP segments with a wrong checksum.
     TcpChecksumErrors = "TcpInCsumErrors",
     /// Datagrams that came in and were handed to a socket.

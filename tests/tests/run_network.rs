@@ -1,0 +1,252 @@
+//! The network of a run as its user meets it: ports of the host that lead to a server in the machine, the host's own
+//! services, names, what is refused before a machine starts. Traffic stays on the host's loopback.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use aegis_tests::programs::{Ended, aegis, is_there, remote, tool, up_tool};
+
+/// The longest time until a server in the machine answers.
+const START_LIMIT: Duration = Duration::from_secs(90);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A machine that serves; ended when it is dropped.
+struct Serving {
+    child: Child,
+    /// Ports of the host as they were printed, in order.
+    hosts: Vec<String>,
+    lines: Receiver<String>,
+}
+
+impl Serving {
+    /// Starts it and waits until so many ports were printed.
+    fn start(mut command: Command, port_count: usize) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the tool starts");
+        let (sender, lines) = channel();
+        let (output, errors) = (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
+        for stream in [Box::new(output) as Box<dyn Read + Send>, Box::new(errors)] {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    let _ = sender.send(line);
+                }
+            });
+        }
+        let mut serving = Self { child, hosts: Vec::new(), lines };
+        for _ in 0..port_count {
+            let line = serving.line_with(" -> ");
+            let host = line.strip_prefix("aegis: ").and_then(|rest| rest.split_once(" -> "));
+            serving.hosts.push(host.unwrap_or_else(|| panic!("{line}")).0.to_owned());
+        }
+        serving
+    }
+
+    /// The next line that has this part.
+    fn line_with(&self, part: &str) -> String {
+        let deadline = Instant::now() + START_LIMIT;
+        let mut seen = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) if line.contains(part) => return line,
+                Ok(line) => seen.push(line),
+                Err(why) => panic!("no {part:?} ({why}): {seen:?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a server at that port of the host answers to a request for a file. Until the program listens, QEMU takes
+/// connections and ends them.
+fn fetched(host: &str, path: &str) -> String {
+    let deadline = Instant::now() + START_LIMIT;
+    loop {
+        let answer = attempt(host, path);
+        match answer {
+            Some(text) if !text.is_empty() => return text,
+            _ if Instant::now() > deadline => panic!("{host}{path}: no answer"),
+            _ => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+fn attempt(host: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(host).ok()?;
+    stream.set_read_timeout(Some(START_LIMIT)).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// The answer's body.
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}
+
+/// A server on the host's loopback that says a word to whoever connects. Its port.
+fn host_service() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut request = [0; 512];
+            let _ = client.read(&mut request);
+            let _ = client.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 8\r\n\r\nwelcome\n");
+        }
+    });
+    port
+}
+
+fn text(ended: &Ended) -> String {
+    String::from_utf8_lossy(&ended.output).into_owned()
+}
+
+const HTTPD: [&str; 6] = ["busybox", "httpd", "-f", "-p", "8000", "-h/etc"];
+
+#[test]
+fn a_port_of_the_host_leads_to_a_server() {
+    for machine in ["microvm", "pc", "q35"] {
+        let serving = Serving::start(tool(&["-M", machine, "-p", "0:8000"], &HTTPD), 1);
+        assert!(serving.hosts[0].starts_with("127.0.0.1:"), "{:?}", serving.hosts);
+        for _ in 0..3 {
+            let answer = fetched(&serving.hosts[0], "/hostname");
+            assert!(answer.starts_with("HTTP/1.") && body(&answer) == "aegis\n", "{machine}: {answer:?}");
+        }
+        assert!(fetched(&serving.hosts[0], "/none").contains(" 404 "));
+    }
+}
+
+#[test]
+fn the_hosts_python_serves_from_a_live_root() {
+    if !is_there("python3") {
+        return;
+    }
+    let command = ["python3", "-m", "http.server", "8000", "--directory", "/etc"];
+    let serving = Serving::start(tool(&["--root", "/", "--network", "serve", "-p", "0:8000"], &command), 1);
+    let answer = fetched(&serving.hosts[0], "/passwd");
+    assert_eq!(body(&answer), std::fs::read_to_string("/etc/passwd").expect("it is there"));
+    assert!(serving.line_with("GET /passwd").starts_with("10.0.2.2 "), "its client is the host");
+}
+
+#[test]
+fn ipv6_and_datagrams_get_in() {
+    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
+        let serving = Serving::start(tool(&["-p", "[::1]:0:8000"], &HTTPD), 1);
+        assert!(serving.hosts[0].starts_with("[::1]:"), "{:?}", serving.hosts);
+        assert_eq!(body(&fetched(&serving.hosts[0], "/hostname")), "aegis\n");
+    }
+    if !is_there("python3") {
+        return;
+    }
+    let program = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.bind(('', 5000))\n\
+                   print('up', flush=True)\nwhile True:\n    d, a = s.recvfrom(2000)\n    s.sendto(d + b'!', a)\n";
+    let command = ["python3", "-c", program];
+    let serving = Serving::start(tool(&["--root", "/", "-p", "0:5000/udp"], &command), 1);
+    serving.line_with("up");
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    client.set_read_timeout(Some(START_LIMIT)).expect("a limit");
+    for length in [0, 1, 1400] {
+        client.send_to(&vec![b'x'; length], &serving.hosts[0]).expect("a question");
+        let mut buffer = [0; 2000];
+        let (count, _) = client.recv_from(&mut buffer).expect("an answer");
+        assert_eq!((count, buffer[length]), (length + 1, b'!'));
+    }
+}
+
+#[test]
+fn the_hosts_services_are_for_those_who_may() {
+    let port = host_service();
+    for host in ["10.0.2.2", "host.aegis"] {
+        let address = format!("http://{host}:{port}/");
+        let command = ["busybox", "wget", "-q", "-O", "-", "-T", "20", &address];
+        let allowed = aegis(&["--host-access"], &command, b"");
+        assert_eq!((allowed.status, text(&allowed).as_str()), (0, "welcome\n"), "{allowed:?}");
+        for options in [&[][..], &["--network", "serve"]] {
+            let refused = aegis(options, &command, b"");
+            assert!(refused.status != 0 && refused.output.is_empty(), "{refused:?}");
+        }
+        let alone = aegis(&["--network", "none", "--add-host", "host.aegis:10.0.2.2"], &command, b"");
+        assert!(alone.status != 0 && alone.errors.contains("unreachable"), "{alone:?}");
+    }
+}
+
+#[test]
+fn names_are_the_pods() {
+    let command = ["busybox", "cat", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"];
+    let options = ["--hostname", "box", "--add-host", "db:192.0.2.7", "--dns", "192.0.2.53", "--ip", "10.0.2.20"];
+    let ended = aegis(&options, &command, b"");
+    let expected = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n10.0.2.20\tbox\n\
+                    10.0.2.2\thost.aegis\n192.0.2.7\tdb\nbox\nnameserver 192.0.2.53\n";
+    assert_eq!((text(&ended).as_str(), ended.status), (expected, 0), "{ended:?}");
+    let plain = aegis(&["--network", "none"], &command, b"");
+    assert_eq!(text(&plain), "127.0.0.1\tlocalhost aegis\n::1\tlocalhost\naegis\nnameserver 10.0.2.3\n");
+}
+
+#[test]
+fn frames_and_counters_are_written() {
+    let port = host_service();
+    let path = std::env::temp_dir().join(format!("aegis-frames-{}", std::process::id()));
+    let address = format!("http://10.0.2.2:{port}/");
+    let command = ["busybox", "wget", "-q", "-O", "-", &address];
+    let name = path.to_string_lossy();
+    let ended = aegis(&["--host-access", "--stats=json", "--pcap", &name], &command, b"");
+    let frames = std::fs::read(&path).expect("QEMU wrote it");
+    let _ = std::fs::remove_file(&path);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    assert!(frames.windows(7).any(|part| part == b"welcome"), "{} bytes", frames.len());
+    let count = |key| aegis_tests::programs::counter(&ended.errors, key);
+    assert!(count("network_received_packets") >= 4 && count("network_sent_bytes") > 200, "{}", ended.errors);
+    let unused = aegis(&["--stats=json"], &["busybox", "true"], b"");
+    assert!(!unused.errors.contains("network"), "{}", unused.errors);
+}
+
+#[test]
+fn what_cannot_be_is_said_before_a_machine_starts() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let host = taken.local_addr().expect("an address");
+    for (options, part) in [
+        (vec!["-p".to_owned(), format!("{}:80", host.port())], format!("aegis: -p {host}: taken by ")),
+        (vec!["-p".into(), "80".into()], "a port is [ADDRESS:]HOST:GUEST".into()),
+        (vec!["--network".into(), "tap=no-such-tap".into()], "aegis: --network tap: ".into()),
+        (vec!["--network".into(), "none".into(), "-p".into(), "0:80".into()], "this pod has --network none".into()),
+    ] {
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let ended = aegis(&options, &["busybox", "true"], b"");
+        assert_eq!(ended.status, 125, "{ended:?}");
+        assert!(ended.errors.contains(&part) && ended.errors.lines().count() == 1, "{ended:?}");
+    }
+}
+
+#[test]
+fn each_pod_has_a_card_of_its_own() {
+    let file = "[pod.a]\nprogram = \"busybox\"\nargs = [\"httpd\", \"-f\", \"-p\", \"80\", \"-h\", \"/etc\"]\n\
+                ports = [\"0:80\"]\n\
+                [pod.b]\nprogram = \"busybox\"\nargs = [\"httpd\", \"-f\", \"-p\", \"80\", \"-h\", \"/etc\"]\n\
+                ports = [\"0:80\"]\n\
+                [pod.c]\nprogram = \"busybox\"\nargs = [\"sleep\", \"1000\"]\n";
+    let serving = Serving::start(up_tool("network", &["--name", "net"], file), 2);
+    for (host, name) in serving.hosts.iter().zip(["a\n", "b\n"]) {
+        assert_eq!(body(&fetched(host, "/hostname")), name);
+    }
+    let shown = text(&remote("network", &["ps", "net"]));
+    for host in &serving.hosts {
+        assert!(shown.contains(&format!("{host} -> 80/tcp")), "{shown}");
+    }
+}
