@@ -384,6 +384,7 @@ fn keep(socket: &Socket, &(_, _, setting, range): &Row, value: i32) -> Result<()
         _ => return Err(Errno::EINVAL),
     };
     socket.settings().set(setting, value);
+    socket.apply_settings();
     Ok(())
 }
 

@@ -361,5 +361,8 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
         }
         _ => return Err(Errno::ENOPROTOOPT),
     }
+    if let (SO_KEEPALIVE, AnySocket::Inet(socket)) = (name, &socket) {
+        socket.apply_settings();
+    }
     Ok(0)
 }

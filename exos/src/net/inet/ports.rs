@@ -174,7 +174,8 @@ impl Table {
     }
 
     fn end_wait(&mut self, wait: &Wait) {
-        if self.connections.get(&wait.ends).is_some_and(Option::is_some) {
+        // A newer connection of the same two ends may have ended since, and is remembered for longer.
+        if self.connections.get(&wait.ends) == Some(&Some(wait.until_ns)) {
             self.connections.remove(&wait.ends);
         }
         self.release(Held { port: wait.port, number: wait.number });

@@ -79,7 +79,7 @@ impl Socket {
         self.connected_buffer();
         let is_fixed = self.has_own_receive_buffer();
         let host: Arc<dyn Host> = self.inet().clone();
-        let wants = (&self.tuning(false), &self.knobs(ends.1.is_ipv4()), is_fixed);
+        let wants = (&self.tuning(false), &self.knobs(ends.1.is_ipv4()), self.port_sharing(), is_fixed);
         let flow = begin(&host, ends, self.wait_queue(), wants).inspect_err(|_| {
             self.inet().tcp.end(ends, None, self.inet().now_ns());
         })?;

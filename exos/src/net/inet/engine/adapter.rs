@@ -1,6 +1,6 @@
 //! The engine that smoltcp is: a set of one socket behind an interface that has one packet.
 //!
-//! smoltcp knows its own two ends alone, under addresses and ports that are always the same ([`FRAME_ADDRESSES`]),
+//! smoltcp knows its own two ends alone, under addresses and ports that are always the same (`live`),
 //! so the cost of a segment does not depend on how many connections there are. What it lacks is done here, on segments'
 //! way in and out:
 //!
@@ -13,7 +13,7 @@
 //!   old ones are made new, because it drops the bytes of a segment whose acknowledgement is old.
 //! - *Nagle* as Linux has it: a short segment waits for a short one that is under way, not for any (Minshall).
 //!   `TCP_CORK` keeps the rest of a segment back here.
-//! - *Time* is told [`CLOCK_RATE`] times as fast, because its shortest retransmission timeout is a second and Linux's
+//! - *Time* is told `CLOCK_RATE` times as fast, because its shortest retransmission timeout is a second and Linux's
 //!   200 ms.
 //! - *Memory.* Its two buffers are of fixed size, so a connection at rest has no socket ([`Engine::rest`]): a few
 //!   numbers lead a new one to the same place.
@@ -24,24 +24,17 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken};
-use smoltcp::socket::tcp::{self, CongestionControl, State};
-use smoltcp::storage::RingBuffer;
+use smoltcp::socket::tcp::State;
 use smoltcp::time::{Duration, Instant};
-use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 
-use super::header::{HEADER_BYTES_MIN, Header, distance, flag};
+use super::header::{Header, distance, flag};
 use super::ledger::Ledger;
+use super::live::{CLOCK_RATE, Live, PAYLOAD_BYTES_MAX, RING_BYTES, instant, interface, nanoseconds};
 use super::{Engine, Outlet, Report, Terms, Tuning, Verdict};
 use crate::error::{Errno, Result};
 use crate::net::inet::tcp_state::TcpState;
 use crate::reserve;
 
-/// How many times as fast smoltcp's clock goes.
-const CLOCK_RATE: u64 = 5;
-/// Where its clock begins, in seconds: it compares with zero, and the handshake on paper was before now.
-const CLOCK_START_S: u64 = 1000;
 /// Longest delay of an acknowledgement.
 const ACKNOWLEDGEMENT_DELAY_MS: u64 = 40;
 /// Segments with bytes that are acknowledged at once in the beginning, as Linux does.
@@ -50,37 +43,12 @@ const PROMPT_COUNT: u32 = 16;
 const CORK_NS: u64 = 200_000_000;
 /// Most segments that are sent at a time.
 const BURST_COUNT_MAX: usize = 64;
-/// What smoltcp hears of the two ends: the other's address and this one's.
-const FRAME_ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 2], [10, 0, 0, 1]];
-/// The other's port and this end's.
-const FRAME_PORTS: [u16; 2] = [2, 1];
-const IP_HEADER_BYTES: usize = 20;
-/// Longest packet that goes to or from smoltcp.
-const FRAME_BYTES_MAX: usize = 2048;
-/// Longest payload of one.
-pub(in super::super) const PAYLOAD_BYTES_MAX: usize = FRAME_BYTES_MAX - IP_HEADER_BYTES - HEADER_BYTES_MIN - 40;
-/// Least and most memory of either of its buffers.
-const RING_BYTES: core::ops::RangeInclusive<usize> = 2048..=524_288;
-/// A round trip that is assumed where none was measured.
-const ROUND_TRIP_ASSUMED_NS: u64 = 200_000_000;
+/// Memory of each at first: a request and its answer. What carries more gets more, up to what its program asks for.
+const RING_BYTES_FRESH: usize = 16_384;
+/// How many times as much it gets then.
+const RING_GROWTH: usize = 4;
 /// How far old an acknowledgement may be (the largest window that was ever open, as a bound).
 const OLD_BYTES_MAX: i32 = 1 << 30;
-
-fn instant(now_ns: u64) -> Instant {
-    Instant::from_micros((now_ns / 1000 * CLOCK_RATE + CLOCK_START_S * 1_000_000) as i64)
-}
-
-fn nanoseconds(instant: Instant) -> u64 {
-    let micros = (instant.total_micros() as u64).saturating_sub(CLOCK_START_S * 1_000_000);
-    micros.div_ceil(CLOCK_RATE) * 1000
-}
-
-/// smoltcp's part.
-struct Live {
-    interface: Interface,
-    sockets: SocketSet<'static>,
-    handle: SocketHandle,
-}
 
 /// The engine.
 pub(in super::super) struct Smoltcp {
@@ -91,192 +59,11 @@ pub(in super::super) struct Smoltcp {
     held: Vec<u8>,
     held_until_ns: Option<u64>,
     is_closing: bool,
-}
-
-/// An interface of one packet.
-struct Wire<'w> {
-    incoming: Option<&'w [u8]>,
-    ledger: &'w mut Ledger,
-    /// `None`: on paper.
-    outlet: Option<&'w mut dyn Outlet>,
-    now_ns: u64,
-}
-
-struct Incoming<'w>(&'w [u8]);
-
-struct Outgoing<'a, 'w>(&'a mut Wire<'w>);
-
-impl RxToken for Incoming<'_> {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, act: F) -> R {
-        act(self.0)
-    }
-}
-
-impl TxToken for Outgoing<'_, '_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, byte_count: usize, act: F) -> R {
-        let mut bytes = [0; FRAME_BYTES_MAX];
-        let frame = &mut bytes[..byte_count.min(FRAME_BYTES_MAX)];
-        let answer = act(frame);
-        let Wire { ledger, outlet, now_ns, .. } = self.0;
-        if let Some((header, payload)) = frame.get(IP_HEADER_BYTES..).and_then(Header::parse) {
-            ledger.send(header, payload, reborrow(outlet), *now_ns);
-        }
-        answer
-    }
-}
-
-impl<'w> Device for Wire<'w> {
-    type RxToken<'a>
-        = Incoming<'w>
-    where
-        Self: 'a;
-    type TxToken<'a>
-        = Outgoing<'a, 'w>
-    where
-        Self: 'a;
-
-    fn receive(&mut self, _: Instant) -> Option<(Self::RxToken<'_>, Self::TxToken<'_>)> {
-        let frame = self.incoming.take()?;
-        Some((Incoming(frame), Outgoing(self)))
-    }
-
-    fn transmit(&mut self, _: Instant) -> Option<Self::TxToken<'_>> {
-        let has_room = self.outlet.as_ref().is_none_or(|outlet| outlet.has_room());
-        has_room.then_some(Outgoing(self))
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ip;
-        capabilities.max_transmission_unit =
-            usize::from(self.ledger.terms.segment_bytes_max) + IP_HEADER_BYTES + HEADER_BYTES_MIN;
-        capabilities.checksum = ChecksumCapabilities::ignored();
-        capabilities
-    }
-}
-
-fn reborrow<'a>(outlet: &'a mut Option<&mut dyn Outlet>) -> Option<&'a mut dyn Outlet> {
-    match outlet {
-        Some(outlet) => Some(&mut **outlet),
-        None => None,
-    }
-}
-
-/// A packet as smoltcp hears it; how long it is. Its payload is no longer than [`PAYLOAD_BYTES_MAX`].
-fn frame(header: &Header, payload: &[u8], into: &mut [u8; FRAME_BYTES_MAX]) -> usize {
-    let mut tcp = [0; 60];
-    let header = Header { source_port: FRAME_PORTS[0], destination_port: FRAME_PORTS[1], ..*header };
-    let header_bytes = header.emit(&mut tcp);
-    let start = IP_HEADER_BYTES + header_bytes;
-    let byte_count = start + payload.len();
-    into[..IP_HEADER_BYTES].fill(0);
-    into[0] = 0x45;
-    into[2..4].copy_from_slice(&(byte_count as u16).to_be_bytes());
-    (into[8], into[9]) = (64, 6);
-    into[12..16].copy_from_slice(&FRAME_ADDRESSES[0]);
-    into[16..20].copy_from_slice(&FRAME_ADDRESSES[1]);
-    into[IP_HEADER_BYTES..start].copy_from_slice(&tcp[..header_bytes]);
-    into[start..byte_count].copy_from_slice(payload);
-    byte_count
-}
-
-/// An interface whose packets are as long as the connection's.
-fn interface(ledger: &mut Ledger, at: Instant) -> Interface {
-    let mut wire = Wire { incoming: None, ledger, outlet: None, now_ns: 0 };
-    let mut interface = Interface::new(Config::new(HardwareAddress::Ip), &mut wire, at);
-    interface.update_ip_addrs(|addresses| {
-        let [a, b, c, d] = FRAME_ADDRESSES[1];
-        // It has room for one.
-        let _ = addresses.push(IpCidr::new(IpAddress::v4(a, b, c, d), 24));
-    });
-    interface
-}
-
-impl Live {
-    fn socket(&mut self) -> &mut tcp::Socket<'static> {
-        self.sockets.get_mut(self.handle)
-    }
-
-    fn socket_ref(&self) -> &tcp::Socket<'static> {
-        self.sockets.get(self.handle)
-    }
-
-    /// Has smoltcp take a packet in; what it answers at once goes out.
-    fn feed(
-        &mut self,
-        ledger: &mut Ledger,
-        (header, payload): (&Header, &[u8]),
-        (at, now_ns): (Instant, u64),
-        mut outlet: Option<&mut dyn Outlet>,
-    ) {
-        let mut bytes = [0; FRAME_BYTES_MAX];
-        let byte_count = frame(header, payload, &mut bytes);
-        let outlet = reborrow(&mut outlet);
-        let mut wire = Wire { incoming: Some(&bytes[..byte_count]), ledger, outlet, now_ns };
-        self.interface.poll_ingress_single(at, &mut wire, &mut self.sockets);
-    }
-
-    /// A socket for a connection that stands where the ledger has it.
-    fn begin(ledger: &mut Ledger, tuning: &Tuning, now_ns: u64) -> Result<Self> {
-        let ring = |bytes: usize| -> Result<RingBuffer<'static, u8>> {
-            let bytes = bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end());
-            let mut memory = reserve::vector(bytes)?;
-            memory.resize(bytes, 0);
-            Ok(RingBuffer::new(memory))
-        };
-        reserve::check()?;
-        let mut socket = tcp::Socket::new(ring(tuning.receive_bytes_max)?, ring(tuning.send_bytes_max)?);
-        socket.set_congestion_control(CongestionControl::Reno);
-        socket.listen(FRAME_PORTS[1]).map_err(|_| Errno::EINVAL)?;
-        let round_trip_ns = match ledger.round_trip_us {
-            0 => ROUND_TRIP_ASSUMED_NS,
-            us => u64::from(us) * 1000,
-        };
-        // What smoltcp limits to once a second is past when the connection begins.
-        let over = instant(now_ns) - Duration::from_secs(2);
-        let begun = over - Duration::from_micros(round_trip_ns / 1000 * CLOCK_RATE);
-        let interface = interface(ledger, begun);
-        let mut sockets = SocketSet::new(Vec::with_capacity(1));
-        let handle = sockets.add(socket);
-        let mut live = Self { interface, sockets, handle };
-        live.shake_hands(ledger, begun, over);
-        let socket = live.socket();
-        socket.set_ack_delay(None);
-        if socket.state() == State::Established { Ok(live) } else { Err(Errno::EINVAL) }
-    }
-
-    /// The handshake on paper.
-    fn shake_hands(&mut self, ledger: &mut Ledger, begun: Instant, over: Instant) {
-        let terms = ledger.terms;
-        let first = ledger.unread;
-        let shift = terms.window_shifts.map(|shifts| shifts.0);
-        let window_bytes = u32::from(ledger.window) << shift.unwrap_or(0);
-        let mut header = Header {
-            sequence: first.wrapping_sub(1),
-            flags: flag::SYN,
-            window: window_bytes.min(u32::from(u16::MAX)) as u16,
-            segment_bytes_max: Some(terms.segment_bytes_max),
-            window_shift: shift,
-            is_sack_permitted: terms.has_sack,
-            ..Header::default()
-        };
-        // The numbers on the wire begin at what was sent last.
-        ledger.terms.send_next = ledger.sent_max;
-        self.feed(ledger, (&header, &[]), (begun, 0), None);
-        let mut wire = Wire { incoming: None, ledger, outlet: None, now_ns: 0 };
-        self.interface.poll_egress(begun, &mut wire, &mut self.sockets);
-        header = Header {
-            sequence: first,
-            acknowledgement: ledger.sent_max.wrapping_sub(ledger.offset),
-            flags: flag::ACK,
-            window: ledger.window,
-            ..Header::default()
-        };
-        self.feed(ledger, (&header, &[]), (over, 0), None);
-        // A probe, which smoltcp answers: so it has told the window that its memory has, not the one of its `SYN`.
-        header.sequence = first.wrapping_sub(1);
-        self.feed(ledger, (&header, &[]), (over, 0), None);
-    }
+    /// Memory that its next socket has for what comes in and for what goes out.
+    receive_ring_bytes: usize,
+    send_ring_bytes: usize,
+    /// Bytes that had come in when that was looked at.
+    received_before: u64,
 }
 
 impl Smoltcp {
@@ -291,13 +78,18 @@ impl Smoltcp {
             held: Vec::new(),
             held_until_ns: None,
             is_closing: false,
+            receive_ring_bytes: RING_BYTES_FRESH,
+            send_ring_bytes: RING_BYTES_FRESH,
+            received_before: 0,
         }
     }
 
     /// Its socket; one is made if it rests.
     fn live(&mut self, now_ns: u64) -> Result<&mut Live> {
         if self.live.is_none() {
-            self.live = Some(Box::new(Live::begin(&mut self.ledger, &self.tuning, now_ns)?));
+            let receive_bytes = self.receive_ring_bytes.min(self.tuning.receive_bytes_max);
+            let send_bytes = self.send_ring_bytes.min(self.tuning.send_bytes_max);
+            self.live = Some(Box::new(Live::begin(&mut self.ledger, receive_bytes, send_bytes, now_ns)?));
         }
         self.live.as_deref_mut().ok_or(Errno::ENOMEM)
     }
@@ -429,6 +221,77 @@ impl Smoltcp {
         Ok(done)
     }
 
+    /// Whether its socket could be another: nothing is in it, and all that came in was acknowledged.
+    fn is_quiet(&self) -> bool {
+        let Some(live) = &self.live else { return false };
+        let (socket, ledger) = (live.socket_ref(), &self.ledger);
+        socket.send_queue() == 0
+            && socket.recv_queue() == 0
+            && socket.state() == State::Established
+            && ledger.gap_end.is_none()
+            && ledger.una == ledger.sent_max
+            && ledger.told_acknowledgement == ledger.unread
+            && !self.is_closing
+    }
+
+    /// Gets a larger socket where the one that it has was filled, and takes what was not read along. What waits to be
+    /// acknowledged cannot be taken along, so that comes first.
+    fn grow(&mut self, now_ns: u64) {
+        let Some(live) = &mut self.live else { return };
+        let ledger = &mut self.ledger;
+        let (receive_bytes, send_bytes) = (
+            self.receive_ring_bytes.min(self.tuning.receive_bytes_max).max(live.socket().recv_capacity()),
+            self.send_ring_bytes.min(self.tuning.send_bytes_max).max(live.socket().send_capacity()),
+        );
+        let is_larger = receive_bytes > live.socket().recv_capacity() || send_bytes > live.socket().send_capacity();
+        let queued = live.socket().recv_queue();
+        let is_acknowledged = queued > 0 || ledger.told_acknowledgement == ledger.unread;
+        let may_change = live.socket().send_queue() == 0
+            && live.socket().state() == State::Established
+            && ledger.gap_end.is_none()
+            && ledger.una == ledger.sent_max
+            && !self.is_closing;
+        if !is_larger || !is_acknowledged || !may_change {
+            return;
+        }
+        let Ok(mut unread) = reserve::vector(queued) else { return };
+        unread.resize(queued, 0);
+        let Ok(queued) = live.socket().peek_slice(&mut unread) else { return };
+        let (offset, ring_shift) = (ledger.offset, ledger.ring_shift);
+        match Live::begin(ledger, receive_bytes, send_bytes, now_ns) {
+            Ok(mut next) => {
+                next.refill(ledger, &unread[..queued], now_ns);
+                **live = next;
+            }
+            Err(_) => (ledger.offset, ledger.ring_shift) = (offset, ring_shift),
+        }
+    }
+
+    /// Whether it will be quiet once all that was given is acknowledged.
+    fn is_draining(&self) -> bool {
+        let Some(live) = &self.live else { return false };
+        let socket = live.socket_ref();
+        let has_in = socket.recv_queue() > 0 || self.ledger.gap_end.is_some();
+        socket.send_queue() > 0 && !has_in && socket.state() == State::Established && !self.is_closing
+    }
+
+    /// Whether it could send more at a time if what is in its socket were gone.
+    fn wants_to_send_more(&self) -> bool {
+        let bytes = self.send_ring_bytes.min(self.tuning.send_bytes_max).min(*RING_BYTES.end());
+        self.live.as_ref().is_some_and(|live| bytes > live.socket_ref().send_capacity())
+    }
+
+    /// Notes that a socket was filled, so that the next has more.
+    fn note_fill(&mut self) {
+        let Some(live) = &self.live else { return };
+        let socket = live.socket_ref();
+        let (capacity, queued) = (socket.recv_capacity(), socket.recv_queue());
+        if queued * 2 > capacity || self.ledger.received_bytes - self.received_before > 4 * capacity as u64 {
+            self.receive_ring_bytes = (capacity * RING_GROWTH).min(*RING_BYTES.end());
+            self.received_before = self.ledger.received_bytes;
+        }
+    }
+
     /// Puts what was kept back behind what is to be sent, as far as there is room.
     fn release_held(&mut self) {
         let Some(live) = &mut self.live else { return };
@@ -483,6 +346,8 @@ impl Engine for Smoltcp {
         ledger.received_bytes += u64::from(after.wrapping_sub(before))
             - u64::from(ledger.has_seen_end && after != before && ledger.end_at == Some(after.wrapping_sub(1)));
         ledger.gap_end = ledger.gap_end.filter(|gap| distance(*gap, after) > 0);
+        self.note_fill();
+        self.grow(now_ns);
         Verdict::Taken
     }
 
@@ -498,7 +363,7 @@ impl Engine for Smoltcp {
         if self.is_closing && self.held.is_empty() {
             live.socket().close();
         }
-        let (at, has_no_delay) = (instant(now_ns), self.tuning.has_no_delay);
+        let has_no_delay = self.tuning.has_no_delay;
         for _ in 0..BURST_COUNT_MAX {
             if !outlet.has_room() {
                 return;
@@ -506,9 +371,9 @@ impl Engine for Smoltcp {
             let is_delayed = !has_no_delay && self.ledger.short_end.is_some();
             live.socket().set_nagle_enabled(is_delayed);
             let before = self.ledger.sent_count;
-            let mut wire = Wire { incoming: None, ledger: &mut self.ledger, outlet: Some(&mut *outlet), now_ns };
-            live.interface.poll_egress(at, &mut wire, &mut live.sockets);
+            live.emit(&mut self.ledger, now_ns, outlet);
             if self.ledger.sent_count == before {
+                self.grow(now_ns);
                 return;
             }
         }
@@ -523,7 +388,18 @@ impl Engine for Smoltcp {
         [due, held].into_iter().flatten().min()
     }
 
+    fn expect(&mut self, byte_count: usize, now_ns: u64) {
+        if byte_count > self.send_ring_bytes {
+            self.send_ring_bytes = byte_count.min(*RING_BYTES.end());
+            self.grow(now_ns);
+        }
+    }
+
     fn send_room(&self) -> usize {
+        // It is to be empty, so that a larger one takes its place.
+        if self.wants_to_send_more() && self.is_draining() {
+            return 0;
+        }
         let queued = self.live.as_ref().map_or(0, |live| live.socket_ref().send_queue()) + self.held.len();
         let capacity = self.live.as_ref().map_or(usize::MAX, |live| live.socket_ref().send_capacity());
         capacity.min(self.tuning.send_bytes_max).saturating_sub(queued)
@@ -550,7 +426,16 @@ impl Engine for Smoltcp {
                 break;
             }
         }
+        if self.live.as_ref().is_some_and(|live| live.socket_ref().send_queue() == live.socket_ref().send_capacity()) {
+            self.send_ring_bytes = self.send_ring_bytes.saturating_mul(RING_GROWTH).min(*RING_BYTES.end());
+        }
         Ok(done)
+    }
+
+    fn is_writable(&self) -> bool {
+        let capacity = self.live.as_ref().map_or(usize::MAX, |live| live.socket_ref().send_capacity());
+        let (queued, _) = self.unacknowledged_bytes();
+        self.send_room() > 0 && queued * 3 <= capacity.min(self.tuning.send_bytes_max) * 2
     }
 
     fn unacknowledged_bytes(&self) -> (usize, usize) {
@@ -639,6 +524,10 @@ impl Engine for Smoltcp {
         self.ledger.stalled_since_ns
     }
 
+    fn unmoved_since_ns(&self) -> Option<u64> {
+        self.ledger.unmoved_since_ns
+    }
+
     fn tune(&mut self, tuning: &Tuning) {
         self.tuning = *tuning;
     }
@@ -665,15 +554,7 @@ impl Engine for Smoltcp {
     }
 
     fn rest(&mut self) {
-        let Some(live) = &self.live else { return };
-        let socket = live.socket_ref();
-        let is_quiet = socket.state() == State::Established
-            && socket.send_queue() == 0
-            && socket.recv_queue() == 0
-            && self.ledger.gap_end.is_none()
-            && self.ledger.una == self.ledger.sent_max
-            && !self.is_closing;
-        if is_quiet {
+        if self.is_quiet() {
             self.live = None;
         }
     }

@@ -10,7 +10,7 @@ use super::adapter::Smoltcp;
 use super::flow::{Body, Flow, Knobs, Phase};
 use super::handshake::{FIRST_TIMEOUT_NS, Offer, Own, segment_bytes_of};
 use super::header::{Header, distance, flag};
-use super::host::Host;
+use super::host::{Host, PortSharing};
 use super::table::Entry;
 use super::{Engine, Terms, Tuning};
 use crate::error::{Errno, Result};
@@ -63,7 +63,7 @@ pub(in super::super) fn begin(
     host: &Arc<dyn Host>,
     (local, remote): (SocketAddr, SocketAddr),
     queue: &Arc<WaitQueue>,
-    (tuning, knobs, is_receive_fixed): (&Tuning, &Knobs, bool),
+    (tuning, knobs, sharing, is_receive_fixed): (&Tuning, &Knobs, PortSharing, bool),
 ) -> Result<Arc<Flow>> {
     crate::reserve::check()?;
     let (now_ns, tables) = (host.now_ns(), host.tables());
@@ -77,7 +77,8 @@ pub(in super::super) fn begin(
     };
     let own_first = tables.first_number(&key, now_ns);
     let attempt = Attempt { own, own_first, met: None, sent_ns: now_ns, sent_count: 0 };
-    let body = Body::new(Phase::Attempt(Box::new(attempt)), tuning, knobs, now_ns);
+    let mut body = Body::new(Phase::Attempt(Box::new(attempt)), tuning, knobs, now_ns);
+    body.sharing = sharing;
     let flow = Flow::new(host, key, true, queue, body);
     let is_free = |entry: Option<&Entry>| matches!(entry, None | Some(Entry::Remembered(_)));
     if !tables.put(key, Entry::Flow(flow.clone()), is_free) {

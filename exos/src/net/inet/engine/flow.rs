@@ -15,6 +15,7 @@ use core::sync::atomic::Ordering;
 
 use super::adapter::Smoltcp;
 use super::attempt::Attempt;
+use super::handshake::{TIMES_BYTES, segment_bytes_of};
 use super::header::{CHECKSUM_OFFSET_BYTES, HEADER_BYTES_MAX, Header, flag};
 use super::host::{Host, PortRelease, PortSharing};
 use super::remembered::{REMEMBERED_NS, Remembered};
@@ -123,6 +124,7 @@ struct Sender<'a> {
     stalled: &'a mut Option<Vec<u8>>,
     stalled_header_bytes: &'a mut usize,
     has_sent: &'a mut bool,
+    is_too_long: &'a mut bool,
 }
 
 impl Outlet for Sender<'_> {
@@ -134,7 +136,9 @@ impl Outlet for Sender<'_> {
         let mut bytes = [0; HEADER_BYTES_MAX];
         let byte_count = self.flow.write_header(header, &mut bytes);
         *self.has_sent = true;
-        if self.flow.send_segment(&bytes[..byte_count], payload, &self.knobs) == Err(Errno::ENOBUFS)
+        let outcome = self.flow.send_segment(&bytes[..byte_count], payload, &self.knobs);
+        *self.is_too_long |= outcome == Err(Errno::EMSGSIZE);
+        if outcome == Err(Errno::ENOBUFS)
             && self.stalled.is_none()
             && let Ok(mut kept) = reserve::vector(byte_count + payload.len())
         {
@@ -212,7 +216,7 @@ impl Body {
     /// Whether a third of what may be kept is free.
     pub(super) fn is_writable(&self) -> bool {
         match &self.phase {
-            Phase::Open(engine) => engine.unacknowledged_bytes().0 * 3 <= self.tuning.send_bytes_max * 2,
+            Phase::Open(engine) => engine.is_writable(),
             _ => false,
         }
     }
@@ -297,8 +301,17 @@ impl Flow {
         let Body { phase: Phase::Open(engine), stalled, stalled_header_bytes, has_sent, knobs, .. } = body else {
             return None;
         };
-        let mut sender = Sender { flow: self, knobs: *knobs, stalled, stalled_header_bytes, has_sent };
-        Some(act(&mut **engine, &mut sender))
+        let mut too_long = false;
+        let is_too_long = &mut too_long;
+        let mut sender = Sender { flow: self, knobs: *knobs, stalled, stalled_header_bytes, has_sent, is_too_long };
+        let answer = act(&mut **engine, &mut sender);
+        if too_long {
+            // What was too long is lost, and sent again in shorter ones.
+            let packet_bytes = self.host.sender().packet_bytes_max(self.key.remote.ip());
+            let options_bytes = if engine.times().is_some() { TIMES_BYTES } else { 0 };
+            engine.set_segment_bytes_max(segment_bytes_of(packet_bytes, self.key.remote) - options_bytes);
+        }
+        Some(answer)
     }
 
     fn write_header(&self, header: &Header, into: &mut [u8; HEADER_BYTES_MAX]) -> usize {
@@ -445,7 +458,7 @@ impl Flow {
             Phase::Attempt(attempt) => Some(attempt.deadline_ns()),
             Phase::Over(_) => None,
             Phase::Open(engine) => {
-                let stall = engine.stalled_since_ns().map(|since| since + stall_ns);
+                let stall = body_stall(&**engine, body.is_gone).map(|since| since + stall_ns);
                 let due = engine.deadline_ns(now_ns).filter(|_| room.is_none());
                 let rest = Some(rest).filter(|_| !engine.is_at_rest() && rest > now_ns);
                 [due, room, stall, end, probe, rest].into_iter().flatten().min()
@@ -477,7 +490,7 @@ impl Flow {
     fn poll_open(&self, body: &mut Body, now_ns: u64) {
         let (limit_ns, end_timeout_ns) = (body.stall_limit_ns(), body.knobs.end_timeout_ns);
         let Phase::Open(engine) = &mut body.phase else { return };
-        if engine.stalled_since_ns().is_some_and(|since| since + limit_ns <= now_ns) {
+        if body_stall(&**engine, body.is_gone).is_some_and(|since| since + limit_ns <= now_ns) {
             return body.finish(Some(Errno::ETIMEDOUT));
         }
         if body.is_gone && body.half_closed_ns.is_some_and(|since| since + end_timeout_ns <= now_ns) {
@@ -533,7 +546,7 @@ impl Flow {
                 }
                 Phase::Open(engine) if engine.is_under_way(sequence) => {
                     // Anything else is no reason to end what works.
-                    let options_bytes = if engine.times().is_some() { 12 } else { 0 };
+                    let options_bytes = if engine.times().is_some() { TIMES_BYTES } else { 0 };
                     path.into_iter()
                         .for_each(|bytes| engine.set_segment_bytes_max(bytes.saturating_sub(options_bytes)));
                     true
@@ -703,6 +716,11 @@ impl Body {
         }
         Some(self.last_arrival_ns + idle_ns + u64::from(self.probe_count) * interval_ns)
     }
+}
+
+/// Since when the other end lets the connection wait: one whose socket is closed does not wait for room either.
+fn body_stall(engine: &dyn Engine, is_gone: bool) -> Option<u64> {
+    if is_gone { engine.unmoved_since_ns() } else { engine.stalled_since_ns() }
 }
 
 /// A header that resets what a segment to nobody was a part of (RFC 9293, 3.10.7.1); `None`: nothing is said.

@@ -104,8 +104,9 @@ impl Flow {
     /// As [`crate::net::inet::Socket::send`].
     pub(in super::super) fn send_nofault(self: &Arc<Self>, source: &mut dyn Source) -> Result<Piece> {
         self.change(|body, now_ns| {
-            let room = Self::room(body);
             let wanted = source.remaining();
+            body.engine_mut().into_iter().for_each(|engine| engine.expect(wanted, now_ns));
+            let room = Self::room(body);
             if wanted == 0 {
                 return body.check_sender().map(|()| Piece::Moved(0));
             }

@@ -19,7 +19,7 @@ const SEGMENT_BYTES_DEFAULT: u16 = 536;
 /// Least that is believed (`TCP_MIN_SND_MSS`).
 const SEGMENT_BYTES_MIN: u16 = 48;
 /// Bytes of the option that tells times, with what fills it up.
-const TIMES_BYTES: u16 = 12;
+pub(super) const TIMES_BYTES: u16 = 12;
 /// Times that a `SYN` or its answer is sent again from outside (`tcp_synack_retries`).
 pub(super) const ANSWER_RETRY_COUNT_MAX: u32 = 5;
 /// How long the first `SYN` is waited for.

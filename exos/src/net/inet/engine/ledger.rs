@@ -38,6 +38,8 @@ pub(super) struct Ledger {
     pub(super) round_trip_variance_us: u32,
     /// Since when what is sent is not acknowledged.
     pub(super) stalled_since_ns: Option<u64>,
+    /// The same, also while the other end says that it has no room.
+    pub(super) unmoved_since_ns: Option<u64>,
     /// When segments that do not belong here are answered again.
     pub(super) answers_from_ns: u64,
     pub(super) acknowledged_bytes: u64,
@@ -73,6 +75,7 @@ impl Ledger {
             round_trip_us: terms.round_trip_ns.map_or(0, |ns| (ns / 1000) as u32),
             round_trip_variance_us: terms.round_trip_ns.map_or(250_000, |ns| (ns / 2000) as u32),
             stalled_since_ns: None,
+            unmoved_since_ns: None,
             answers_from_ns: 0,
             acknowledged_bytes: 0,
             received_bytes: 0,
@@ -116,6 +119,7 @@ impl Ledger {
                 outlet.note_repetition();
             }
             self.stalled_since_ns.get_or_insert(now_ns);
+            self.unmoved_since_ns.get_or_insert(now_ns);
         }
         if distance(end, self.sent_max) > 0 {
             self.sent_max = end;
@@ -159,6 +163,7 @@ impl Ledger {
             self.una = header.acknowledgement;
             self.acknowledged_bytes += advance as u64;
             self.stalled_since_ns = (self.una != self.sent_max).then_some(now_ns);
+            self.unmoved_since_ns = self.stalled_since_ns;
             if let (Some((_, answered)), Some((offset, _))) = (header.times, self.terms.times) {
                 let sent_ms = answered.wrapping_sub(offset);
                 let sample_ms = Self::milliseconds(now_ns).wrapping_sub(sent_ms);

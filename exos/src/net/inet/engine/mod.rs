@@ -23,6 +23,7 @@ pub(super) mod input;
 mod ledger;
 #[cfg(test)]
 mod link;
+mod live;
 mod remembered;
 pub(super) mod table;
 #[cfg(test)]
@@ -123,6 +124,8 @@ pub(super) trait Engine: Send {
     /// When [`Self::transmit`] is to be called if nothing happens before.
     fn deadline_ns(&mut self, now_ns: u64) -> Option<u64>;
 
+    /// A program is about to give so many bytes.
+    fn expect(&mut self, byte_count: usize, now_ns: u64);
     /// Bytes that can be added to what is to be sent.
     fn send_room(&self) -> usize;
     /// Has `fill` put bytes behind what is to be sent, once into each piece of memory that lies in a row, at most
@@ -131,6 +134,8 @@ pub(super) trait Engine: Send {
     /// # Errors
     /// `ENOBUFS`.
     fn fill(&mut self, most: usize, now_ns: u64, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Result<usize>;
+    /// Whether a program should be told to go on sending: a third of what may be kept is free.
+    fn is_writable(&self) -> bool;
     /// Bytes that were given and not acknowledged, and how many of those were never sent.
     fn unacknowledged_bytes(&self) -> (usize, usize);
 
@@ -154,6 +159,8 @@ pub(super) trait Engine: Send {
     /// Since when the other end has acknowledged nothing of what waits for it; of a window that is shut, since when it
     /// has not answered.
     fn stalled_since_ns(&self) -> Option<u64>;
+    /// Since when the other end has taken nothing of what waits for it, whether it answers or not.
+    fn unmoved_since_ns(&self) -> Option<u64>;
 
     /// What the program asks for.
     fn tune(&mut self, tuning: &Tuning);
