@@ -9,6 +9,7 @@ use core::net::IpAddr;
 use exos::error::{Errno, Result};
 use exos::net::inet::interface::LOOPBACK;
 use exos::net::inet::settings::{Level, Setting, Settings};
+use exos::net::inet::wire::SegmentSender;
 use exos::net::inet::{Family, Protocol, Socket, TcpState};
 use exos::net::view::NetworkView;
 use exos::task::capability::Capability;
@@ -21,6 +22,8 @@ use crate::call::context::Context;
 const LEVEL_IP: u64 = 0;
 const LEVEL_TCP: u64 = 6;
 const LEVEL_IPV6: u64 = 41;
+const LEVEL_ICMPV6: u64 = 58;
+const LEVEL_RAW: u64 = 255;
 
 /// Options that are not numbers that a socket keeps, by level.
 mod special {
@@ -160,6 +163,14 @@ fn has_way(socket: &Socket) -> bool {
     socket.remote().is_ok()
 }
 
+/// Longest packet on the way of a socket that has one.
+fn way_bytes(socket: &Socket) -> i32 {
+    match socket.remote() {
+        Ok(remote) if !socket.inet().is_local(remote.ip()) => socket.inet().packet_bytes_max(remote.ip()) as i32,
+        _ => LOOPBACK.packet_bytes_max as i32,
+    }
+}
+
 /// The value of an option.
 pub(super) fn value_of(socket: &Socket, level: u64, name: u64) -> Result<Vec<u8>> {
     check_level(socket, level)?;
@@ -168,7 +179,7 @@ pub(super) fn value_of(socket: &Socket, level: u64, name: u64) -> Result<Vec<u8>
         (LEVEL_IP, special::IP_MTU) | (LEVEL_IPV6, special::IPV6_MTU) if !has_way(socket) => {
             return Err(Errno::ENOTCONN);
         }
-        (LEVEL_IP, special::IP_MTU) | (LEVEL_IPV6, special::IPV6_MTU) => LOOPBACK.packet_bytes_max as i32,
+        (LEVEL_IP, special::IP_MTU) | (LEVEL_IPV6, special::IPV6_MTU) => way_bytes(socket),
         (LEVEL_IP, special::IP_MULTICAST_IF | special::IP_UNICAST_IF) => 0,
         (LEVEL_IP, special::IP_ROUTER_ALERT | special::IP_NODEFRAG) => 0,
         (LEVEL_IPV6, special::IPV6_ROUTER_ALERT | special::IPV6_UNICAST_IF) => 0,
@@ -256,6 +267,26 @@ pub(crate) fn state_number(state: TcpState) -> u8 {
     }
 }
 
+/// Words of a filter of ICMP messages, where an option is one: `ICMP_FILTER`, `ICMPV6_FILTER`.
+fn filter_words(socket: &Socket, level: u64, name: u64) -> Option<usize> {
+    match (socket.protocol(), level, name) {
+        (Protocol::Raw(1), LEVEL_RAW, 1) => Some(1),
+        (Protocol::Raw(58), LEVEL_ICMPV6, 1) => Some(8),
+        _ => None,
+    }
+}
+
+/// Sets it: what is not told is as it was, as on Linux.
+fn set_filter(context: &Context<'_>, socket: &Socket, word_count: usize, (address, length): (u64, u64)) -> Result<()> {
+    let bytes = read_vec(context.memory, address, length.min(word_count as u64 * 4), word_count * 4)?;
+    let mut filter = socket.filter();
+    for (word, told) in filter.iter_mut().zip(bytes.chunks_exact(4)) {
+        *word = get::u32(told, 0);
+    }
+    socket.set_filter(filter);
+    Ok(())
+}
+
 /// Sets an option to what `length` bytes at `address` say.
 pub(super) fn set(
     context: &Context<'_>,
@@ -263,6 +294,9 @@ pub(super) fn set(
     (level, name): (u64, u64),
     (address, length): (u64, u64),
 ) -> Result<()> {
+    if let Some(word_count) = filter_words(socket, level, name) {
+        return set_filter(context, socket, word_count, (address, length));
+    }
     check_level(socket, level)?;
     match (level, name) {
         (LEVEL_TCP, special::TCP_CONGESTION) => return set_congestion(context, socket, address, length),

@@ -82,7 +82,14 @@ pub(super) fn raw_input(inet: &Inet, protocol: u8, arrival: &Arrival<'_>) -> boo
 }
 
 fn tell_raw(inet: &Inet, protocol: u8, arrival: &Arrival<'_>, interface: u32) -> bool {
-    let wants = |socket: &Socket| socket.protocol() == Protocol::Raw(protocol) && is_for(socket, arrival);
+    let is_filtered = |socket: &Socket| {
+        let kind = arrival.bytes.first().copied().unwrap_or(0);
+        let blocks = socket.filter()[usize::from(kind >> 5)] >> (kind & 31) & 1 != 0;
+        blocks && matches!(protocol, ICMP | ICMP6)
+    };
+    let wants = |socket: &Socket| {
+        socket.protocol() == Protocol::Raw(protocol) && is_for(socket, arrival) && !is_filtered(socket)
+    };
     let found = inet.raw.select(wants).unwrap_or_default();
     for socket in &found {
         match (arrival.source, arrival.destination) {
@@ -145,6 +152,16 @@ impl Inet {
 }
 
 impl Socket {
+    /// Types of ICMP messages that it does not take, a bit for each (`ICMP_FILTER`, `ICMPV6_FILTER`).
+    pub fn filter(&self) -> [u32; 8] {
+        self.udp().map_or([0; 8], |udp| *udp.filter.lock())
+    }
+
+    /// Sets them.
+    pub fn set_filter(&self, filter: [u32; 8]) {
+        self.udp().into_iter().for_each(|udp| *udp.filter.lock() = filter);
+    }
+
     /// Sends a question, or a packet of the socket's protocol.
     ///
     /// # Errors

@@ -92,6 +92,8 @@ pub(super) struct Udp {
     /// Whom it sends to and receives from alone. Held by itself only.
     remote: Mutex<Option<SocketAddr>>,
     inbox: Mutex<Inbox>,
+    /// Types of ICMP messages that a raw socket does not take, a bit for each.
+    pub(super) filter: Mutex<[u32; 8]>,
     /// Groups that it has joined.
     pub(super) groups: Mutex<Vec<IpAddr>>,
 }

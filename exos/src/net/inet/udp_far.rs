@@ -92,12 +92,12 @@ pub(super) fn udp_error(inet: &Arc<Inet>, error: &IcmpError<'_>) -> bool {
         (Family::V6, IpAddr::V6(_)) => Setting::MtuDiscover6,
         _ => Setting::MtuDiscover,
     };
-    // A path that is shorter concerns one that does not send in pieces.
+    // As on Linux, that a path is shorter is told to all but those who want to know nothing of it.
     let is_hard = match error.packet_bytes_max {
         Some(_) => settings.get(setting) != 0,
         None => error.is_hard,
     };
-    if settings.is_on(Setting::ReceiveErrors) || (is_connected && is_hard && error.packet_bytes_max.is_none()) {
+    if settings.is_on(Setting::ReceiveErrors) || (is_connected && is_hard) {
         socket.note_error(udp, error.errno);
     }
     true

@@ -30,8 +30,8 @@ impl Packet {
     /// Reads a packet; `None`: it is no such. What follows it is padding.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.first_chunk::<BYTES>()?;
-        // Ethernet, IPv4, and the lengths of their addresses.
-        if bytes[..6] != [0, 1, 8, 0, 6, 4] {
+        // Ethernet or IEEE 802, which are the same here; IPv4; the lengths of their addresses.
+        if !matches!(bytes[..2], [0, 1 | 6]) || bytes[2..6] != [8, 0, 6, 4] {
             return None;
         }
         let operation = match bytes[6..8] {

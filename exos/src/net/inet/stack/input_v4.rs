@@ -12,9 +12,13 @@ use super::packet::{Packet, is_sender, protocol};
 use super::report::Report;
 use super::state::{Stack, Transports};
 
-/// Types of ICMP that are looked at: echo reply and request.
+/// Types of ICMP that are looked at: echo reply and request, and those of times.
 const ECHO_REPLY: u8 = 0;
 const ECHO_REQUEST: u8 = 8;
+const TIME_REQUEST: u8 = 13;
+const TIME_REPLY: u8 = 14;
+/// A time in milliseconds that is not counted from midnight (RFC 792).
+const OWN_TIME: u32 = 1 << 31;
 
 impl Stack {
     /// Takes in an IPv4 packet.
@@ -162,9 +166,21 @@ impl Stack {
                 if packet.may_be_answered() {
                     self.count(Counter::Icmp4Sent);
                     self.count(Counter::Icmp4EchoReplySent);
-                    let answer = [ECHO_REPLY, 0, 0, 0, header[4], header[5], header[6], header[7]];
+                    let answer = [ECHO_REPLY, header[1], 0, 0, header[4], header[5], header[6], header[7]];
                     let (own, to) = (packet.destination, packet.source);
                     self.send_icmp(own, to, &answer, &packet.payload[8..], packet.traffic_class);
+                }
+            }
+            TIME_REQUEST if packet.may_be_answered() => {
+                if let Some(asked) = packet.payload.get(8..12) {
+                    self.count(Counter::Icmp4Sent);
+                    let answer = [TIME_REPLY, 0, 0, 0, header[4], header[5], header[6], header[7]];
+                    let now = (OWN_TIME | (self.now_ns() / 1_000_000) as u32).to_be_bytes();
+                    let mut times = [0; 12];
+                    times[..4].copy_from_slice(asked);
+                    times[4..8].copy_from_slice(&now);
+                    times[8..].copy_from_slice(&now);
+                    self.send_icmp(packet.destination, packet.source, &answer, &times, packet.traffic_class);
                 }
             }
             ECHO_REPLY => self.count(Counter::Icmp4EchoReplyReceived),

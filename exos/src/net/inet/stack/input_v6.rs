@@ -26,6 +26,8 @@ const FROM_THE_LINK: u8 = 255;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// Nothing shorter is believed of a router.
 const PACKET_BYTES_MIN: u32 = 1280;
+/// Where the length stands in the header.
+const LENGTH_OFFSET_BYTES: usize = 4;
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn lifetime_ns(seconds: u32) -> u64 {
@@ -93,6 +95,9 @@ impl Stack {
             Ok(content) => Some(content),
             Err(problem) => {
                 self.count(Counter::Ip6HeaderErrors);
+                if problem == Problem::Length {
+                    self.report(packet, Report::Problem { code: 0, at: LENGTH_OFFSET_BYTES });
+                }
                 if let Problem::Tell { code, at, is_told_of_groups } = problem {
                     let report = Report::Problem { code, at: ipv6::HEADER_BYTES + at };
                     if packet.may_be_answered() {

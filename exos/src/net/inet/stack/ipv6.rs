@@ -98,6 +98,8 @@ pub(crate) enum Content<'a> {
 pub(crate) enum Problem {
     /// It is not, and that is all.
     Drop,
+    /// Its sender is told that the packet has another length than it may.
+    Length,
     /// Its sender is told: a code of "parameter problem", and where it is, from the begin of what was walked over.
     Tell {
         code: u8,
@@ -171,7 +173,7 @@ pub(crate) fn walk(mut next: u8, bytes: &[u8]) -> Result<Content<'_>, Problem> {
                     continue;
                 }
                 if fragment.has_more && payload.len() % 8 != 0 {
-                    return Err(Problem::Drop);
+                    return Err(Problem::Length);
                 }
                 return Ok(Content::Piece(fragment, payload));
             }
@@ -236,7 +238,7 @@ mod tests {
         let mut bytes = fragment.bytes().to_vec();
         bytes.extend([0; 8]);
         assert_eq!(walk(44, &bytes), Ok(Content::Piece(fragment, &[0; 8])));
-        assert_eq!(walk(44, &bytes[..15]), Err(Problem::Drop), "not a multiple of 8");
+        assert_eq!(walk(44, &bytes[..15]), Err(Problem::Length), "not a multiple of 8");
         let alone = Fragment { offset_bytes: 0, has_more: false, ..fragment }.bytes();
         assert_eq!(walk(44, &alone), Ok(Content::Transport(17, &[])));
         for length in 0..8 {

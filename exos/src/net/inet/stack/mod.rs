@@ -14,7 +14,7 @@
 //!
 //! Differences from Linux that others can see: an address that a router announced is used while it is still asked
 //! whether somebody has it (RFC 4429 without its restrictions); groups are not reported to routers (IGMP, MLD), so
-//! groups from beyond the link do not arrive; redirects are ignored; ICMP timestamps are not answered.
+//! groups from beyond the link do not arrive; redirects are ignored; ICMP timestamps count from the machine's start.
 
 pub(crate) mod checksum;
 pub mod counters;

@@ -430,6 +430,14 @@ fn echo_requests_are_answered() {
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0][34..], icmp(0, 0, &[0, 1, 0, 2, 9, 9, 9]));
     assert!(checksum::is_right(&answers[0][14..34]));
+    let raw = Socket::new(&machine.inet, Family::V4, Protocol::Raw(1), 1, 0);
+    assert_eq!(machine.inet.note_raw(&raw), Ok(()));
+    for (filter, is_told) in [(1 << 13, false), (!(1 << 13), true)] {
+        raw.set_filter([filter, 0, 0, 0, 0, 0, 0, 0]);
+        let answers = machine.give(&v4_frame(1, 0, &icmp(13, 0, &[0, 1, 0, 2, 9, 8, 7, 6, 0, 0, 0, 0, 0, 0, 0, 0])));
+        assert_eq!((answers[0][34], answers[0].len(), &answers[0][42..46]), (14, 54, &[9, 8, 7, 6][..]));
+        assert_eq!(receive(&raw).is_ok(), is_told);
+    }
     let mut broken = v4_frame(1, 0, &icmp(8, 0, &[0, 1, 0, 2]));
     broken[40] ^= 1;
     assert!(machine.give(&broken).is_empty());
@@ -549,6 +557,7 @@ fn a_protocol_that_nothing_takes_is_told_of() {
     assert_eq!(answers.iter().map(|frame| (frame[34], frame[35])).collect::<Vec<_>>(), [(3, 2)]);
     let raw = Socket::new(&machine.inet, Family::V4, Protocol::Raw(99), 1, 0);
     assert_eq!(machine.inet.note_raw(&raw), Ok(()));
+    raw.set_filter([2; 8]);
     assert!(machine.give(&v4_frame(99, 0, &[1, 2, 3])).is_empty());
     assert_eq!(receive(&raw).map(|(bytes, _)| bytes[20..].to_vec()), Ok(vec![1, 2, 3]));
 }
