@@ -30,15 +30,14 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "linux_network.h"
+
 #define WORDS_MAX 12
 #define LINE_MAX_BYTES 4096
 #define LIMIT_MS 3000
 #define SHOWN_MAX 48
 #define BUFFER_BYTES (1 << 20)
 
-static char *const modules[] = {"/modules/virtio_ring.ko", "/modules/virtio.ko", "/modules/virtio_pci_legacy_dev.ko",
-                                "/modules/virtio_pci_modern_dev.ko", "/modules/virtio_pci.ko", "/modules/failover.ko",
-                                "/modules/net_failover.ko", "/modules/virtio_net.ko"};
 static int sockets[26];
 static int limit_ms = LIMIT_MS;
 static unsigned char buffer[BUFFER_BYTES];
@@ -340,57 +339,12 @@ static int obey(char **words, int count) {
     return transfer(*it, order, words);
 }
 
-static void put(const char *path, const char *value) {
-    int fd = open(path, O_WRONLY);
-    if (fd < 0 || write(fd, value, strlen(value)) < 0) dprintf(1, "agent: %s: %s\n", path, strerror(errno));
-    close(fd);
-}
-
-static void prepare_linux(void) {
-    mkdir("/proc", 0755), mkdir("/sys", 0755);
-    mount("proc", "/proc", "proc", 0, NULL);
-    mount("sysfs", "/sys", "sysfs", 0, NULL);
-    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-        int fd = open(modules[i], O_RDONLY | O_CLOEXEC);
-        if (fd < 0 || syscall(SYS_finit_module, fd, "", 0)) dprintf(1, "agent: %s: %s\n", modules[i], strerror(errno));
-        close(fd);
-    }
-    struct ifreq request = {.ifr_name = "eth0"};
-    int fd = socket(AF_INET, SOCK_DGRAM, 0), fd6 = socket(AF_INET6, SOCK_DGRAM, 0);
-    for (int i = 0; i < 500 && ioctl(fd, SIOCGIFINDEX, &request); i++) usleep(10000);
-    int index = request.ifr_ifindex;
-    struct sockaddr_storage name;
-    address(&name, "10.0.2.15", "0"), memcpy(&request.ifr_addr, &name, sizeof request.ifr_addr);
-    if (ioctl(fd, SIOCSIFADDR, &request)) dprintf(1, "agent: address: %s\n", strerror(errno));
-    address(&name, "255.255.255.0", "0"), memcpy(&request.ifr_netmask, &name, sizeof request.ifr_netmask);
-    ioctl(fd, SIOCSIFNETMASK, &request);
-    strcpy(request.ifr_name, "lo"), request.ifr_flags = IFF_UP | IFF_RUNNING;
-    ioctl(fd, SIOCSIFFLAGS, &request);
-    strcpy(request.ifr_name, "eth0"), request.ifr_flags = IFF_UP | IFF_RUNNING;
-    ioctl(fd, SIOCSIFFLAGS, &request);
-    struct in6_ifreq { struct in6_addr address; uint32_t prefix; int index; } six = {.prefix = 64, .index = index};
-    inet_pton(AF_INET6, "fec0::15", &six.address);
-    if (ioctl(fd6, SIOCSIFADDR, &six)) dprintf(1, "agent: address: %s\n", strerror(errno));
-    struct rtentry4 {
-        unsigned long pad1; struct sockaddr to, gateway, mask; unsigned short flags; short pad2; unsigned long pad3;
-        void *pad4; short metric; char *device; unsigned long mtu, window; unsigned short irtt;
-    } route = {.flags = 3, .to.sa_family = AF_INET, .mask.sa_family = AF_INET};
-    address(&name, "10.0.2.2", "0"), memcpy(&route.gateway, &name, sizeof route.gateway);
-    if (ioctl(fd, SIOCADDRT, &route)) dprintf(1, "agent: route: %s\n", strerror(errno));
-    struct in6_rtmsg { struct in6_addr to, from, gateway; uint32_t type; uint16_t to_len, from_len; uint32_t metric;
-        unsigned long info; uint32_t flags; int index; } route6 = {.metric = 1, .flags = 3, .index = index};
-    inet_pton(AF_INET6, "fec0::2", &route6.gateway);
-    if (ioctl(fd6, SIOCADDRT, &route6)) dprintf(1, "agent: route: %s\n", strerror(errno));
-    put("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
-    close(fd), close(fd6);
-}
-
 int main(int argument_count, char **arguments) {
     int is_init = argument_count > 1 && !strcmp(arguments[argument_count - 1], "--init");
     struct termios mode;
     if (tcgetattr(0, &mode) == 0) cfmakeraw(&mode), tcsetattr(0, TCSANOW, &mode);
     for (int i = 0; i < 26; i++) sockets[i] = -1;
-    if (is_init) prepare_linux();
+    if (is_init) prepare_network();
     say("ready\n");
     static char line[LINE_MAX_BYTES], reply[LINE_MAX_BYTES + 64];
     size_t held = 0;

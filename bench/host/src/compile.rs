@@ -19,6 +19,7 @@ pub(crate) struct Source {
 }
 
 const EXOS_HEADER: (&str, &str) = ("exos.h", include_str!("../../../exos/native/include/exos.h"));
+const LINUX_NETWORK: (&str, &str) = ("linux_network.h", include_str!("../../net/linux_network.h"));
 const LOTTERY_COMMON: (&str, &str) = ("common.h", include_str!("../../lottery/common.h"));
 
 /// The program of suite micro, with the options of the anchor's.
@@ -68,7 +69,13 @@ const EACH: Source = Source {
 /// Obeys the peer of `aegis test --frames` in a machine.
 const AGENT: Source = Source {
     name: "agent",
-    files: &[("agent.c", include_str!("../../exchange/agent.c"))],
+    files: &[LINUX_NETWORK, ("agent.c", include_str!("../../exchange/agent.c"))],
+    flags: &["-O2", "-static", "-w"],
+};
+/// The server of suite net.
+const SERVER: Source = Source {
+    name: "server",
+    files: &[LINUX_NETWORK, ("server.c", include_str!("../../net/server.c"))],
     flags: &["-O2", "-static", "-w"],
 };
 /// A contestant of the scheduling experiments.
@@ -122,6 +129,11 @@ pub(crate) fn each(cache: &Path) -> Result<PathBuf, Failure> {
 /// The program behind scripted exchanges of frames.
 pub(crate) fn agent(cache: &Path) -> Result<PathBuf, Failure> {
     program(cache, &AGENT, &[])
+}
+
+/// The server of suite net.
+pub(crate) fn server(cache: &Path) -> Result<PathBuf, Failure> {
+    program(cache, &SERVER, &[])
 }
 
 /// The contestant of suite lottery.

@@ -1,8 +1,8 @@
 //! The benchmarks and the comparison with Linux, behind `aegis bench` and `aegis test`: the same static program on
 //! Aegis and on Linux, in the same QEMU, in one run.
 //!
-//! `micro`, `scale`, `boot`, `apps` and `lottery` are the suites; `native` has the rows of `micro` that only Aegis can
-//! run. They start machines through `system`, which knows the command lines; `linux` gets Debian's kernel, `compile`
+//! `micro`, `scale`, `boot`, `apps`, `lottery` and `net` are the suites; `native` has the rows of `micro` that only
+//! Aegis can run. They start machines through `system`, which knows the command lines; `linux` gets Debian's kernel, `compile`
 //! makes the programs of `bench/`, `cpio` packs them, `guest` runs a process within limits and `output` reads what the
 //! program says. What was measured is a `result::Report`, which `report` prints, `html` shows as a page, and `json`
 //! writes and reads back for `--baseline`, `--history` and `--from`; `circumstances` adds what took part, `files`
@@ -14,6 +14,7 @@
 
 mod apps;
 mod boot;
+mod card;
 mod circumstances;
 pub mod compare;
 mod compile;
@@ -29,6 +30,7 @@ mod linux;
 mod lottery;
 mod micro;
 mod native;
+mod net;
 mod options;
 mod output;
 mod progress;
@@ -94,7 +96,7 @@ fn run(options: &BenchOptions) -> Result<bool, Failure> {
 fn measure(options: &BenchOptions) -> Result<Report, Failure> {
     let load = circumstances::load();
     let filter = RowFilter::new(&options.rows)?;
-    let machines = Machines::prepare(options)?;
+    let mut machines = Machines::prepare(options)?;
     let mut tables = Vec::new();
     let mut figures = Vec::new();
     let mut doubts = Vec::new();
@@ -106,6 +108,7 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
             Suite::Apps => apps::run(options, &machines, &filter)?,
             Suite::Scale => scale::run(options, &machines, &filter)?,
             Suite::Lottery => lottery::run(options, &machines, &filter)?,
+            Suite::Net => net::run(options, &mut machines, &filter)?,
         };
         let Some(measured) = measured else { continue };
         doubts.extend(measured.doubts);

@@ -17,6 +17,7 @@ Suites:
   boot   time from the command to the first output, least memory, bytes of kernel and image
   apps   Debian's python3, sqlite3, gzip, xz, gcc, perl and others from start to end
   scale  what operations cost among many things (row:N), and two threads beside one (only when it is named)
+  net    what a client on the host sees of a server inside, by the user network (only when it is named)
   lottery  the experiments of the lottery's paper in guest time, a figure for each (only when it is named)
 
 Examples:
@@ -44,6 +45,8 @@ pub(crate) enum Suite {
     Scale,
     /// The scheduler's experiments
     Lottery,
+    /// A server inside, a client on the host
+    Net,
 }
 
 impl Suite {
@@ -59,6 +62,7 @@ impl Suite {
             Self::Apps => "apps",
             Self::Scale => "scale",
             Self::Lottery => "lottery",
+            Self::Net => "net",
         }
     }
 }
@@ -76,7 +80,7 @@ pub(crate) enum Side {
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub struct BenchOptions {
-    /// What to measure: micro, boot, apps (default: these), native, scale, lottery
+    /// What to measure: micro, boot, apps (default: these), native, scale, lottery, net
     #[arg(value_name = "SUITE", hide_possible_values = true)]
     suites: Vec<Suite>,
     /// Count guest instructions instead of time: every run gives the same figures (micro, scale, apps)

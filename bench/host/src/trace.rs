@@ -19,8 +19,8 @@ mod attribution;
 mod inlined;
 mod kernel_symbols;
 mod path;
-mod plugin;
-mod starter;
+pub(crate) mod plugin;
+pub(crate) mod starter;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -53,9 +53,9 @@ impl Link {
         Ok(Self { outward, frames, muted })
     }
 
-    /// The words for QEMU that connect a network called `name`.
-    pub(super) fn backend(path: &Path, name: &str) -> String {
-        format!("stream,id={name},server=off,addr.type=unix,addr.path={}", path.display())
+    /// The words for QEMU that connect a network.
+    pub(super) fn backend(path: &Path) -> String {
+        format!("stream,server=off,addr.type=unix,addr.path={}", path.display())
     }
 
     /// Sends a frame. One that QEMU does not take is lost, as on any wire.

@@ -9,8 +9,8 @@ use aegis_launch::machine::artifacts::{Artifacts, find_qemu};
 
 use super::link::Link;
 use super::player::Player;
+use crate::card;
 use crate::compile;
-use crate::cpio;
 use crate::failure::Failure;
 use crate::guest::{Guest, Limits, Line};
 use crate::linux::Kernel;
@@ -44,16 +44,9 @@ impl Machines {
         let agent = compile::agent(&cache)?;
         let mut kernel = Kernel::get(&cache)?;
         let directory = std::env::temp_dir().join(format!("aegis-frames.{}", std::process::id()));
-        let failed = |path: &PathBuf, error| Failure::file("writing", path.clone(), error);
-        std::fs::create_dir_all(&directory).map_err(|error| failed(&directory, error))?;
+        std::fs::create_dir_all(&directory).map_err(|error| Failure::file("writing", directory.clone(), error))?;
         let initramfs = directory.join("initramfs");
-        let mut files = vec![("init".to_string(), read(&agent)?)];
-        for module in kernel.network_modules(&cache)? {
-            let name = module.file_name().unwrap_or_default().to_string_lossy();
-            files.push((format!("modules/{name}"), read(&module)?));
-        }
-        let archive = cpio::with_files(&files).map_err(|error| failed(&initramfs, error))?;
-        std::fs::write(&initramfs, archive).map_err(|error| failed(&initramfs, error))?;
+        card::write_initramfs(&mut kernel, &cache, &agent, &initramfs)?;
         Ok(Self { qemu, tool, kernel, agent, initramfs, directory })
     }
 
@@ -80,7 +73,6 @@ impl Machines {
     }
 
     fn line(&self, system: System) -> Line {
-        let backend = Link::backend(&self.wire(), "frames");
         if system == System::Aegis {
             let network = format!("socket={}", self.wire().display());
             let options = ["-q", "-M", "pc", "--network", &network, "--host-access"];
@@ -91,20 +83,14 @@ impl Machines {
             kernel: &self.kernel.image,
             initramfs: &self.initramfs,
             memory_mib: MEMORY_MIB,
-            append: format!("{} net.ifnames=0 -- --init", system.kernel_words()),
+            append: format!("{} {}", system.kernel_words(), card::APPEND),
             firmware: None,
             shape: Shape { icount_shift: None, cpu_count: 1 },
         }
         .build();
-        let card = "virtio-net-pci,netdev=frames,disable-legacy=on,disable-modern=off,\
-                    mac=52:54:00:12:34:56,rx_queue_size=1024";
-        line.arguments.extend(["-netdev".into(), backend.into(), "-device".into(), card.into()]);
+        card::add(&mut line, &Link::backend(&self.wire()));
         line
     }
-}
-
-fn read(path: &PathBuf) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::file("reading", path.clone(), error))
 }
 
 impl Drop for Machines {

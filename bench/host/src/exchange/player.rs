@@ -66,7 +66,7 @@ impl Player {
         loop {
             match self.guest.next() {
                 Event::Line(line, _) if line == "ready" => return Ok(()),
-                Event::Line(line, _) if line.starts_with("agent: ") => return Err(line),
+                Event::Line(line, _) if line.starts_with("network: ") => return Err(line),
                 Event::Line(..) => {}
                 Event::End => return Err("the machine ended".into()),
                 Event::Limit(why) => return Err(why.into()),

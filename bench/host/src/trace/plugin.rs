@@ -23,7 +23,7 @@ const OUTPUT_BYTES_MAX: u64 = 32 << 20;
 
 /// A compiled plugin and its arguments.
 #[derive(Debug)]
-pub(super) struct Plugin {
+pub(crate) struct Plugin {
     path: PathBuf,
     marks: Vec<(u64, u64)>,
     cache: PathBuf,
@@ -31,7 +31,7 @@ pub(super) struct Plugin {
 
 impl Plugin {
     /// For a program whose file is `program`, loaded at `base`.
-    pub(super) fn prepare(machines: &Machines, program: &[u8], base: u64) -> Result<Self, Failure> {
+    pub(crate) fn prepare(machines: &Machines, program: &[u8], base: u64) -> Result<Self, Failure> {
         let marks = marks(program).ok_or(Failure::Trace("the program has no marks".into()))?;
         let marks = marks.into_iter().map(|(address, kind)| (base.wrapping_add(address), kind)).collect();
         let path = compile(&machines.qemu, &machines.cache)?;
@@ -39,12 +39,12 @@ impl Plugin {
     }
 
     /// Where the plugin writes.
-    pub(super) fn output_file(&self, system: System) -> PathBuf {
+    pub(crate) fn output_file(&self, system: System) -> PathBuf {
         self.cache.join(format!("trace.{}.{}.tmp", system.key(), std::process::id()))
     }
 
     /// Puts the plugin into a machine's line.
-    pub(super) fn add_to(&self, line: &mut Line, starter: Starter, output: &Path) {
+    pub(crate) fn add_to(&self, line: &mut Line, starter: Starter, output: &Path) {
         // A comma in a path is written twice in QEMU's options.
         let path = |path: &Path| path.display().to_string().replace(',', ",,");
         let mut option = format!("{},out={}", path(&self.path), path(output));
@@ -107,18 +107,18 @@ fn version_for(text: &str) -> u32 {
 
 /// What the plugin counted.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Address and executions.
-    pub(super) executions: Vec<(u64, u64)>,
+    pub(crate) executions: Vec<(u64, u64)>,
     /// The last instructions, in their order.
-    pub(super) path: Vec<u64>,
+    pub(crate) path: Vec<u64>,
     /// Executions that had no room in the plugin's table.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
 }
 
 impl Counts {
     /// Reads the plugin's output.
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let missing = |_| Failure::Trace("the plugin counted nothing: has this QEMU plugins (-plugin)?".into());
         let length = std::fs::metadata(path).map_err(missing)?.len();
         if length > OUTPUT_BYTES_MAX {

@@ -9,19 +9,19 @@ use super::super::guest::Line;
 
 /// What a line starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Starter {
+pub(crate) enum Starter {
     /// This tool, which starts QEMU.
     Tool,
     /// QEMU.
     Qemu,
 }
 
-pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| Failure::file("reading", path.into(), error))
 }
 
 /// The words that make `aegis run` pass words on to QEMU, or QEMU's own.
-pub(super) fn add_qemu_words(line: &mut Line, starter: Starter, words: [String; 2]) {
+pub(crate) fn add_qemu_words(line: &mut Line, starter: Starter, words: [String; 2]) {
     match starter {
         Starter::Tool => {
             // Behind the verb.
@@ -33,6 +33,6 @@ pub(super) fn add_qemu_words(line: &mut Line, starter: Starter, words: [String; 
 }
 
 /// What went wrong on the host.
-pub(super) fn host(doing: &'static str) -> impl FnOnce(std::io::Error) -> Failure {
+pub(crate) fn host(doing: &'static str) -> impl FnOnce(std::io::Error) -> Failure {
     move |error| Failure::Tool(Error::Host(doing, error))
 }
