@@ -35,9 +35,10 @@ const GAPS: &[Gap] = &[
     Gap {
         what: "Networking",
         text: "TCP and UDP reach the programs of the same pod, over loopback (127.0.0.0/8 and `::1`); there \
-               is no card, and whatever is elsewhere is `ENETUNREACH`. No raw, packet or netlink sockets; no \
-               urgent data; no groups (`ENODEV`). Address families but `AF_UNIX`, `AF_INET` and `AF_INET6` are \
-               `EAFNOSUPPORT`.",
+               is no card, and whatever is elsewhere is `ENETUNREACH`. No packet sockets; no urgent data. \
+               Netlink tells of interfaces, addresses, routes, neighbours and sockets and changes none of them \
+               (`EOPNOTSUPP`); no program that filters packets is taken (`SO_ATTACH_FILTER`). Address families but \
+               `AF_UNIX`, `AF_INET`, `AF_INET6` and `AF_NETLINK` are `EAFNOSUPPORT`.",
         calls: &[Sysno::socket],
     },
     Gap {
@@ -54,8 +55,8 @@ const GAPS: &[Gap] = &[
     },
     Gap {
         what: "Threads that a message queue starts",
-        text: "`mq_notify` with `SIGEV_THREAD` is made by C libraries of a netlink socket, which is not there: \
-               they say `ENOSYS`. No file system shows POSIX message queues as files (`/dev/mqueue`).",
+        text: "`mq_notify` with `SIGEV_THREAD` is made by C libraries of a netlink socket that messages come \
+               by, which none do: it is refused. No file system shows POSIX message queues as files (`/dev/mqueue`).",
         calls: &[Sysno::mq_notify],
     },
     Gap {

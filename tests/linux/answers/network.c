@@ -349,9 +349,9 @@ static void option(const char *what, int fd, int level, int name) {
 #define OPTION(fd, level, name) option(#name " of " #fd, fd, level, name)
 PROGRAM(options_of_the_network) {
     int tcp = socket(AF_INET, SOCK_STREAM, 0), udp = socket(AF_INET, SOCK_DGRAM, 0), tcp6 = socket(AF_INET6, SOCK_STREAM, 0), udp6 = socket(AF_INET6, SOCK_DGRAM, 0);
-    OPTION(tcp, SOL_SOCKET, SO_DEBUG), OPTION(tcp, SOL_SOCKET, SO_DONTROUTE), OPTION(udp, SOL_SOCKET, SO_NO_CHECK), OPTION(tcp, SOL_SOCKET, SO_BSDCOMPAT), OPTION(udp, SOL_SOCKET, SO_TIMESTAMP), OPTION(udp, SOL_SOCKET, SO_TIMESTAMPNS), OPTION(udp, SOL_SOCKET, SO_RXQ_OVFL), OPTION(udp, SOL_SOCKET, SO_SELECT_ERR_QUEUE), OPTION(tcp, SOL_SOCKET, SO_BUSY_POLL), OPTION(tcp, SOL_SOCKET, SO_MAX_PACING_RATE), OPTION(tcp, SOL_SOCKET, SO_BPF_EXTENSIONS), OPTION(tcp, SOL_SOCKET, SO_INCOMING_CPU), OPTION(tcp, SOL_SOCKET, SO_CNX_ADVICE), OPTION(tcp, SOL_SOCKET, SO_INCOMING_NAPI_ID), OPTION(tcp, SOL_SOCKET, SO_COOKIE), OPTION(udp, SOL_SOCKET, SO_DETACH_FILTER), OPTION(tcp, SOL_SOCKET, SO_MARK), OPTION(tcp, SOL_SOCKET, SO_PRIORITY), OPTION(tcp, SOL_SOCKET, SO_RCVLOWAT), OPTION(tcp, SOL_SOCKET, SO_SNDLOWAT), OPTION(tcp, SOL_SOCKET, SO_PROTOCOL);
+    OPTION(tcp, SOL_SOCKET, SO_DEBUG), OPTION(tcp, SOL_SOCKET, SO_DONTROUTE), OPTION(udp, SOL_SOCKET, SO_NO_CHECK), OPTION(tcp, SOL_SOCKET, SO_BSDCOMPAT), OPTION(udp, SOL_SOCKET, SO_TIMESTAMP), OPTION(udp, SOL_SOCKET, SO_TIMESTAMPNS), OPTION(udp, SOL_SOCKET, SO_RXQ_OVFL), OPTION(udp, SOL_SOCKET, SO_SELECT_ERR_QUEUE), OPTION(tcp, SOL_SOCKET, SO_BUSY_POLL), OPTION(tcp, SOL_SOCKET, SO_MAX_PACING_RATE), OPTION(tcp, SOL_SOCKET, SO_BPF_EXTENSIONS), OPTION(tcp, SOL_SOCKET, SO_INCOMING_CPU), OPTION(tcp, SOL_SOCKET, SO_CNX_ADVICE), OPTION(tcp, SOL_SOCKET, SO_INCOMING_NAPI_ID), OPTION(tcp, SOL_SOCKET, SO_COOKIE), OPTION(udp, SOL_SOCKET, SO_DETACH_FILTER), OPTION(tcp, SOL_SOCKET, SO_MARK), OPTION(tcp, SOL_SOCKET, SO_PRIORITY), OPTION(tcp, SOL_SOCKET, SO_SNDLOWAT), OPTION(tcp, SOL_SOCKET, SO_PROTOCOL);
     OPTION(tcp, IPPROTO_TCP, TCP_DEFER_ACCEPT), OPTION(tcp, IPPROTO_TCP, TCP_WINDOW_CLAMP), OPTION(tcp, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS), OPTION(tcp, IPPROTO_TCP, TCP_THIN_DUPACK), OPTION(tcp, IPPROTO_TCP, TCP_FASTOPEN), OPTION(tcp, IPPROTO_TCP, TCP_SAVE_SYN), OPTION(tcp, IPPROTO_TCP, TCP_SYNCNT), OPTION(tcp, IPPROTO_TCP, TCP_USER_TIMEOUT), OPTION(tcp, IPPROTO_TCP, TCP_LINGER2), OPTION(tcp, IPPROTO_TCP, TCP_NOTSENT_LOWAT), OPTION(tcp, IPPROTO_TCP, TCP_KEEPIDLE), OPTION(tcp, IPPROTO_TCP, TCP_MAXSEG), OPTION(tcp, IPPROTO_TCP, TCP_QUICKACK), OPTION(udp, IPPROTO_TCP, TCP_NODELAY);
-    OPTION(udp, IPPROTO_IP, IP_RECVOPTS), OPTION(udp, IPPROTO_IP, IP_RETOPTS), OPTION(udp, IPPROTO_IP, IP_ROUTER_ALERT), OPTION(udp, IPPROTO_IP, IP_RECVORIGDSTADDR), OPTION(udp, IPPROTO_IP, IP_MINTTL), OPTION(udp, IPPROTO_IP, IP_NODEFRAG), OPTION(udp, IPPROTO_IP, IP_CHECKSUM), OPTION(udp, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT), OPTION(udp, IPPROTO_IP, IP_MULTICAST_IF), OPTION(tcp, IPPROTO_IP, IP_MULTICAST_IF), OPTION(udp, IPPROTO_IP, IP_MULTICAST_TTL), OPTION(tcp, IPPROTO_IP, IP_MULTICAST_TTL), OPTION(udp, IPPROTO_IP, IP_MULTICAST_LOOP), OPTION(tcp, IPPROTO_IP, IP_MULTICAST_LOOP), OPTION(udp, IPPROTO_IP, IP_MULTICAST_ALL), OPTION(udp, IPPROTO_IP, IP_UNICAST_IF), OPTION(udp, IPPROTO_IP, IP_TRANSPARENT), OPTION(udp, IPPROTO_IP, IP_FREEBIND), OPTION(udp, IPPROTO_IP, IP_TOS), OPTION(tcp, IPPROTO_IP, IP_TOS), OPTION(udp, IPPROTO_IP, IP_TTL), OPTION(udp, IPPROTO_IP, IP_MTU_DISCOVER), OPTION(udp, IPPROTO_IP, IP_MTU), OPTION(udp, IPPROTO_IP, IP_RECVERR), OPTION(udp, IPPROTO_IP, IP_PKTINFO), OPTION(tcp, IPPROTO_IP, IP_ADD_MEMBERSHIP), OPTION(udp, IPPROTO_IP, IP_ADD_MEMBERSHIP), OPTION(udp, IPPROTO_IP, IP_HDRINCL), OPTION(udp, IPPROTO_IP, 99);
+    OPTION(udp, IPPROTO_IP, IP_RECVOPTS), OPTION(udp, IPPROTO_IP, IP_RETOPTS), OPTION(udp, IPPROTO_IP, IP_ROUTER_ALERT), OPTION(udp, IPPROTO_IP, IP_RECVORIGDSTADDR), OPTION(udp, IPPROTO_IP, IP_MINTTL), OPTION(udp, IPPROTO_IP, IP_NODEFRAG), OPTION(udp, IPPROTO_IP, IP_CHECKSUM), OPTION(udp, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT), OPTION(udp, IPPROTO_IP, IP_MULTICAST_IF), OPTION(tcp, IPPROTO_IP, IP_MULTICAST_IF), OPTION(udp, IPPROTO_IP, IP_MULTICAST_TTL), OPTION(tcp, IPPROTO_IP, IP_MULTICAST_TTL), OPTION(udp, IPPROTO_IP, IP_MULTICAST_LOOP), OPTION(tcp, IPPROTO_IP, IP_MULTICAST_LOOP), OPTION(udp, IPPROTO_IP, IP_MULTICAST_ALL), OPTION(udp, IPPROTO_IP, IP_UNICAST_IF), OPTION(udp, IPPROTO_IP, IP_TRANSPARENT), OPTION(udp, IPPROTO_IP, IP_FREEBIND), OPTION(udp, IPPROTO_IP, IP_TOS), OPTION(tcp, IPPROTO_IP, IP_TOS), OPTION(udp, IPPROTO_IP, IP_TTL), OPTION(udp, IPPROTO_IP, IP_MTU_DISCOVER), OPTION(udp, IPPROTO_IP, IP_MTU), OPTION(udp, IPPROTO_IP, IP_RECVERR), OPTION(udp, IPPROTO_IP, IP_PKTINFO), OPTION(tcp, IPPROTO_IP, IP_ADD_MEMBERSHIP), OPTION(udp, IPPROTO_IP, IP_ADD_MEMBERSHIP), OPTION(udp, IPPROTO_IP, IP_HDRINCL), OPTION(udp, IPPROTO_IP, 59);
     OPTION(udp6, IPPROTO_IPV6, IPV6_UNICAST_HOPS), OPTION(udp6, IPPROTO_IPV6, IPV6_MULTICAST_IF), OPTION(tcp6, IPPROTO_IPV6, IPV6_MULTICAST_IF), OPTION(udp6, IPPROTO_IPV6, IPV6_MULTICAST_HOPS), OPTION(tcp6, IPPROTO_IPV6, IPV6_MULTICAST_HOPS), OPTION(udp6, IPPROTO_IPV6, IPV6_MULTICAST_LOOP), OPTION(udp6, IPPROTO_IPV6, IPV6_MULTICAST_ALL), OPTION(udp6, IPPROTO_IPV6, IPV6_MTU_DISCOVER), OPTION(udp6, IPPROTO_IPV6, IPV6_MTU), OPTION(udp6, IPPROTO_IPV6, IPV6_RECVERR), OPTION(udp6, IPPROTO_IPV6, IPV6_V6ONLY), OPTION(udp6, IPPROTO_IPV6, IPV6_RECVPKTINFO), OPTION(udp6, IPPROTO_IPV6, IPV6_RECVHOPLIMIT), OPTION(udp6, IPPROTO_IPV6, IPV6_RECVHOPOPTS), OPTION(udp6, IPPROTO_IPV6, IPV6_RECVRTHDR), OPTION(udp6, IPPROTO_IPV6, IPV6_RECVDSTOPTS), OPTION(udp6, IPPROTO_IPV6, IPV6_RECVPATHMTU), OPTION(udp6, IPPROTO_IPV6, IPV6_DONTFRAG), OPTION(udp6, IPPROTO_IPV6, IPV6_RECVTCLASS), OPTION(udp6, IPPROTO_IPV6, IPV6_TCLASS), OPTION(tcp6, IPPROTO_IPV6, IPV6_TCLASS), OPTION(udp6, IPPROTO_IPV6, IPV6_AUTOFLOWLABEL), OPTION(udp6, IPPROTO_IPV6, IPV6_MINHOPCOUNT), OPTION(udp6, IPPROTO_IPV6, IPV6_UNICAST_IF), OPTION(udp6, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP), OPTION(udp, IPPROTO_IPV6, IPV6_V6ONLY);
 }
 PROGRAM(options_with_other_values) {
@@ -367,7 +367,7 @@ PROGRAM(options_with_other_values) {
     value = 1, setsockopt(udp, SOL_SOCKET, SO_TIMESTAMP, &value, 4), setsockopt(udp, SOL_SOCKET, SO_TIMESTAMPNS, &value, 4), length = 4, T(getsockopt(udp, SOL_SOCKET, SO_TIMESTAMP, &value, &length)), T(value), T(getsockopt(udp, SOL_SOCKET, SO_TIMESTAMPNS, &value, &length)), T(value), value = 0, T(setsockopt(udp, SOL_SOCKET, SO_TIMESTAMP, &value, 4)), T(getsockopt(udp, SOL_SOCKET, SO_TIMESTAMPNS, &value, &length)), T(value);
     char cookie[8], other[8];
     length = 8, T(getsockopt(udp, SOL_SOCKET, SO_COOKIE, cookie, &length)), T(length), length = 8, T(getsockopt(tcp, SOL_SOCKET, SO_COOKIE, other, &length)), IS(memcmp(cookie, other, 8) != 0);
-    CHILD("nobody", (setresuid(7, 7, 7), value = 1, T(setsockopt(udp, SOL_SOCKET, SO_DEBUG, &value, 4)), T(setsockopt(udp, SOL_SOCKET, SO_MARK, &value, 4)), value = 7, T(setsockopt(udp, SOL_SOCKET, SO_PRIORITY, &value, 4)), value = 50, T(setsockopt(udp, SOL_SOCKET, SO_BUSY_POLL, &value, 4)), T(setsockopt(udp, IPPROTO_IP, IP_TRANSPARENT, &value, 4)), T(setsockopt(udp, SOL_SOCKET, SO_RCVBUFFORCE, &value, 4))));
+    CHILD("nobody", (setresuid(7, 7, 7), value = 1, T(setsockopt(udp, SOL_SOCKET, SO_DEBUG, &value, 4)), T(setsockopt(udp, SOL_SOCKET, SO_MARK, &value, 4)), value = 7, T(setsockopt(udp, SOL_SOCKET, SO_PRIORITY, &value, 4)), T(setsockopt(udp, IPPROTO_IP, IP_TRANSPARENT, &value, 4)), T(setsockopt(udp, SOL_SOCKET, SO_RCVBUFFORCE, &value, 4))));
 }
 PROGRAM(datagrams_say_when_they_came) {
     struct sockaddr_in name = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}};
@@ -387,4 +387,37 @@ PROGRAM(datagrams_say_when_they_came) {
             printf("%d %d %zu\n", told->cmsg_level, told->cmsg_type, told->cmsg_len), IS(when[0] - time(NULL) <= 1 && time(NULL) - when[0] <= 1), IS(when[1] >= 0 && when[1] < (kind == 1 ? 1000000 : 1000000000));
         }
     }
+}
+
+// What ICMP says of datagrams, one by one.
+#include <linux/errqueue.h>
+PROGRAM(errors_of_datagrams) {
+    struct sockaddr_in name = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}, to;
+    struct sockaddr_in6 name6 = {AF_INET6, 0, 0, IN6ADDR_LOOPBACK_INIT}, to6;
+    socklen_t length = sizeof name;
+    char bytes[64], control[256];
+    int gone = socket(AF_INET, SOCK_DGRAM, 0), fd = socket(AF_INET, SOCK_DGRAM, 0), six = socket(AF_INET6, SOCK_DGRAM, 0), one = 1;
+    bind(gone, (void *)&name, sizeof name), getsockname(gone, (void *)&name, &length), close(gone), name6.sin6_port = name.sin_port;
+    struct pollfd wish = {fd, POLLIN | POLLOUT};
+    T(recv(fd, bytes, 64, MSG_ERRQUEUE)), T(setsockopt(fd, IPPROTO_IP, IP_RECVERR, &one, 4)), T(sendto(fd, "hello", 5, 0, (void *)&name, sizeof name)), T(poll(&wish, 1, 1000)), T(wish.revents), T(sendto(fd, "again", 5, 0, (void *)&name, sizeof name)), T(sendto(fd, "again", 5, 0, (void *)&name, sizeof name));
+    for (int i = 0; i < 3; i++) {
+        struct iovec part = {bytes, i ? 64 : 3};
+        struct msghdr head = {.msg_name = &to, .msg_namelen = sizeof to, .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        pause_ms(5);
+        T(recvmsg(fd, &head, MSG_ERRQUEUE));
+        if (head.msg_flags == 0)
+            continue;
+        struct cmsghdr *told = CMSG_FIRSTHDR(&head);
+        struct sock_extended_err *error = (void *)CMSG_DATA(told);
+        printf("%.3s %x, %d %d, %d %d %zu: %d %d %d %d %d %d, %d %x\n", bytes, head.msg_flags, head.msg_namelen, to.sin_port == name.sin_port, told->cmsg_level, told->cmsg_type, told->cmsg_len, error->ee_errno, error->ee_origin, error->ee_type, error->ee_code, error->ee_info, error->ee_data, SO_EE_OFFENDER(error)->sa_family, ((struct sockaddr_in *)SO_EE_OFFENDER(error))->sin_addr.s_addr);
+    }
+    T(poll(&wish, 1, 0)), T(wish.revents), T(recv(fd, bytes, 64, MSG_DONTWAIT));
+    setsockopt(six, IPPROTO_IPV6, IPV6_RECVERR, &one, 4), T(sendto(six, "hello", 5, 0, (void *)&name6, sizeof name6)), wish.fd = six, T(poll(&wish, 1, 1000)), T(wish.revents);
+    struct iovec part = {bytes, 64};
+    struct msghdr head = {.msg_name = &to6, .msg_namelen = sizeof to6, .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    T(recvmsg(six, &head, MSG_ERRQUEUE));
+    struct cmsghdr *told = CMSG_FIRSTHDR(&head);
+    struct sock_extended_err *error = (void *)CMSG_DATA(told);
+    printf("%.3s %x, %d %d, %d %d %zu: %d %d %d %d, %d\n", bytes, head.msg_flags, head.msg_namelen, to6.sin6_port == name.sin_port, told->cmsg_level, told->cmsg_type, told->cmsg_len, error->ee_errno, error->ee_origin, error->ee_type, error->ee_code, SO_EE_OFFENDER(error)->sa_family);
+    T(recv(socket(AF_INET, SOCK_STREAM, 0), bytes, 1, MSG_ERRQUEUE));
 }

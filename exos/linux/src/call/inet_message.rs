@@ -10,12 +10,13 @@ use exos::fs::readiness::Readiness;
 use exos::fs::step::{Step, Transfer};
 use exos::fs::transfer::{Destination, Source};
 use exos::net::inet::settings::Setting;
-use exos::net::inet::{Family, Protocol, Received, Sending, Socket, Wants};
+use exos::net::inet::{Family, Protocol, Received, SendError, Sending, Socket, Wants};
 use exos::net::options::Number;
 
 use super::message::Controls;
 use super::waiting::in_steps;
 use crate::abi::bytes::Encoder;
+use crate::abi::errno;
 use crate::abi::inet::address_bytes;
 use crate::abi::linux::{
     MSG_DONTWAIT, MSG_ERRQUEUE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOL_SOCKET,
@@ -30,6 +31,8 @@ const LEVEL_IPV6: u32 = 41;
 const IP_TOS: u32 = 1;
 const IP_TTL: u32 = 2;
 const IP_PKTINFO: u32 = 8;
+const IP_RECVERR: u32 = 11;
+const IPV6_RECVERR: u32 = 25;
 const IPV6_PKTINFO: u32 = 50;
 const IPV6_HOPLIMIT: u32 = 52;
 const IPV6_TCLASS: u32 = 67;
@@ -65,6 +68,7 @@ pub(super) struct Arrival {
     interface: u32,
     hop_limit: u8,
     traffic_class: u8,
+    error: Option<SendError>,
 }
 
 impl Arrival {
@@ -72,6 +76,32 @@ impl Arrival {
     pub(super) fn sender_name(&self, socket: &Socket) -> Vec<u8> {
         self.from.map(|from| address_bytes(socket.shown(from))).unwrap_or_default()
     }
+}
+
+/// Receives what ICMP said of a datagram, which does not wait: the datagram's begin, and where it was sent to.
+fn receive_error(context: &Context<'_>, socket: &Socket, extents: &[Extent]) -> Result<Arrival> {
+    let error = socket.take_send_error()?;
+    let mut writer = UserWriter::new(context.memory, extents);
+    let count = error.quoted.len().min(writer.remaining());
+    let cut = if count < error.quoted.len() { MSG_TRUNC } else { 0 };
+    if writer.put(&error.quoted[..count]) < count {
+        return Err(Errno::EFAULT);
+    }
+    let from = Some(error.destination);
+    Ok(Arrival { byte_count: count as u64, flags: MSG_ERRQUEUE | cut, from, error: Some(error), ..Arrival::default() })
+}
+
+/// `struct sock_extended_err` and the address of the machine that it is from.
+fn put_error(context: &Context<'_>, socket: &Socket, error: &SendError, controls: &mut Controls) {
+    /// `SO_EE_ORIGIN_ICMP`, `SO_EE_ORIGIN_ICMP6`.
+    const ICMP: u8 = 2;
+    const ICMP6: u8 = 3;
+    let (level, kind) = if socket.family() == Family::V4 { (LEVEL_IP, IP_RECVERR) } else { (LEVEL_IPV6, IPV6_RECVERR) };
+    let origin = if error.reporter.is_ipv4() { ICMP } else { ICMP6 };
+    let data = Encoder::new().u32(errno::number(error.error)).u8(origin).u8(error.kind).u8(error.code).u8(0);
+    let reporter = address_bytes(socket.shown(SocketAddr::new(error.reporter, 0)));
+    let data = data.u32(error.packet_bytes_max).u32(0).raw(&reporter).finish();
+    let _ = controls.put(context, level, kind, &data);
 }
 
 /// Receives into program buffers.
@@ -84,7 +114,7 @@ pub(super) fn receive(
 ) -> Result<Arrival> {
     let is_stream = socket.protocol() == Protocol::Tcp;
     if flags & MSG_ERRQUEUE != 0 {
-        return Err(Errno::EAGAIN);
+        return receive_error(context, socket, extents);
     }
     if flags & MSG_OOB != 0 {
         return Err(if is_stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
@@ -107,7 +137,7 @@ pub(super) fn receive(
     let Received { from, to, message_bytes, interface, hop_limit, traffic_class, .. } = last;
     let told = if message_bytes as u64 > byte_count { MSG_TRUNC } else { 0 };
     let byte_count = if flags & MSG_TRUNC != 0 { message_bytes as u64 } else { byte_count };
-    Ok(Arrival { byte_count, flags: told, from, to, interface, hop_limit, traffic_class })
+    Ok(Arrival { byte_count, flags: told, from, to, interface, hop_limit, traffic_class, error: None })
 }
 
 /// Says when a datagram came (`SO_TIMESTAMP` and its like): as far as is known, now.
@@ -127,6 +157,9 @@ fn put_time(context: &Context<'_>, socket: &Socket, controls: &mut Controls) {
 
 /// Says in control messages what the program asked to be told of a datagram.
 pub(super) fn put_controls(context: &Context<'_>, socket: &Socket, arrival: &Arrival, controls: &mut Controls) {
+    if let Some(error) = &arrival.error {
+        put_error(context, socket, error, controls);
+    }
     let Some(to) = arrival.to else { return };
     let settings = socket.settings();
     let number = |value: i32| value.to_le_bytes();

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use exos::error::{Errno, Result};
+use exos::net::inet::BACKLOG_MAX;
 use exos::net::inet::interface::LOOPBACK;
 use exos::net::inet::settings::{Level, Setting, Settings};
 use exos::net::inet::wire::SegmentSender;
@@ -27,6 +28,7 @@ const LEVEL_RAW: u64 = 255;
 
 /// Options that are not numbers that a socket keeps, by level.
 mod special {
+    pub(super) const IP_HDRINCL: u64 = 3;
     pub(super) const IP_OPTIONS: u64 = 4;
     pub(super) const IP_ROUTER_ALERT: u64 = 5;
     pub(super) const IP_MTU: u64 = 14;
@@ -117,6 +119,8 @@ const KEPT: [(u64, Level, &[u64]); 3] = [
         &[2, 3, 4, 5, 8, 11, 29, 30, 33, 53, 56, 58, 60, 62, 70, 74, special::IPV6_TRANSPARENT, 77, 78],
     ),
 ];
+/// Those of them that are off where there is no whole number.
+const UNMEASURED: [u64; 3] = [62, 70, 77];
 /// Those of them that take 0 and 1 alone.
 const STRICT_SWITCHES: [(u64, u64); 4] = [(LEVEL_IP, 49), (LEVEL_TCP, 16), (LEVEL_TCP, 27), (LEVEL_TCP, 34)];
 
@@ -137,6 +141,8 @@ const STEP_SECONDS_MAX: i32 = 120;
 const WINDOW_BYTES_MIN: i32 = 1152;
 /// What every way carries whole of IPv6 (`IPV6_MIN_MTU`).
 const PACKET_BYTES_MIN_V6: i32 = 1280;
+/// `net.ipv4.tcp_fin_timeout`.
+const FIN_WAIT_2_SECONDS: i32 = 60;
 /// `TCP_FIN_TIMEOUT_MAX`, in seconds.
 const FIN_WAIT_2_SECONDS_MAX: i32 = 120;
 /// Bytes of `struct tcp_info`.
@@ -158,11 +164,6 @@ fn check_level(socket: &Socket, level: u64) -> Result<()> {
     if is_own { Ok(()) } else { Err(Errno::ENOPROTOOPT) }
 }
 
-/// Whether a socket has a way to somewhere, so that it is known how long packets may be.
-fn has_way(socket: &Socket) -> bool {
-    socket.remote().is_ok()
-}
-
 /// Longest packet on the way of a socket that has one.
 fn way_bytes(socket: &Socket) -> i32 {
     match socket.remote() {
@@ -173,15 +174,17 @@ fn way_bytes(socket: &Socket) -> i32 {
 
 /// The value of an option.
 pub(super) fn value_of(socket: &Socket, level: u64, name: u64) -> Result<Vec<u8>> {
-    check_level(socket, level)?;
+    // As on Linux, IPv4 knows a level that is not its own, but no way to ask it.
+    let foreign = if socket.family() == Family::V4 { Errno::EOPNOTSUPP } else { Errno::ENOPROTOOPT };
+    check_level(socket, level).map_err(|_| foreign)?;
     let number = match (level, name) {
         (LEVEL_IP, special::IP_OPTIONS) => return Ok(Vec::new()),
-        (LEVEL_IP, special::IP_MTU) | (LEVEL_IPV6, special::IPV6_MTU) if !has_way(socket) => {
+        (LEVEL_IP, special::IP_MTU) | (LEVEL_IPV6, special::IPV6_MTU) if socket.remote().is_err() => {
             return Err(Errno::ENOTCONN);
         }
         (LEVEL_IP, special::IP_MTU) | (LEVEL_IPV6, special::IPV6_MTU) => way_bytes(socket),
         (LEVEL_IP, special::IP_MULTICAST_IF | special::IP_UNICAST_IF) => 0,
-        (LEVEL_IP, special::IP_ROUTER_ALERT | special::IP_NODEFRAG) => 0,
+        (LEVEL_IP, special::IP_ROUTER_ALERT | special::IP_NODEFRAG | special::IP_HDRINCL) => 0,
         (LEVEL_IPV6, special::IPV6_ROUTER_ALERT | special::IPV6_UNICAST_IF) => 0,
         (LEVEL_TCP, special::TCP_THIN_DUPACK) => 0,
         (LEVEL_TCP, special::TCP_SAVED_SYN | special::TCP_ULP) => return Ok(Vec::new()),
@@ -201,6 +204,7 @@ pub(super) fn value_of(socket: &Socket, level: u64, name: u64) -> Result<Vec<u8>
             match (setting, socket.settings().get(setting)) {
                 (Setting::TimeToLive | Setting::UnicastHops, -1) => HOPS,
                 (Setting::DeferAccept, count) => seconds_of(count),
+                (Setting::FinWait2Seconds, 0) => FIN_WAIT_2_SECONDS,
                 (_, value) => value,
             }
         }
@@ -216,7 +220,7 @@ fn segment_bytes(socket: &Socket) -> i32 {
         Err(_) => SEGMENT_BYTES_UNCONNECTED,
         Ok(remote) => {
             let header_bytes = if remote.is_ipv4() { HEADER_BYTES_V4 } else { HEADER_BYTES_V6 };
-            let most = LOOPBACK.packet_bytes_max as i32 - 1 - header_bytes;
+            let most = way_bytes(socket).min(i32::from(u16::MAX)) - header_bytes;
             if asked == 0 { most } else { most.min(asked) }
         }
     }
@@ -240,7 +244,7 @@ pub(crate) fn information(socket: &Socket) -> Vec<u8> {
     let encoder = encoder.u32(RETRANSMISSION_US).u32(0).u32(segment).u32(SEGMENT_BYTES_UNCONNECTED as u32);
     let encoder = encoder.u32(waiting as u32).u32(backlog as u32).u32(0).u32(0).u32(0);
     // Times since data and acknowledgements; pmtu, rcv_ssthresh, rtt, rttvar, snd_ssthresh, cwnd, advmss, reordering.
-    let encoder = encoder.zero_to(60).u32(LOOPBACK.packet_bytes_max).u32(told.window_bytes as u32);
+    let encoder = encoder.zero_to(60).u32(way_bytes(socket) as u32).u32(told.window_bytes as u32);
     let encoder = encoder.u32(0).u32(0).u32(SLOW_START_MAX).u32(10).u32(segment).u32(3);
     // rcv_rtt, rcv_space, total_retrans; pacing rates; bytes acknowledged and received.
     let encoder = encoder.u32(0).u32(told.window_bytes as u32).u32(0).u64(u64::MAX).u64(u64::MAX);
@@ -298,72 +302,88 @@ pub(super) fn set(
         return set_filter(context, socket, word_count, (address, length));
     }
     check_level(socket, level)?;
+    refuse(context, socket, (level, name), length)?;
     match (level, name) {
         (LEVEL_TCP, special::TCP_CONGESTION) => return set_congestion(context, socket, address, length),
-        (LEVEL_TCP, special::TCP_ULP) if length > 0 => return Err(Errno::ENOENT),
         (LEVEL_IP, special::IP_MULTICAST_IF) => return set_group_interface(context, socket, address, length),
         // Without options packets go as they are.
         (LEVEL_IP, special::IP_OPTIONS) => return if length == 0 { Ok(()) } else { Err(Errno::EINVAL) },
-        (LEVEL_IP, special::IP_TRANSPARENT) | (LEVEL_IPV6, special::IPV6_TRANSPARENT)
-            if !context.can(Capability::NET_ADMIN) =>
-        {
-            return Err(Errno::EPERM);
-        }
-        (LEVEL_IP, special::IP_ADD_MEMBERSHIP | special::IP_DROP_MEMBERSHIP) if is_stream(socket) => {
-            return Err(Errno::EPROTO);
-        }
-        (LEVEL_IP, special::IP_ADD_MEMBERSHIP | special::IP_DROP_MEMBERSHIP) if length < 8 => {
-            return Err(Errno::EINVAL);
-        }
-        (LEVEL_IPV6, special::IPV6_ADD_MEMBERSHIP | special::IPV6_DROP_MEMBERSHIP) if length < 20 => {
-            return Err(Errno::EINVAL);
-        }
-        (LEVEL_IPV6, special::IPV6_MULTICAST_IF | special::IPV6_MULTICAST_HOPS) if is_stream(socket) => {
-            return Err(Errno::ENOPROTOOPT);
-        }
-        (LEVEL_IP, special::IP_ROUTER_ALERT) => return Err(Errno::EINVAL),
         (LEVEL_IP, special::IP_ADD_MEMBERSHIP) | (LEVEL_IPV6, special::IPV6_ADD_MEMBERSHIP) => {
             return socket.join_group(read_group(context, level, address, length)?);
         }
         (LEVEL_IP, special::IP_DROP_MEMBERSHIP) | (LEVEL_IPV6, special::IPV6_DROP_MEMBERSHIP) => {
             return socket.leave_group(read_group(context, level, address, length)?);
         }
+        (LEVEL_IPV6, name) if length < 4 && UNMEASURED.contains(&name) => {
+            socket.settings().switch(Level::Ipv6, name, false);
+            return Ok(());
+        }
         _ => {}
     }
+    let is_short = (level != LEVEL_IP && length < 4) || length == 0;
+    let value = if is_short { Err(Errno::EINVAL) } else { read_value(context, level, address, length) };
     if let Some(kept) = kept_level(level, name) {
-        let value = read_value(context, level, address, length)?;
+        let value = value?;
         if STRICT_SWITCHES.contains(&(level, name)) && !(0..=1).contains(&value) {
             return Err(Errno::EINVAL);
         }
         socket.settings().switch(kept, name, value != 0);
         return Ok(());
     }
-    match (level, name) {
-        (LEVEL_TCP, special::TCP_THIN_DUPACK) => {
-            let value = read_value(context, level, address, length)?;
-            return if (0..=1).contains(&value) { Ok(()) } else { Err(Errno::EINVAL) };
-        }
-        // The longest packet that is sent whole, which over this way all are.
-        (LEVEL_IPV6, special::IPV6_MTU) => {
-            let value = read_value(context, level, address, length)?;
-            return if value == 0 || value >= PACKET_BYTES_MIN_V6 { Ok(()) } else { Err(Errno::EINVAL) };
-        }
-        (LEVEL_IP, special::IP_UNICAST_IF) | (LEVEL_IPV6, special::IPV6_UNICAST_IF) => {
-            if length != 4 {
-                return Err(Errno::EINVAL);
-            }
-            let value = read_value(context, level, address, length)?;
-            let is_known = value == 0 || interface_exists(context, u32::from_be(value as u32))?;
-            return if is_known { Ok(()) } else { Err(Errno::EADDRNOTAVAIL) };
-        }
-        _ => {}
+    if let Some(outcome) = check_only(context, (level, name), length, value) {
+        return outcome;
     }
     let row = row_of(socket, level, name)?;
-    let value = read_value(context, level, address, length)?;
+    let value = value?;
     if row.2 == Setting::MulticastInterface6 && value != 0 && !interface_exists(context, value as u32)? {
         return Err(Errno::ENODEV);
     }
     keep(socket, row, value)
+}
+
+/// Says what is wrong with an option before its value is looked at.
+fn refuse(context: &Context<'_>, socket: &Socket, (level, name): (u64, u64), length: u64) -> Result<()> {
+    let is_stream = is_stream(socket);
+    match (level, name) {
+        (LEVEL_TCP, special::TCP_ULP) if length > 0 => Err(Errno::ENOENT),
+        (LEVEL_IP, special::IP_TRANSPARENT) | (LEVEL_IPV6, special::IPV6_TRANSPARENT)
+            if !context.can(Capability::NET_ADMIN) =>
+        {
+            Err(Errno::EPERM)
+        }
+        (LEVEL_IP, special::IP_ADD_MEMBERSHIP | special::IP_DROP_MEMBERSHIP) if is_stream => Err(Errno::EPROTO),
+        (LEVEL_IPV6, special::IPV6_MULTICAST_IF | special::IPV6_MULTICAST_HOPS) if is_stream => Err(Errno::ENOPROTOOPT),
+        (LEVEL_IP, special::IP_ROUTER_ALERT) => Err(Errno::EINVAL),
+        _ => Ok(()),
+    }
+}
+
+/// Takes an option whose value is looked at, and then does nothing. `None`: it is none of these.
+fn check_only(context: &Context<'_>, option: (u64, u64), length: u64, value: Result<i32>) -> Option<Result<()>> {
+    Some(match (option, value) {
+        ((LEVEL_TCP, special::TCP_THIN_DUPACK), Ok(0..=1)) => Ok(()),
+        ((LEVEL_TCP, special::TCP_THIN_DUPACK), Ok(_)) => Err(Errno::EINVAL),
+        // The longest packet that is sent whole.
+        ((LEVEL_IPV6, special::IPV6_MTU), Ok(0 | PACKET_BYTES_MIN_V6..)) => Ok(()),
+        ((LEVEL_IPV6, special::IPV6_MTU), Ok(_)) => Err(Errno::EINVAL),
+        ((LEVEL_IP, special::IP_UNICAST_IF) | (LEVEL_IPV6, special::IPV6_UNICAST_IF), _) if length != 4 => {
+            Err(Errno::EINVAL)
+        }
+        ((LEVEL_IP, special::IP_UNICAST_IF) | (LEVEL_IPV6, special::IPV6_UNICAST_IF), Ok(value)) => {
+            // The number of an interface, as it goes over the network.
+            match value == 0 || interface_exists(context, u32::from_be(value as u32)).unwrap_or(false) {
+                true => Ok(()),
+                false => Err(Errno::EADDRNOTAVAIL),
+            }
+        }
+        (
+            (LEVEL_TCP, special::TCP_THIN_DUPACK)
+            | (LEVEL_IPV6, special::IPV6_MTU | special::IPV6_UNICAST_IF)
+            | (LEVEL_IP, special::IP_UNICAST_IF),
+            Err(error),
+        ) => Err(error),
+        _ => return None,
+    })
 }
 
 /// The group of an `ip_mreq`, `ip_mreqn` or `ipv6_mreq`: whichever interface it names, only the card's has groups.
@@ -402,17 +422,20 @@ fn keep(socket: &Socket, &(_, _, setting, range): &Row, value: i32) -> Result<()
         // At least half of the least buffer; no limit only of a socket without a connection.
         (Setting::WindowClamp, 0) if socket.remote().is_ok() => return Err(Errno::EINVAL),
         (Setting::WindowClamp, value) if value != 0 => value.max(WINDOW_BYTES_MIN),
-        (Setting::FastOpen, _) if !matches!(socket.state(), TcpState::Close | TcpState::Listen) => {
+        (Setting::FastOpen, 0..) if !matches!(socket.state(), TcpState::Close | TcpState::Listen) => {
             return Err(Errno::EINVAL);
         }
         (Setting::SegmentBytesMax, 0) => 0,
-        (Setting::FinWait2Seconds, value) if !(0..=FIN_WAIT_2_SECONDS_MAX).contains(&value) => -1,
+        (Setting::FinWait2Seconds, ..0) => -1,
+        (Setting::FinWait2Seconds, value) => value.min(FIN_WAIT_2_SECONDS_MAX),
         (Setting::TimeToLive, 0) => return Err(Errno::EINVAL),
         (Setting::MulticastTimeToLive | Setting::MulticastHops | Setting::TrafficClass, -1) => {
             Settings::default_of(setting)
         }
-        // As on Linux, the bits of congestion are not the program's.
-        (Setting::TypeOfService | Setting::TrafficClass, value) if is_stream => value & 0xfc,
+        // As on Linux, it is the low byte, and of a stream the bits of congestion are not the program's.
+        (Setting::TypeOfService, value) => value & if is_stream { 0xfc } else { 0xff },
+        (Setting::TrafficClass, value @ 0..=255) if is_stream => value & 0xfc,
+        (Setting::FastOpen, value @ 0..) => value.min(BACKLOG_MAX as i32),
         (_, value) if range == SWITCH => i32::from(value != 0),
         (_, value) if (range.0..=range.1).contains(&value) => value,
         _ => return Err(Errno::EINVAL),

@@ -12,7 +12,7 @@
 //!   [`raw`]: packets of other protocols, and ping;
 //! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port,
 //!   in a [`port_map`] and a [`hashed`] map;
-//! - [`settings`]: options that are numbers;
+//! - [`settings`]: options that are numbers; `error_queue`: what ICMP said of datagrams;
 //! - [`stack`]: everything between the card and the transports; [`network`]: what the network does with what comes in,
 //!   and when; `tcp_input`: where TCP takes part in that;
 //! - [`wire`]: what card, stack, TCP and configuration owe each other.
@@ -36,6 +36,7 @@
 mod connect;
 mod connection;
 mod engine;
+mod error_queue;
 mod hashed;
 pub mod interface;
 mod network;
@@ -64,6 +65,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use connection::Information;
 use engine::table::Tables;
+pub use error_queue::SendError;
 use ports::Ports;
 use siphasher::sip::SipHasher13;
 pub use socket::{Family, Protocol, Received, Sending, Socket, Wants};

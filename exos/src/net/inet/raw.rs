@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::Inet;
+use super::error_queue::SendError;
 use super::interface::{ETHERNET_INDEX, LOOPBACK};
 use super::payload::Payload;
 use super::settings::Setting;
@@ -130,7 +131,7 @@ pub(super) fn ping_error(inet: &Inet, error: &IcmpError<'_>) -> bool {
     let Some(udp) = socket.udp() else { return false };
     let is_connected = udp.remote().is_some_and(|remote| remote.ip() == error.destination);
     if socket.settings().is_on(Setting::ReceiveErrors) || (is_connected && error.is_hard) {
-        socket.note_error(udp, error.errno);
+        socket.note_error(udp, SendError::reported(error, SocketAddr::new(error.destination, 0)), error.quoted);
     }
     true
 }

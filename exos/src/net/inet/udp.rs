@@ -13,6 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use super::error_queue::{SendError, SendErrors};
 use super::interface::LOOPBACK;
 use super::payload::Payload;
 use super::ports::{Held, Place};
@@ -50,6 +51,8 @@ struct Inbox {
     datagrams: VecDeque<Datagram>,
     used_bytes: usize,
     error: Option<Errno>,
+    /// What is known of such errors, if the socket asked for it.
+    errors: SendErrors,
     shut: Option<Halves>,
     /// Datagrams that were lost because it was full.
     lost_count: u64,
@@ -135,7 +138,7 @@ impl Udp {
         ready.set(Readiness::READ, !inbox.datagrams.is_empty() || inbox.is_receive_shut());
         ready.set(Readiness::READ_HANG_UP, inbox.is_receive_shut());
         ready.set(Readiness::HANG_UP, inbox.is_receive_shut() && inbox.is_send_shut());
-        ready.set(Readiness::ERROR, inbox.error.is_some());
+        ready.set(Readiness::ERROR, inbox.error.is_some() || !inbox.errors.is_empty());
         ready
     }
 
@@ -283,7 +286,7 @@ impl Socket {
         let receiver = inet.udp.find(remote, || inet.seed_for(Some(from)), |socket| socket.udp()?.rank(from));
         match receiver.as_ref().and_then(|receiver| Some((receiver, receiver.udp()?))) {
             Some((receiver, inbox)) => receiver.take_in(inbox, Datagram::near(bytes, from, remote.ip()))?,
-            None => self.note_unreachable(udp, connected == Some(remote)),
+            None => self.note_unreachable(udp, connected == Some(remote), remote, &bytes),
         }
         Ok(length)
     }
@@ -298,17 +301,32 @@ impl Socket {
     }
 
     /// Nobody was where a datagram was sent to.
-    fn note_unreachable(&self, udp: &Udp, is_connected: bool) {
+    fn note_unreachable(&self, udp: &Udp, is_connected: bool, remote: SocketAddr, bytes: &[u8]) {
         if is_connected || self.settings().is_on(Setting::ReceiveErrors) {
-            udp.inbox.lock().error = Some(Errno::ECONNREFUSED);
-            self.wait_queue().notify(Readiness::ERROR);
+            self.note_error(udp, SendError::nobody(remote), bytes);
         }
     }
 
     /// What ICMP says of a datagram that was sent.
-    pub(super) fn note_error(&self, udp: &Udp, error: Errno) {
-        udp.inbox.lock().error = Some(error);
+    pub(super) fn note_error(&self, udp: &Udp, error: SendError, bytes: &[u8]) {
+        let mut inbox = udp.inbox.lock();
+        inbox.error = Some(error.error);
+        if self.settings().is_on(Setting::ReceiveErrors) {
+            inbox.errors.add(error, bytes);
+        }
+        drop(inbox);
         self.wait_queue().notify(Readiness::ERROR);
+    }
+
+    /// What ICMP said of a datagram that was sent (`MSG_ERRQUEUE`).
+    ///
+    /// # Errors
+    /// `EAGAIN`: nothing, or it was not asked for.
+    pub fn take_send_error(&self) -> Result<SendError> {
+        let mut inbox = self.udp().ok_or(Errno::EAGAIN)?.inbox.lock();
+        let (first, next) = inbox.errors.take().ok_or(Errno::EAGAIN)?;
+        inbox.error = next;
+        Ok(first)
     }
 
     /// A datagram comes in, or is lost.

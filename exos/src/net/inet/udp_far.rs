@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 use super::Inet;
+use super::error_queue::SendError;
 use super::interface::ETHERNET_INDEX;
 use super::payload::Payload;
 use super::settings::Setting;
@@ -98,7 +99,8 @@ pub(super) fn udp_error(inet: &Arc<Inet>, error: &IcmpError<'_>) -> bool {
         None => error.is_hard,
     };
     if settings.is_on(Setting::ReceiveErrors) || (is_connected && is_hard) {
-        socket.note_error(udp, error.errno);
+        let quoted = error.quoted.get(HEADER_BYTES..).unwrap_or_default();
+        socket.note_error(udp, SendError::reported(error, remote), quoted);
     }
     true
 }
