@@ -345,7 +345,7 @@ impl<T: Transport, D: Dma> NetDevice for NetCard<T, D> {
             return Err(TransmitError::Broken(fault));
         }
         let byte_count_max = self.frame_bytes_max(&frame.meta).ok_or(TransmitError::Frame)?;
-        self.transmitter.transmit(frame, window, byte_count_max).inspect_err(|error| {
+        self.transmitter.transmit(&mut self.transport, frame, window, byte_count_max).inspect_err(|error| {
             if let TransmitError::Broken(fault) = error {
                 self.fault = Some(*fault);
             }

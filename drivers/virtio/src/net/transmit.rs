@@ -14,6 +14,8 @@ use crate::{Transport, VirtioError};
 
 /// Most buffers that a frame is copied to.
 const COPIED_BUFFER_COUNT_MAX: usize = (super::SEGMENTED_FRAME_BYTES_MAX + HEADER_BYTES).div_ceil(BUFFER_BYTES);
+/// Frames that lie before the device is shown them in any case, so that it works while more come.
+const LYING_COUNT_MAX: u16 = 32;
 const SEGMENT_COUNT_MAX: usize = COPIED_BUFFER_COUNT_MAX + SHARED_PIECE_COUNT_MAX;
 
 /// A set of descriptors.
@@ -76,6 +78,7 @@ impl<B: DmaBuffer> Transmitter<B> {
     /// Takes a frame of at most `byte_count_max` bytes.
     pub(super) fn transmit(
         &mut self,
+        transport: &mut impl Transport,
         frame: &Frame<'_>,
         window: &impl DmaWindow,
         byte_count_max: usize,
@@ -96,6 +99,9 @@ impl<B: DmaBuffer> Transmitter<B> {
         if descriptor_count > usize::from(queue.free_count()) || self.has_lost {
             self.full_count += 1;
             return Err(TransmitError::Full);
+        }
+        if queue.unpublished_count() >= LYING_COUNT_MAX {
+            self.publish(transport).map_err(TransmitError::Broken)?;
         }
         let head = if descriptor_count == 1 {
             self.push_short(frame, copied_bytes)

@@ -34,11 +34,11 @@ use super::machine::Host;
 use super::processor::{self, Bells};
 
 const LIMITS: Limits =
-    Limits { receive_buffer_count: 256, transmit_buffer_count: 128, reset_poll_count_max: 1_000_000 };
+    Limits { receive_buffer_count: 256, transmit_buffer_count: 256, reset_poll_count_max: 1_000_000 };
 /// Nothing is due.
 const NEVER: u64 = u64::MAX;
 /// Polls in a row, while there is more to do; then others get a turn first.
-const POLL_COUNT_MAX: usize = 8;
+const POLL_COUNT_MAX: usize = 4;
 /// A look that found as many frames will be followed by another soon.
 const BUSY_FRAME_COUNT: u64 = 8;
 /// The longest until that one.

@@ -124,8 +124,12 @@ impl<D: CardDriver> Card<D> {
         let outcome = self.attempt(|driver, was_full| {
             let device = driver.device();
             let mut outcome = device.transmit(&frame, &NoWindow);
-            if matches!(outcome, Err(TransmitError::Full)) && device.completed(&mut |_| ())? > 0 {
-                outcome = device.transmit(&frame, &NoWindow);
+            if matches!(outcome, Err(TransmitError::Full)) {
+                // What lies here has to go before there is room.
+                device.flush()?;
+                if device.completed(&mut |_| ())? > 0 {
+                    outcome = device.transmit(&frame, &NoWindow);
+                }
             }
             match outcome {
                 Err(TransmitError::Broken(error)) => Err(error),

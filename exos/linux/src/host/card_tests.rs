@@ -121,6 +121,7 @@ fn a_full_card_says_so_and_an_interrupt_tells_of_room() {
     for _ in 0..64 {
         assert_eq!(send(), Ok(()));
     }
+    assert_eq!(world.device.borrow().notification_count, 2, "of the receive buffers, and of half of the frames");
     assert_eq!(send(), Err(InterfaceFull));
     assert!(!world.card.ask());
     world.device.borrow_mut().step();
