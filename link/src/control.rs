@@ -47,6 +47,13 @@ pub enum FromGuest {
     Log(Level, String),
     /// A program mapped code, for a profile.
     Map(Mapping),
+    /// What went through the pod's network card, in answer to [`ToGuest::Processes`], if it was used.
+    Traffic {
+        /// That of the question.
+        token: u64,
+        /// Since the start.
+        traffic: GuestTraffic,
+    },
     /// A process of the pod, in answer to [`ToGuest::Processes`].
     Process {
         /// The question's number.
@@ -61,6 +68,33 @@ pub enum FromGuest {
         /// How many there are.
         count: u64,
     },
+}
+
+/// What went through a pod's network card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GuestTraffic {
+    /// Frames that came in.
+    pub received_packets: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Frames that were sent.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// TCP segments that were sent again.
+    pub repeated_segments: u64,
+    /// Packets that were lost here, whatever the reason.
+    pub drops: u64,
+}
+
+impl GuestTraffic {
+    /// The line that tells of it.
+    #[must_use]
+    pub fn line(&self, token: u64) -> String {
+        let Self { received_packets, received_bytes, sent_packets, sent_bytes, repeated_segments, drops } = self;
+        let received = alloc::format!("{received_packets} {received_bytes}");
+        alloc::format!("traffic {token} {received} {sent_packets} {sent_bytes} {repeated_segments} {drops}")
+    }
 }
 
 /// A process of a pod.
@@ -240,6 +274,7 @@ impl FromGuest {
                 let (level, rest) = split_word(rest);
                 Ok(Self::Log(level_named(level)?, rest.to_string()))
             }
+            "traffic" => traffic(rest).ok_or(Malformed::Number),
             "process" => process(rest).ok_or(Malformed::Number),
             "processes" => {
                 let number = |text: &str| text.parse().map_err(|_| Malformed::Number);
@@ -250,6 +285,21 @@ impl FromGuest {
             _ => Err(Malformed::UnknownVerb),
         }
     }
+}
+
+fn traffic(text: &str) -> Option<FromGuest> {
+    let mut words = text.split(' ');
+    let mut number = || words.next()?.parse().ok();
+    let token = number()?;
+    let traffic = GuestTraffic {
+        received_packets: number()?,
+        received_bytes: number()?,
+        sent_packets: number()?,
+        sent_bytes: number()?,
+        repeated_segments: number()?,
+        drops: number()?,
+    };
+    Some(FromGuest::Traffic { token, traffic })
 }
 
 fn process(text: &str) -> Option<FromGuest> {
@@ -309,7 +359,7 @@ pub fn printable(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{FromGuest, Level, Malformed, Report, ToGuest};
+    use super::{FromGuest, GuestTraffic, Level, Malformed, Report, ToGuest};
     use alloc::string::{String, ToString};
     use alloc::vec;
 
@@ -363,6 +413,17 @@ mod tests {
         };
         assert_eq!((process.pid, process.parent, process.state), (3, 1, 'S'));
         assert_eq!((process.used_ns, process.resident_bytes, process.command.as_str()), (1500, 4096, "sh -c a  b"));
+        let traffic = GuestTraffic {
+            received_packets: 1,
+            received_bytes: 2,
+            sent_packets: 3,
+            sent_bytes: 4,
+            repeated_segments: 5,
+            drops: 6,
+        };
+        assert_eq!(traffic.line(7), "traffic 7 1 2 3 4 5 6");
+        assert_eq!(parse(&traffic.line(7)), Ok(FromGuest::Traffic { token: 7, traffic }));
+        assert_eq!(parse("traffic 7 1 2 3 4 5"), Err(Malformed::Number));
         assert_eq!(parse("processes 7 12"), Ok(FromGuest::Processes { token: 7, count: 12 }));
         for line in ["process", "process 7 3 1 X 0 0 sh", "process 7 3 1 S 0", "processes 7", "processes x 1"] {
             assert_eq!(parse(line), Err(Malformed::Number), "{line}");

@@ -106,9 +106,10 @@ fn host_service() -> u16 {
     let port = listener.local_addr().expect("an address").port();
     std::thread::spawn(move || {
         for mut client in listener.incoming().flatten() {
-            let mut request = [0; 512];
-            let _ = client.read(&mut request);
             let _ = client.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 8\r\n\r\nwelcome\n");
+            // Until it has ended, so that its request is not answered by a reset.
+            let mut request = [0; 512];
+            while client.read(&mut request).is_ok_and(|count| count > 0) {}
         }
     });
     port
@@ -173,17 +174,23 @@ fn ipv6_and_datagrams_get_in() {
 #[test]
 fn the_hosts_services_are_for_those_who_may() {
     let port = host_service();
-    for host in ["10.0.2.2", "host.aegis"] {
-        let address = format!("http://{host}:{port}/");
-        let command = ["busybox", "wget", "-q", "-O", "-", "-T", "20", &address];
-        let allowed = aegis(&["--host-access"], &command, b"");
-        assert_eq!((allowed.status, text(&allowed).as_str()), (0, "welcome\n"), "{allowed:?}");
-        for options in [&[][..], &["--network", "serve"]] {
-            let refused = aegis(options, &command, b"");
-            assert!(refused.status != 0 && refused.output.is_empty(), "{refused:?}");
-        }
-        let alone = aegis(&["--network", "none", "--add-host", "host.aegis:10.0.2.2"], &command, b"");
-        assert!(alone.status != 0 && alone.errors.contains("unreachable"), "{alone:?}");
+    // An address and no time limit: with a name or -T Debian's static busybox ends by SIGSEGV, on Linux too.
+    let address = format!("http://10.0.2.2:{port}/");
+    let command = ["busybox", "wget", "-q", "-O", "-", &address];
+    let allowed = aegis(&["--host-access"], &command, b"");
+    assert_eq!((allowed.status, text(&allowed).as_str()), (0, "welcome\n"), "{allowed:?}");
+    for options in [&[][..], &["--network", "serve"]] {
+        let refused = aegis(options, &command, b"");
+        assert!(refused.status != 0 && refused.output.is_empty(), "{refused:?}");
+        assert!(refused.errors.contains("refused"), "{refused:?}");
+    }
+    let alone = aegis(&["--network", "none"], &command, b"");
+    assert!(alone.status != 0 && alone.errors.contains("unreachable"), "{alone:?}");
+    if is_there("python3") {
+        let program = format!("import socket; print(socket.create_connection(('host.aegis', {port}), 20).recv(8))");
+        let command = ["python3", "-c", &program];
+        let named = aegis(&["--root", "/", "--host-access"], &command, b"");
+        assert_eq!((named.status, text(&named).as_str()), (0, "b'HTTP/1.0'\n"), "{named:?}");
     }
 }
 
@@ -245,7 +252,7 @@ fn each_pod_has_a_card_of_its_own() {
     for (host, name) in serving.hosts.iter().zip(["a\n", "b\n"]) {
         assert_eq!(body(&fetched(host, "/hostname")), name);
     }
-    let shown = text(&remote("network", &["ps", "net"]));
+    let shown = text(&remote("network", &["ps"]));
     for host in &serving.hosts {
         assert!(shown.contains(&format!("{host} -> 80/tcp")), "{shown}");
     }

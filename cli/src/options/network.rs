@@ -74,6 +74,9 @@ pub(crate) struct NetworkOptions {
     /// Address of the network card, one of each family [default: 10.0.2.15/24; with tap by DHCP]
     #[arg(long, value_name = "ADDRESS[/BITS]", value_parser = parse_address)]
     pub(crate) ip: Vec<Prefixed>,
+    /// Router to other networks, with tap and --ip: one of each family
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_router)]
+    pub(crate) gateway: Vec<IpAddr>,
     /// Ethernet address of the network card
     #[arg(long, value_name = "ADDRESS", value_parser = parse_hardware_address)]
     pub(crate) mac: Option<[u8; 6]>,
@@ -187,6 +190,12 @@ pub(crate) fn parse_host_entry(text: &str) -> Result<HostEntry, String> {
 /// A name server.
 pub(crate) fn parse_name_server(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| "an address such as 192.0.2.1".to_owned())
+}
+
+/// `--gateway`.
+fn parse_router(text: &str) -> Result<IpAddr, String> {
+    let address = text.parse().ok().filter(|it: &IpAddr| !it.is_unspecified() && !it.is_multicast());
+    address.filter(|it| !it.is_loopback()).ok_or_else(|| "a router's address, such as 192.0.2.1".to_owned())
 }
 
 /// `--ip`; a network is as long as is usual if nothing is said.

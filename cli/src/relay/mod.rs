@@ -441,7 +441,7 @@ impl<'a> Relay<'a> {
                 // A profile that has ended early does not listen any more.
                 let _ = self.mappings.as_ref().map(|mappings| mappings.send(mapping));
             }
-            FromGuest::Process { .. } | FromGuest::Processes { .. } => {
+            FromGuest::Traffic { .. } | FromGuest::Process { .. } | FromGuest::Processes { .. } => {
                 if let Some(server) = &mut self.server {
                     server.on_processes(number, message);
                 }

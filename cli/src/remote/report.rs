@@ -3,6 +3,7 @@
 //! It travels as the JSON that `aegis ps --json` prints. Members that are not known are passed over and those of pods
 //! that are missing have their defaults, so that another version of the tool can say more or less.
 
+use aegis_link::control::GuestTraffic;
 use aegis_link::orders::PodState;
 use aegis_link::phase::PodPhase;
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,9 @@ pub(crate) struct PodReport {
     /// Ports of the host that lead to it: `127.0.0.1:8080 -> 80/tcp`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) ports: Vec<String>,
+    /// What went through its network card, where processes were asked for and it was used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) traffic: Option<TrafficReport>,
     /// Its processes, where they were asked for.
     pub(crate) processes: Vec<ProcessReport>,
 }
@@ -125,6 +129,33 @@ impl From<PodState> for Usage {
             exceptions: state.exceptions,
             interrupts: state.interrupts,
             slices: state.slices,
+        }
+    }
+}
+
+/// What went through a pod's network card since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct TrafficReport {
+    pub(crate) received_packets: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent_packets: u64,
+    pub(crate) sent_bytes: u64,
+    /// TCP segments that were sent again.
+    pub(crate) repeated_segments: u64,
+    /// Packets that were lost in the pod.
+    pub(crate) drops: u64,
+}
+
+impl From<GuestTraffic> for TrafficReport {
+    fn from(it: GuestTraffic) -> Self {
+        Self {
+            received_packets: it.received_packets,
+            received_bytes: it.received_bytes,
+            sent_packets: it.sent_packets,
+            sent_bytes: it.sent_bytes,
+            repeated_segments: it.repeated_segments,
+            drops: it.drops,
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::report::{MachineReport, PodReport, ProcessReport, Usage};
+use super::report::{MachineReport, PodReport, ProcessReport, TrafficReport, Usage};
 use super::shares::Shares;
 use crate::verb::up_currencies::BASE;
 
@@ -140,6 +140,7 @@ pub(crate) fn top_table(before: Option<&MachineReport>, now: &MachineReport) -> 
         ]);
     }
     let mut text = format!("{}\n{}{}", now.machine, table.text(), currencies_table(now, &shares));
+    text.push_str(&traffic_table(before, now));
     if processes(now).next().is_some() {
         let mut table = Table::new(&["POD", "PID", "PPID", "STATE", "TIME", "MEMORY", "COMMAND"], "<>><>><");
         processes(now).for_each(|(pod, process)| table.row(process_cells(pod, process)));
@@ -147,6 +148,35 @@ pub(crate) fn top_table(before: Option<&MachineReport>, now: &MachineReport) -> 
         text.push_str(&table.text());
     }
     text
+}
+
+/// What went through network cards since `before`; nothing where none was used.
+fn traffic_table(before: Option<&MachineReport>, now: &MachineReport) -> String {
+    let heads = ["POD", "RECEIVED", "PACKETS", "SENT", "PACKETS", "REPEATED", "DROPPED"];
+    let mut table = Table::new(&heads, "<>>>>>>");
+    let mut is_empty = true;
+    for pod in &now.pods {
+        let Some(traffic) = pod.traffic else { continue };
+        let old = before.and_then(|before| before.pods.iter().find(|old| old.name == pod.name)?.traffic);
+        let old = old.unwrap_or_default();
+        // A pod that was started again counts from 0.
+        let since = |of: fn(&TrafficReport) -> u64| of(&traffic).checked_sub(of(&old)).unwrap_or(of(&traffic));
+        table.row(vec![
+            pod.name.clone(),
+            kibibytes(since(|it| it.received_bytes)),
+            since(|it| it.received_packets).to_string(),
+            kibibytes(since(|it| it.sent_bytes)),
+            since(|it| it.sent_packets).to_string(),
+            since(|it| it.repeated_segments).to_string(),
+            since(|it| it.drops).to_string(),
+        ]);
+        is_empty = false;
+    }
+    if is_empty { String::new() } else { format!("\n{}", table.text()) }
+}
+
+fn kibibytes(bytes: u64) -> String {
+    format!("{}.{} KiB", bytes >> 10, bytes % 1024 * 10 / 1024)
 }
 
 fn percent(share: Option<f64>) -> String {
@@ -226,7 +256,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::super::report::tests::{machine, pod};
-    use super::super::report::{CurrencyReport, MachineReport};
+    use super::super::report::{CurrencyReport, MachineReport, TrafficReport};
     use super::{memory_table, pods_table, tickets_table, top_table};
 
     #[test]
@@ -267,6 +297,21 @@ mod tests {
         assert!(since_start.lines().nth(3).is_some_and(|line| line.contains("25.0 %  25.0 %")), "{since_start}");
         let starting = MachineReport { pods: vec![pod("a", "starting", "base", 0)], ..MachineReport::default() };
         assert!(top_table(None, &starting).contains('-'));
+    }
+
+    #[test]
+    fn traffic_is_shown_of_cards_that_were_used() {
+        let traffic =
+            |bytes| TrafficReport { received_bytes: bytes, sent_packets: 7, drops: 2, ..TrafficReport::default() };
+        let (mut before, mut now) = (machine(), machine());
+        assert!(!top_table(None, &now).contains("RECEIVED"));
+        (before.pods[1].traffic, now.pods[1].traffic) = (Some(traffic(1024)), Some(traffic(4096 + 512)));
+        let text = top_table(Some(&before), &now);
+        let line = text.lines().skip_while(|line| !line.contains("RECEIVED")).nth(1).unwrap_or_default();
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(cells, ["worker", "3.5", "KiB", "0", "0.0", "KiB", "0", "0", "0"], "{text}");
+        let json = super::super::report::json(&now);
+        assert_eq!(serde_json::from_str::<MachineReport>(&json).expect("its own"), now);
     }
 
     #[test]

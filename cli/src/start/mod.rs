@@ -19,6 +19,7 @@ use aegis_launch::machine::accel::{Trial, choose, firmware_for};
 use aegis_launch::machine::artifacts::{Artifacts, find_qemu};
 use aegis_launch::machine::boot::BootBundle;
 use aegis_launch::machine::mounts::Served;
+use aegis_launch::machine::network::has_user_network;
 use aegis_launch::machine::process::{GuestEnds, HostEnds, Machine};
 use aegis_launch::machine::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use aegis_launch::symbols::{Line, Symbols};
@@ -108,6 +109,11 @@ impl<'a> Starter<'a> {
         Err(Error::Usage(format!(
             "-M {name} has no room for these pods: microvm holds {microvm}, pc and q35 28 together"
         )))
+    }
+
+    /// Whether QEMU can be a network.
+    pub(crate) fn has_user_network(&self) -> bool {
+        has_user_network(&self.qemu, self.cache.as_ref().filter(|_| !self.options.dry_run))
     }
 
     /// Decides what executes the machine's instructions.

@@ -117,7 +117,7 @@ impl PodNetwork {
     /// Makes it; `None` for a pod without a card.
     ///
     /// Without `--network` it is the user network, but for runs in which instructions are counted: timers of QEMU's
-    /// network would be part of what is compared.
+    /// network would be part of what is compared. A QEMU that has no user network has none where nobody asks for it.
     ///
     /// # Errors
     /// See the module's head.
@@ -125,6 +125,7 @@ impl PodNetwork {
         options: &NetworkOptions,
         machine: &MachineOptions,
         chance: &[u8; 32],
+        has_user_network: &dyn Fn() -> bool,
     ) -> Result<Option<Self>, Error> {
         let needs_card = options.publications().next().is_some() || options.pcap.is_some();
         let choice = match &options.network {
@@ -133,6 +134,16 @@ impl PodNetwork {
             Some(choice) => choice,
         };
         check(options, choice)?;
+        if matches!(choice, NetworkChoice::User | NetworkChoice::Serve) && !has_user_network() {
+            if options.network.is_none() && !needs_card && !options.host_access {
+                return Ok(None);
+            }
+            return Err(Error::Usage(
+                "this QEMU was built without its user network (libslirp): take another QEMU (AEGIS_QEMU), \
+                 --network tap or --network none"
+                    .into(),
+            ));
+        }
         let mut config = Network::default();
         config.flags.set(NetworkFlags::HOST_ACCESS, options.host_access);
         let (backend, ports) = match choice {
@@ -234,7 +245,13 @@ fn check(options: &NetworkOptions, choice: &NetworkChoice) -> Result<(), Error> 
             _ => "--host-access: only with --network user; with tap the host has addresses of its own".into(),
         });
     }
+    if !options.gateway.is_empty() && !matches!(choice, NetworkChoice::Tap(_)) {
+        return wrong("--gateway: only with --network tap; the user network has a router of its own".into());
+    }
     for is_family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
+        if options.gateway.iter().filter(|it| is_family(it)).count() > 1 {
+            return wrong("--gateway: one address of each family".into());
+        }
         if options.ip.iter().filter(|it| is_family(&it.address)).count() > 1 {
             return wrong("--ip: one address of each family".into());
         }
@@ -286,6 +303,7 @@ fn user_network(options: &NetworkOptions, config: &mut Network) -> Result<UserNe
 /// Addresses in a network that is not ours: those that were given, or DHCP's.
 fn outer_addresses(options: &NetworkOptions, config: &mut Network) {
     config.addresses.clone_from(&options.ip);
+    config.gateways.clone_from(&options.gateway);
     config.name_servers.clone_from(&options.dns);
     config.flags.set(NetworkFlags::DHCP, !options.ip.iter().any(|it| it.address.is_ipv4()));
 }

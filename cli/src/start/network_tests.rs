@@ -25,7 +25,7 @@ fn line(words: &str) -> Line {
 fn make(words: &str) -> Result<Option<PodNetwork>, String> {
     let words = std::iter::once("x").chain(words.split_whitespace());
     let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
-    PodNetwork::make(&line.pod.network, &line.machine, &[7; 32]).map_err(|error| error.to_string())
+    PodNetwork::make(&line.pod.network, &line.machine, &[7; 32], &|| true).map_err(|error| error.to_string())
 }
 
 fn made(words: &str) -> PodNetwork {
@@ -61,6 +61,19 @@ fn there_is_a_user_network_unless_said() {
     assert!(make("--network none").expect("no card").is_none());
     assert!(make("--icount").expect("no card").is_none(), "timers of QEMU's network would be counted");
     assert!(make("--icount -p 0:80").expect("a card").is_some());
+}
+
+#[test]
+fn a_qemu_may_have_no_network() {
+    let make = |words: &str| {
+        let line = line(words);
+        let made = PodNetwork::make(&line.pod.network, &line.machine, &[7; 32], &|| false);
+        made.map(|network| network.is_some()).map_err(|error| error.to_string())
+    };
+    assert_eq!(make(""), Ok(false), "nobody asked for one");
+    for words in ["--network user", "--network serve", "-p 0:80", "--host-access", "--pcap /tmp/x"] {
+        assert!(make(words).expect_err(words).contains("built without its user network"), "{words}");
+    }
 }
 
 #[test]
@@ -163,6 +176,8 @@ fn contradictions_are_refused() {
         ("--network tap=x -p 0:80", "-p: only with --network user or serve"),
         ("--network serve --host-access", "--host-access: --network serve lets nothing out"),
         ("--network tap=x --host-access", "--host-access: only with --network user"),
+        ("--gateway 10.0.2.2", "--gateway: only with --network tap"),
+        ("--network tap=x --gateway 192.0.2.1 --gateway 192.0.2.2", "--gateway: one address of each family"),
         ("--ip 10.0.2.9 --ip 10.0.2.10", "--ip: one address of each family"),
         ("--network tap=aegis-no-such", "--network tap: "),
         ("--pcap /no/such/folder/x", "--pcap /no/such/folder/x: "),

@@ -16,6 +16,7 @@ use aegis_launch::root::{Prepared, Source, is_directory, prepare, working_direct
 use aegis_link::config::{Config, Flags, Tickets};
 
 use crate::options::groups::{MachineOptions, PodOptions};
+use crate::start::Starter;
 use crate::start::network::{PodNetwork, etc_files, names};
 use crate::start::program::{absolute, locate};
 
@@ -65,8 +66,9 @@ impl<'a> Pod<'a> {
     }
 
     /// Makes its network.
-    pub(crate) fn network(&self, machine: &MachineOptions) -> Result<Option<PodNetwork>, Error> {
-        PodNetwork::make(&self.options.network, machine, &chance(machine)?)
+    pub(crate) fn network(&self, starter: &Starter<'_>) -> Result<Option<PodNetwork>, Error> {
+        let machine = starter.options;
+        PodNetwork::make(&self.options.network, machine, &chance(machine)?, &|| starter.has_user_network())
     }
 
     fn source(&self) -> Source<'_> {

@@ -8,6 +8,7 @@ use std::process::Command;
 use aegis_launch::cache::Cache;
 use aegis_launch::machine::accel::{KVM_DEVICE, open_device};
 use aegis_launch::machine::artifacts::{Artifacts, find_qboot, find_qemu};
+use aegis_launch::machine::network::has_user_network;
 use aegis_launch::machine::qemu::Driver;
 
 use crate::verb::up::confinement;
@@ -35,7 +36,7 @@ fn finding(state: State, name: &'static str, text: impl Into<String>) -> Finding
 /// Prints the findings; the answer is the exit status.
 pub(crate) fn doctor() -> u8 {
     let mut findings = qemu();
-    findings.extend([artifacts(), isolation(), kvm(), qboot(), cache(), memory()]);
+    findings.extend([network(), artifacts(), isolation(), kvm(), qboot(), cache(), memory()]);
     for Finding { state, name, text } in &findings {
         let mark = match state {
             State::Fine => "ok     ",
@@ -77,6 +78,17 @@ fn qemu() -> Vec<Finding> {
         finding(State::Note, "machine type", text)
     });
     list
+}
+
+fn network() -> Finding {
+    match find_qemu() {
+        Ok(path) if !has_user_network(&path, Cache::open().as_ref()) => finding(
+            State::Note,
+            "network",
+            "this QEMU has no user network (libslirp): only --network tap and none work",
+        ),
+        _ => finding(State::Fine, "network", "QEMU's user network; -p leads ports of this host to a program"),
+    }
 }
 
 fn artifacts() -> Finding {

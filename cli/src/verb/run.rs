@@ -34,7 +34,7 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     let files = pod.files(starter.cache.as_ref())?;
     files.report(&options.machine);
     let library_os = starter.artifacts.flat_library_os()?;
-    let network = pod.network(&options.machine)?;
+    let network = pod.network(&starter)?;
     let config = pod.config(&options.machine, switches(options), HOSTNAME, &files, network.as_ref())?;
     let accelerator = starter.accelerator(&library_os)?;
     let bundle = boot::build(&library_os, &config, files.root.as_ref().map(|root| &root.image))?;

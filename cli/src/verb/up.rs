@@ -17,7 +17,6 @@ use aegis_link::config::{Config, Flags};
 use aegis_link::pods::{CurrencyPlan, PodPlan, encode};
 
 use crate::options::UpOptions;
-use crate::options::groups::MachineOptions;
 use crate::relay::Session;
 use crate::relay::ending::verdict_of_pods;
 use crate::remote::address::{Address, NameChoice};
@@ -51,7 +50,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
         ready.report(&options.machine);
         files.push(ready);
     }
-    let networks = pods.iter().zip(&file.pods).map(|(pod, entry)| network(pod, entry, &options.machine));
+    let networks = pods.iter().zip(&file.pods).map(|(pod, entry)| network(pod, entry, &starter));
     let networks = networks.collect::<Result<Vec<_>, _>>()?;
     let driver = if file.trusts_devices { Driver::Pod } else { Driver::Guard };
     let counts: Vec<usize> = files.iter().zip(&networks).map(function_count_of).collect();
@@ -162,8 +161,8 @@ fn found<'a>(file: &'a UpFile, folder: &Path) -> Result<Vec<Pod<'a>>, Error> {
 }
 
 /// Makes a pod's network. A pod whose file says nothing of it has none.
-fn network(pod: &Pod<'_>, entry: &PodEntry, machine: &MachineOptions) -> Result<Option<PodNetwork>, Error> {
-    pod.network(machine).map_err(|error| of_pod(entry, error))
+fn network(pod: &Pod<'_>, entry: &PodEntry, starter: &Starter<'_>) -> Result<Option<PodNetwork>, Error> {
+    pod.network(starter).map_err(|error| of_pod(entry, error))
 }
 
 fn function_count_of((files, network): (&PodFiles, &Option<PodNetwork>)) -> usize {

@@ -10,7 +10,11 @@
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::cache::{Cache, KeyHasher};
 
 /// The card's Ethernet address, unless something else is said: QEMU's own first one.
 pub const HARDWARE_ADDRESS_DEFAULT: [u8; 6] = [0x52, 0x54, 0x00, 0x12, 0x34, 0x56];
@@ -136,6 +140,42 @@ impl UserNetwork {
     }
 }
 
+/// Name of what is remembered of QEMU's backends.
+const NOTE: &str = "netdev";
+
+/// Whether this QEMU has a user network: a build may lack it. Asked once and remembered for this file. One that does
+/// not start says so better when it is started.
+pub fn has_user_network(qemu: &Path, cache: Option<&Cache>) -> bool {
+    let mut hasher = KeyHasher::default();
+    hasher.add(qemu.as_os_str().as_bytes());
+    if let Ok(metadata) = std::fs::metadata(qemu) {
+        hasher.add_u64(metadata.len()).add(&metadata.mtime().to_le_bytes()).add(&metadata.mtime_nsec().to_le_bytes());
+    }
+    let key = format!("{:032x}", hasher.key());
+    let known = cache.and_then(|cache| cache.note(NOTE)).and_then(|note| verdict_in(&note, &key));
+    known.unwrap_or_else(|| {
+        let Some(has_it) = ask(qemu) else { return true };
+        if let Some(cache) = cache {
+            cache.set_note(NOTE, &format!("{key} {}\n", if has_it { "user" } else { "none" }));
+        }
+        has_it
+    })
+}
+
+fn verdict_in(note: &str, key: &str) -> Option<bool> {
+    match note.trim_end().split_once(' ') {
+        Some((known, "user")) if known == key => Some(true),
+        Some((known, "none")) if known == key => Some(false),
+        _ => None,
+    }
+}
+
+fn ask(qemu: &Path) -> Option<bool> {
+    let output = Command::new(qemu).args(["-netdev", "help"]).stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    output.status.success().then(|| text.lines().any(|line| line.trim() == "user"))
+}
+
 /// A value for QEMU's options, in which a comma is written twice.
 fn doubled(text: &OsStr) -> OsString {
     let mut bytes = Vec::with_capacity(text.len());
@@ -151,8 +191,12 @@ fn doubled_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Backend, Card, Forward, HARDWARE_ADDRESS_DEFAULT, Protocol, UserNetwork};
+    use super::{
+        Backend, Card, Forward, HARDWARE_ADDRESS_DEFAULT, Protocol, UserNetwork, has_user_network, verdict_in,
+    };
+    use crate::cache::Cache;
     use std::net::Ipv4Addr;
+    use std::os::unix::fs::PermissionsExt;
 
     fn card(backend: Backend) -> Card {
         Card { backend, hardware_address: HARDWARE_ADDRESS_DEFAULT, capture: None }
@@ -180,6 +224,23 @@ mod tests {
         network.forwards.clear();
         let words = card(Backend::User(network)).netdev("net0");
         assert!(words.to_string_lossy().ends_with(",dhcpstart=10.0.2.15,restrict=on"), "{words:?}");
+    }
+
+    #[test]
+    fn a_qemu_is_asked_once() {
+        assert_eq!(verdict_in("abc user\n", "abc"), Some(true));
+        assert_eq!(verdict_in("abc none\n", "abc"), Some(false));
+        assert_eq!((verdict_in("abc user", "abd"), verdict_in("", ""), verdict_in("abc x", "abc")), (None, None, None));
+        let folder = std::env::temp_dir().join(format!("aegis-netdev-{}", std::process::id()));
+        let cache = Cache::at(&folder).expect("a folder");
+        let (qemu, asked) = (folder.join("qemu"), folder.join("asked"));
+        let script = format!("#!/bin/sh\necho >> {}\necho Available:; echo tap\n", asked.display());
+        std::fs::write(&qemu, script).expect("a file");
+        std::fs::set_permissions(&qemu, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+        assert!(!has_user_network(&qemu, Some(&cache)) && !has_user_network(&qemu, Some(&cache)));
+        assert_eq!(std::fs::read_to_string(&asked).expect("it was asked").lines().count(), 1);
+        assert!(has_user_network(&folder.join("no-qemu"), Some(&cache)), "its start will say more");
+        std::fs::remove_dir_all(folder).expect("it is ours");
     }
 
     #[test]

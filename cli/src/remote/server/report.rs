@@ -45,6 +45,7 @@ impl ControlServer {
             Job::Report(ReportJob {
                 states,
                 currencies,
+                traffic: vec![None; self.pods.len()],
                 processes: vec![Vec::new(); self.pods.len()],
                 command_bytes: 0,
                 orders_left,
@@ -57,7 +58,11 @@ impl ControlServer {
 
     /// A pod says something about its processes.
     pub(crate) fn on_processes(&mut self, pod: usize, message: FromGuest) {
-        let (FromGuest::Process { token, .. } | FromGuest::Processes { token, .. }) = message else { return };
+        let (FromGuest::Traffic { token, .. } | FromGuest::Process { token, .. } | FromGuest::Processes { token, .. }) =
+            message
+        else {
+            return;
+        };
         let mut reports = self.clients.values_mut().filter_map(|client| match &mut client.job {
             Job::Report(report) => Some(report),
             _ => None,
@@ -65,6 +70,7 @@ impl ControlServer {
         let asked = reports.find(|report| report.token == token && report.silent.contains(&pod));
         let Some(report) = asked else { return };
         match message {
+            FromGuest::Traffic { traffic, .. } => report.traffic[pod] = Some(traffic.into()),
             FromGuest::Process { process: it, .. } => {
                 report.command_bytes += it.command.len() + PROCESS_BYTES;
                 report.processes[pod].push(ProcessReport {
@@ -86,7 +92,7 @@ impl ControlServer {
 
     pub(super) fn finish_report(&mut self, number: u64, links: &[PodLink]) {
         let Some(client) = self.clients.get_mut(&number) else { return };
-        let Job::Report(ReportJob { states, currencies, processes, .. }) = &mut client.job else { return };
+        let Job::Report(ReportJob { states, currencies, traffic, processes, .. }) = &mut client.job else { return };
         let currency = |(number, state): (usize, &Option<PodState>)| CurrencyReport {
             name: self.payers.name(number).to_owned(),
             tickets: state.map_or(0, |state| state.tickets),
@@ -109,6 +115,7 @@ impl ControlServer {
                 currency: self.payers.of_pod(number).to_owned(),
                 usage: state.map(Usage::from),
                 ports: pod.ports.clone(),
+                traffic: traffic[number],
                 processes: std::mem::take(&mut processes[number]),
             });
         }

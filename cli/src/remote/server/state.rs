@@ -18,7 +18,7 @@ use super::payers::Payers;
 use super::restart::Restart;
 use crate::relay::stream::Stream;
 use crate::remote::address::Address;
-use crate::remote::report::{ProcessReport, json};
+use crate::remote::report::{ProcessReport, TrafficReport, json};
 use crate::remote::request::End;
 
 /// Why the manager was asked.
@@ -78,6 +78,8 @@ pub(super) struct ReportJob {
     pub(super) states: Vec<Option<PodState>>,
     /// The same of currencies.
     pub(super) currencies: Vec<Option<PodState>>,
+    /// What went through each pod's card.
+    pub(super) traffic: Vec<Option<TrafficReport>>,
     /// Each pod's processes, and the bytes of their commands.
     pub(super) processes: Vec<Vec<ProcessReport>>,
     pub(super) command_bytes: usize,

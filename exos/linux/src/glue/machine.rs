@@ -181,6 +181,9 @@ impl MachinePlatform {
             for line in exos_linux::host::events::process_lines(system) {
                 self.host.send_line(&alloc::format!("process {token} {line}"));
             }
+            if let Some(traffic) = exos_linux::host::network::traffic(&system.files.inet) {
+                self.host.send_line(&traffic.line(token));
+            }
             self.host.send_line(&alloc::format!("processes {token} {}", system.processes.count()));
         }
         self.serve_sessions(system, has_news);

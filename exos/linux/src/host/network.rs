@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use aegis_link::config::Config;
+use aegis_link::control::GuestTraffic;
 use aegis_link::network::{NetworkFlags, Prefixed};
 use exos::net::inet::Inet;
 use exos::net::inet::interface::InterfaceAddress;
@@ -52,6 +53,22 @@ const DROPS: [(&str, &[Counter]); 9] = [
     ("network_dropped_fragments", &[Counter::Ip4ReassemblyFailed, Counter::Ip6ReassemblyFailed]),
 ];
 
+/// What went through the card, for `aegis top`; `None`: it was not used.
+#[must_use]
+pub fn traffic(inet: &Inet) -> Option<GuestTraffic> {
+    let counters = inet.stack().counters();
+    let drops = DROPS.iter().flat_map(|(_, list)| *list).map(|counter| counters.get(*counter));
+    let traffic = GuestTraffic {
+        received_packets: counters.get(Counter::ReceivedFrames),
+        received_bytes: counters.get(Counter::ReceivedBytes),
+        sent_packets: counters.get(Counter::SentFrames),
+        sent_bytes: counters.get(Counter::SentBytes),
+        repeated_segments: counters.get(Counter::TcpRetransmitted),
+        drops: drops.fold(0, u64::saturating_add),
+    };
+    (traffic != GuestTraffic::default()).then_some(traffic)
+}
+
 /// Names and values for `--stats`: nothing of a network that was not used, and of drops those that happened.
 #[must_use]
 pub fn statistics(inet: &Inet) -> Vec<(&'static str, u64)> {
@@ -77,7 +94,7 @@ fn interface_address(it: &Prefixed) -> InterfaceAddress {
 
 #[cfg(test)]
 mod tests {
-    use super::{configuration, statistics};
+    use super::{configuration, statistics, traffic};
     use aegis_link::config::Config;
     use aegis_link::network::{Network, NetworkFlags, Prefixed};
     use exos::net::inet::stack::counters::Counter;
@@ -106,12 +123,14 @@ mod tests {
     fn a_network_that_was_not_used_has_no_statistics() {
         let world = World::new();
         let inet = &world.pod.system.files.inet;
-        assert!(statistics(inet).is_empty());
+        assert!(statistics(inet).is_empty() && traffic(inet).is_none());
         let counters = inet.stack().counters();
         counters.add(Counter::SentFrames);
         counters.add_many(Counter::SentBytes, 60);
         counters.add(Counter::UdpChecksumErrors);
         counters.add(Counter::TcpChecksumErrors);
+        let told = traffic(inet).expect("it was used");
+        assert_eq!((told.sent_packets, told.sent_bytes, told.drops), (1, 60, 2));
         let seen = statistics(inet);
         assert!(seen.contains(&("network_sent_bytes", 60)) && seen.contains(&("network_dropped_checksum", 2)));
         assert_eq!(seen.len(), 6, "{seen:?}");
