@@ -91,6 +91,7 @@ impl Stack {
             (protocol::TCP | protocol::UDP, _) if !self.is_transport_right(packet) => return,
             // Linux answers no segment that was not sent to it alone.
             (protocol::TCP, _) if !packet.may_be_answered() => return self.count(Counter::Ip4Delivered),
+            (protocol::UDP, true) if self.take_lease(packet.payload) => return self.count(Counter::Ip4Delivered),
             _ => {}
         }
         if self.arrive(packet, above) {

@@ -31,7 +31,6 @@ pub(crate) enum Origin {
     /// A router's announcement.
     Announced,
     /// A DHCP server.
-    #[expect(dead_code, reason = "used by the next step")]
     Leased,
 }
 
@@ -211,7 +210,6 @@ impl Local {
     }
 
     /// Forgets what a DHCP server gave.
-    #[expect(dead_code, reason = "used by the next step")]
     pub(crate) fn forget_lease(&mut self) {
         self.addresses.retain(|own| own.origin != Origin::Leased);
         self.ways.retain(|way| way.origin != Origin::Leased);

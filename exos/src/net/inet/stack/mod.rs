@@ -7,7 +7,7 @@
 //! `input_v4` and `input_v6` at the packet, with its pieces (`fragment`), ICMP and neighbour discovery (`discovery`).
 //! One that is sent goes through `output`: route and source (`local`), next hop (`neighbour`), headers and checksum;
 //! `host_guard` keeps it from the host's own services. `report` sends ICMP errors, as few as `limit` allows; `path`
-//! has the paths that are shorter than the card's.
+//! has the paths that are shorter than the card's; `dhcp` and `lease` ask for an address where the run says so.
 //!
 //! Invariants: each table has its own lock, which is held for moments and never while another is taken, nor while the
 //! card or a transport is called. Every table has a bound, and each packet costs work that is bounded by its length.
@@ -20,6 +20,7 @@ pub(crate) mod checksum;
 pub mod counters;
 
 mod arp;
+mod dhcp;
 mod discovery;
 mod ethernet;
 mod fragment;
@@ -30,6 +31,7 @@ mod input_v4;
 mod input_v6;
 mod ipv4;
 mod ipv6;
+mod lease;
 mod limit;
 mod local;
 mod neighbour;

@@ -10,6 +10,7 @@ use super::super::interface::{
 };
 use super::super::wire::{Arrival, Carrier, IcmpError, Interface, InterfaceIdentity, NetworkConfiguration, Segment};
 use super::counters::{Counter, Counters};
+use super::dhcp::Dhcp;
 use super::ethernet::address_in;
 use super::fragment::Fragments;
 use super::host_guard::HostGuard;
@@ -67,6 +68,7 @@ pub struct Stack {
     /// Somebody came to look at frames while another did.
     pub(super) is_asked_again: AtomicBool,
     pub(super) solicitation: Mutex<Solicitation>,
+    pub(super) dhcp: Mutex<Dhcp>,
     /// Longest IPv6 packet that a router announced; 0: none did.
     pub(super) v6_bytes_max: AtomicU32,
     /// When [`Stack::poll`] will be called, as far as that was asked for.
@@ -93,6 +95,7 @@ impl Stack {
             frame: Mutex::new(None),
             is_asked_again: AtomicBool::new(false),
             solicitation: Mutex::new(Solicitation { left: 0, at_ns: FOR_EVER_NS }),
+            dhcp: Mutex::default(),
             v6_bytes_max: AtomicU32::new(0),
             armed_ns: AtomicU64::new(u64::MAX),
             identifications: core::array::from_fn(|_| AtomicU32::new(0)),
@@ -139,9 +142,7 @@ impl Stack {
         frame.resize(packet_bytes + 32, 0);
         *self.frame.lock() = Some(frame);
         for identification in &self.identifications {
-            let mut bytes = [0; 4];
-            self.kernel.random(&mut bytes);
-            identification.store(u32::from_le_bytes(bytes), Ordering::Relaxed);
+            identification.store(self.random_number(), Ordering::Relaxed);
         }
         let now_ns = self.now_ns();
         let mut local = self.local.lock();
@@ -155,6 +156,9 @@ impl Stack {
             local.add_way(any, Some(*gateway), Origin::Fixed, FOR_EVER_NS);
         }
         *self.solicitation.lock() = Solicitation { left: SOLICITATION_COUNT, at_ns: now_ns };
+        if configuration.uses_dhcp {
+            self.dhcp.lock().begin(now_ns);
+        }
         Some(Card { interface, identity })
     }
 
@@ -166,6 +170,13 @@ impl Stack {
     /// The card, which is looked for if that was not done yet.
     pub(super) fn opened(&self) -> Option<&Card> {
         if self.open() { self.card() } else { None }
+    }
+
+    /// A number that nobody can foresee.
+    pub(super) fn random_number(&self) -> u32 {
+        let mut bytes = [0; 4];
+        self.kernel.random(&mut bytes);
+        u32::from_le_bytes(bytes)
     }
 
     /// The time.
@@ -367,7 +378,7 @@ impl Stack {
 }
 
 /// Every address of a family.
-const ANY_V4: InterfaceAddress =
+pub(super) const ANY_V4: InterfaceAddress =
     InterfaceAddress { address: IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED), prefix_bits: 0 };
 /// See [`ANY_V4`].
 pub(super) const ANY_V6: InterfaceAddress =

@@ -503,6 +503,45 @@ fn a_router_gives_an_address_and_a_way() {
 }
 
 #[test]
+fn a_server_gives_an_address() {
+    let machine = configured(15, |configuration| {
+        (configuration.addresses, configuration.gateways) = (Vec::new(), Vec::new());
+        configuration.uses_dhcp = true;
+    });
+    machine.inet.open();
+    machine.kernel.set_now_ns(1);
+    machine.poll();
+    let is_question = |frame: &&Vec<u8>| frame[12..14] == [8, 0] && frame[36..38] == [0, 67];
+    let question = machine.take_sent().iter().find(is_question).expect("it asks").clone();
+    assert_eq!((&question[..6], &question[26..34]), (&[0xff; 6][..], &[0, 0, 0, 0, 255, 255, 255, 255][..]));
+    assert_eq!(machine.inet.stack().source_for(ip("1.1.1.1")), Err(Errno::ENETUNREACH));
+    let answer = |kind: u8| {
+        let mut bytes = vec![0, 67, 0, 68, 0, 0, 0, 0];
+        bytes.extend(&question[42..278]);
+        bytes[8] = 2;
+        bytes[24..28].copy_from_slice(&[10, 0, 2, 15]);
+        bytes.extend([99, 130, 83, 99, 53, 1, kind, 54, 4, 10, 0, 2, 2, 1, 4, 255, 255, 255, 0, 3, 4, 10, 0, 2, 2]);
+        bytes.extend([51, 4, 0, 0, 1, 0, 255]);
+        let length = (bytes.len() as u16).to_be_bytes();
+        bytes[4..6].copy_from_slice(&length);
+        let mut frame = v4_frame(17, 0, &bytes);
+        frame[..6].fill(0xff);
+        frame[30..34].fill(0xff);
+        frame[24..26].fill(0);
+        let sum = checksum::of(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum);
+        frame
+    };
+    let request = machine.give(&answer(2)).iter().find(is_question).expect("it asks for that").clone();
+    assert_eq!(request[284], 3);
+    machine.give(&answer(5));
+    assert_eq!(machine.inet.stack().source_for(ip("1.1.1.1")), Ok(ip("10.0.2.15")));
+    machine.kernel.set_now_ns(300 * SECOND);
+    machine.poll();
+    assert_eq!(machine.inet.stack().source_for(ip("1.1.1.1")), Err(Errno::ENETUNREACH), "its time is over");
+}
+
+#[test]
 fn pieces_that_do_not_come_in_time_are_told_of() {
     let machine = introduced();
     machine.give(&v4_frame(17, 0x2000, &[0; 16]));

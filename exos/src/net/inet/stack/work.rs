@@ -78,6 +78,9 @@ impl Stack {
         }
         self.local.lock().forget_old(now_ns);
         self.solicit(card, now_ns);
+        if self.dhcp.lock().due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            self.ask_for_lease(card, now_ns);
+        }
     }
 
     fn give_up_pieces(&self, key: Key, head: &[u8]) {
@@ -118,6 +121,7 @@ impl Stack {
             self.neighbours.lock().due_ns(),
             self.fragments.lock().due_ns(),
             self.local.lock().due_ns(),
+            self.dhcp.lock().due_ns(),
             Some(solicitation_ns).filter(|due_ns| *due_ns != FOR_EVER_NS),
         ];
         due.into_iter().flatten().min()
