@@ -1,4 +1,5 @@
-//! `cargo xtask compare`: the programs of `tests/linux` on Aegis and on a Linux guest, by `aegis test`.
+//! `cargo xtask compare`: the programs of `tests/linux` on Aegis and on a Linux guest, by `aegis test`, and the
+//! scripted exchanges of frames of `tests/frames`.
 //!
 //! Each is compiled statically, with gcc and, where it is there, with musl-gcc. It is no part of `cargo xtask test`:
 //! the Linux guest is Debian's kernel, which apt has to fetch once, and CI has no network for that.
@@ -54,8 +55,9 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     }
     let list = directory.join("list");
     std::fs::write(&list, lines).map_err(|error| Error::Io { what: list.clone(), error })?;
-    let mut tool = Command::new(build::artefact_dir(root).join("aegis"));
-    process::run_loudly("aegis test", tool.args(["test", "--list"]).arg(&list))
+    let tool = || Command::new(build::artefact_dir(root).join("aegis"));
+    process::run_loudly("aegis test", tool().args(["test", "--list"]).arg(&list))?;
+    process::run_loudly("aegis test", tool().args(["test", "--frames"]).arg(root.join("tests/frames")))
 }
 
 /// The file's name in `directory`.

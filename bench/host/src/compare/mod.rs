@@ -83,6 +83,9 @@ pub struct TestOptions {
     /// For how long mutations are played
     #[arg(long, value_name = "SECONDS", requires = "mutate", default_value = "60")]
     pub(crate) seconds: u32,
+    /// Play scripts to Aegis alone
+    #[arg(long, requires = "frames", conflicts_with = "linux_alone")]
+    pub(crate) aegis_alone: bool,
     /// Write into the scripts what Linux answers
     #[arg(long, hide = true, requires = "linux_alone")]
     pub(crate) bless: bool,
@@ -116,7 +119,8 @@ fn run(options: &TestOptions) -> Result<usize, String> {
             folder,
             name: options.script.as_deref(),
             has_slow: options.slow,
-            is_linux_alone: options.linux_alone,
+            has_linux: !options.aegis_alone,
+            has_aegis: !options.linux_alone,
             is_blessing: options.bless,
             nasty: options.mutate.map(|seed| (seed, options.seconds)),
         });

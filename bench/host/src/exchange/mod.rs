@@ -47,8 +47,10 @@ pub(crate) struct Wanted<'a> {
     pub(crate) name: Option<&'a str>,
     /// Slow ones too.
     pub(crate) has_slow: bool,
-    /// Linux alone.
-    pub(crate) is_linux_alone: bool,
+    /// Play to Linux.
+    pub(crate) has_linux: bool,
+    /// Play to Aegis.
+    pub(crate) has_aegis: bool,
     /// What Linux does is written into the scripts.
     pub(crate) is_blessing: bool,
     /// Mutations of the scripts' frames to Aegis instead: a seed, and for how many seconds.
@@ -72,16 +74,19 @@ pub(crate) fn run(wanted: &Wanted<'_>) -> Result<usize, String> {
     if let Some((seed, seconds)) = wanted.nasty {
         return run_nastily(&files, seed, seconds);
     }
-    let machines = Machines::prepare(!wanted.is_linux_alone).map_err(|failure| failure.to_string())?;
-    let linux = play_all(&machines, System::LinuxTuned, &files, &is_played, wanted.is_blessing)?;
+    let machines = Machines::prepare(wanted.has_aegis).map_err(|failure| failure.to_string())?;
     let mut error_count = 0;
+    let linux = match wanted.has_linux {
+        true => play_all(&machines, System::LinuxTuned, &files, &is_played, wanted.is_blessing)?,
+        false => Vec::new(),
+    };
     for (script, difference) in &linux {
         if let Some(it) = difference {
             error_count += 1;
             println!("wrong    {}: Linux: {}", script.name, shown(it));
         }
     }
-    if wanted.is_linux_alone {
+    if !wanted.has_aegis {
         println!("{} scripts, {error_count} of them not as Linux answers", linux.len());
         return Ok(error_count);
     }
