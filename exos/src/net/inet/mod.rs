@@ -1,5 +1,5 @@
-//! TCP and UDP over IPv4 and IPv6 (tcp(7), udp(7), ip(7), ipv6(7)): so far between the programs of a pod, over its
-//! loopback interface.
+//! TCP and UDP over IPv4 and IPv6 (tcp(7), udp(7), ip(7), ipv6(7)): between the programs of a pod, over its loopback
+//! interface, and with other machines.
 //!
 //! A connection over loopback runs none of TCP's machinery. It is a pair of byte queues that behaves as TCP does where
 //! a program can see it: states, addresses, the ends of connections, errors, what waits. There are no packets, no
@@ -8,6 +8,7 @@
 //! - [`socket`]: the socket of either protocol, its options, and what calls ask of both;
 //! - `tcp`: a TCP socket's states; `connection`: the pair of queues and the two sides' states; `connect` listens,
 //!   connects and accepts; `stream` sends and receives;
+//! - [`engine`]: TCP's machinery, for connections to other machines; `remote`: the sockets that have them;
 //! - `udp`: datagrams; `udp_far`: those to other machines and from them;
 //!   [`raw`]: packets of other protocols, and ping;
 //! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port,
@@ -31,7 +32,7 @@
 //!
 //! Differences from Linux that a program can see: there is no urgent data (`MSG_OOB`); a listener's full queue lets a
 //! client in when there is room, not at its next attempt, and one that does not wait for it never times out; nothing
-//! is held back for `TCP_CORK`.
+//! is held back for `TCP_CORK` over loopback. What connections to other machines lack stands in ADR 0068.
 
 mod connect;
 mod connection;

@@ -43,12 +43,12 @@ const PROMPT_COUNT: u32 = 16;
 const CORK_NS: u64 = 200_000_000;
 /// Most segments that are sent at a time.
 const BURST_COUNT_MAX: usize = 64;
-/// Memory of each at first: a request and its answer. What carries more gets more, up to what its program asks for.
-const RING_BYTES_FRESH: usize = 16_384;
+/// Memory at first: for what comes in the window that a first segment tells, for what goes out an answer. What carries
+/// more gets more, up to what its program asks for.
+const RECEIVE_RING_BYTES_FRESH: usize = 65_536;
+const SEND_RING_BYTES_FRESH: usize = 16_384;
 /// How many times as much it gets then.
 const RING_GROWTH: usize = 4;
-/// How far old an acknowledgement may be (the largest window that was ever open, as a bound).
-const OLD_BYTES_MAX: i32 = 1 << 30;
 
 /// The engine.
 pub(in super::super) struct Smoltcp {
@@ -78,8 +78,8 @@ impl Smoltcp {
             held: Vec::new(),
             held_until_ns: None,
             is_closing: false,
-            receive_ring_bytes: RING_BYTES_FRESH,
-            send_ring_bytes: RING_BYTES_FRESH,
+            receive_ring_bytes: RECEIVE_RING_BYTES_FRESH,
+            send_ring_bytes: SEND_RING_BYTES_FRESH,
             received_before: 0,
         }
     }
@@ -144,7 +144,8 @@ impl Smoltcp {
             return Some(Verdict::Taken);
         }
         let is_acceptable = match length {
-            0 => start >= 0 && start <= room,
+            // Windows are told in whole units, so the other end may take itself to be a unit further back.
+            0 => start >= -self.ledger.window_unit() && start != -1 && start <= room,
             _ => start < room.max(1) && start + length > 0,
         };
         if !is_acceptable || header.has(flag::SYN) {
@@ -154,7 +155,7 @@ impl Smoltcp {
         if !header.has(flag::ACK) || distance(header.acknowledgement, self.ledger.sent_max) > 0 {
             return Some(Verdict::Taken);
         }
-        if distance(header.acknowledgement, self.ledger.una) < -OLD_BYTES_MAX {
+        if distance(header.acknowledgement, self.ledger.una) < -self.ledger.send_window_max() {
             self.answer(true, now_ns, outlet);
             return Some(Verdict::Taken);
         }
@@ -292,6 +293,21 @@ impl Smoltcp {
         }
     }
 
+    /// Whether something is under way that smoltcp will never send again: its timer is lost where a window is shut
+    /// under segments that are under way, and opened again.
+    fn is_forgotten(&mut self, now_ns: u64) -> bool {
+        let Some(live) = &mut self.live else { return false };
+        self.ledger.una != self.ledger.sent_max && live.interface.poll_at(instant(now_ns), &live.sockets).is_none()
+    }
+
+    /// Has smoltcp send again what it forgot, by acknowledgements that say the same (three times, after a first).
+    fn recall(&mut self, now_ns: u64, outlet: &mut dyn Outlet) {
+        let header = Header { sequence: self.receive_next(), flags: flag::ACK, ..Header::default() };
+        for _ in 0..4 {
+            self.feed(&header, &[], now_ns, outlet);
+        }
+    }
+
     /// Puts what was kept back behind what is to be sent, as far as there is room.
     fn release_held(&mut self) {
         let Some(live) = &mut self.live else { return };
@@ -338,7 +354,8 @@ impl Engine for Smoltcp {
                 live.socket().set_ack_delay(Some(Duration::from_millis(ACKNOWLEDGEMENT_DELAY_MS * CLOCK_RATE)));
             }
         }
-        let data = Header { flags: header.flags & !flag::FIN, ..*header };
+        let sequence = if payload.is_empty() { before } else { header.sequence };
+        let data = Header { flags: header.flags & !flag::FIN, sequence, ..*header };
         self.feed(&data, payload, now_ns, outlet);
         self.feed_end(now_ns, outlet);
         let after = self.receive_next();
@@ -368,11 +385,16 @@ impl Engine for Smoltcp {
             if !outlet.has_room() {
                 return;
             }
+            let Some(live) = &mut self.live else { return };
             let is_delayed = !has_no_delay && self.ledger.short_end.is_some();
             live.socket().set_nagle_enabled(is_delayed);
             let before = self.ledger.sent_count;
             live.emit(&mut self.ledger, now_ns, outlet);
             if self.ledger.sent_count == before {
+                if self.is_forgotten(now_ns) {
+                    self.recall(now_ns, outlet);
+                    continue;
+                }
                 self.grow(now_ns);
                 return;
             }

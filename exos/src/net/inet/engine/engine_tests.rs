@@ -60,7 +60,9 @@ struct Side {
 
 impl Side {
     fn new(number: usize, total: usize, tuning: &Tuning) -> Self {
-        Self { engine: Smoltcp::new(&terms(number), tuning), total, given: 0, taken: 0, is_closed: false }
+        let send_window_bytes = tuning.receive_bytes_max.min(65_535) as u32;
+        let terms = Terms { send_window_bytes, ..terms(number) };
+        Self { engine: Smoltcp::new(&terms, tuning), total, given: 0, taken: 0, is_closed: false }
     }
 
     fn act(&mut self, number: usize, other_total: usize, now_ns: u64, chance: &mut Chance) {

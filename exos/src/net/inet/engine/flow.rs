@@ -529,7 +529,11 @@ impl Flow {
             }
             // Bytes for nobody: the other end is told so.
             if has_bytes && (body.is_gone || body.refuses && body.is_send_shut) {
-                self.abort(body, Some(Errno::ECONNRESET));
+                if let Some(refusal) = refusal(header, payload.len()) {
+                    // If it is lost, what comes next finds nobody, and is refused.
+                    let _ = self.send_header(body, &refusal);
+                }
+                body.finish(Some(Errno::ECONNRESET));
             }
         });
     }

@@ -20,6 +20,8 @@ pub(super) struct Ledger {
     pub(super) short_end: Option<u32>,
     /// The other end's window as its header had it, and the numbers of the segment that told it.
     pub(super) window: u16,
+    /// The largest of them.
+    pub(super) window_max: u16,
     pub(super) window_sequence: u32,
     pub(super) window_acknowledgement: u32,
     /// Number of the first byte that was not read.
@@ -63,6 +65,7 @@ impl Ledger {
             sent_max: terms.send_next,
             short_end: None,
             window: (terms.send_window_bytes >> other_shift).min(u32::from(u16::MAX)) as u16,
+            window_max: (terms.send_window_bytes >> other_shift).min(u32::from(u16::MAX)) as u16,
             window_sequence: terms.receive_next,
             window_acknowledgement: terms.send_next,
             unread: terms.receive_next,
@@ -109,9 +112,22 @@ impl Ledger {
         let window = (u32::from(header.window) << self.ring_shift) >> shift;
         header.window = window.min(u32::from(u16::MAX)) as u16;
         header.times = self.times(now_ns);
+        // smoltcp asks for a window that is shut with a byte beyond it; Linux with a number that was acknowledged.
+        let asks_for_room = payload.len() == 1 && self.window == 0 && !header.has(flag::FIN);
+        let payload = if asks_for_room { &[] } else { payload };
+        if asks_for_room {
+            (header.sequence, header.flags) = (self.una.wrapping_sub(1), flag::ACK);
+        }
+        if payload.is_empty() && !asks_for_room && !header.has(flag::FIN) {
+            header.sequence = self.plain_sequence();
+        }
         let end = header.sequence.wrapping_add(header.length(payload.len()));
         if !payload.is_empty() && payload.len() < usize::from(self.terms.segment_bytes_max) {
             self.short_end = Some(end);
+        }
+        if asks_for_room {
+            self.stalled_since_ns.get_or_insert(now_ns);
+            self.unmoved_since_ns.get_or_insert(now_ns);
         }
         if end != header.sequence {
             if distance(header.sequence, self.sent_max) < 0 {
@@ -135,13 +151,32 @@ impl Ledger {
         let told_end = self.told_acknowledgement.wrapping_add(u32::from(self.told_window) << shift);
         let window = distance(told_end, receive_next).max(0) >> shift;
         Header {
-            sequence: self.sent_max,
+            sequence: self.plain_sequence(),
             acknowledgement: receive_next,
             flags,
             window: window.min(i32::from(u16::MAX)) as u16,
             times: self.times(now_ns),
             ..Header::default()
         }
+    }
+
+    /// Bytes that one of its own windows counts.
+    pub(super) fn window_unit(&self) -> i64 {
+        1 << self.terms.window_shifts.map_or(0, |shifts| shifts.1).min(14)
+    }
+
+    /// The number of a segment that carries nothing: the next, but none outside of a window that was closed since (as
+    /// Linux has it), because the other end does not look at what is outside.
+    fn plain_sequence(&self) -> u32 {
+        let shift = self.terms.window_shifts.map_or(0, |shifts| shifts.0);
+        let end = self.una.wrapping_add(u32::from(self.window) << shift);
+        if distance(end, self.sent_max) < 0 { end } else { self.sent_max }
+    }
+
+    /// The largest window that the other end ever told, in bytes.
+    pub(super) fn send_window_max(&self) -> i32 {
+        let shift = self.terms.window_shifts.map_or(0, |shifts| shifts.0);
+        i32::from(self.window_max) << shift.min(14)
     }
 
     /// A measurement of the round trip (RFC 6298, 2).
@@ -182,6 +217,7 @@ impl Ledger {
                 && distance(header.acknowledgement, self.window_acknowledgement) >= 0;
         if is_newer {
             self.window = header.window;
+            self.window_max = self.window_max.max(self.window);
             (self.window_sequence, self.window_acknowledgement) = (header.sequence, header.acknowledgement);
         }
     }
