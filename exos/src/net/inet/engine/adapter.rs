@@ -327,7 +327,10 @@ impl Engine for Smoltcp {
         if let Some(verdict) = self.examine(header, payload, now_ns, outlet) {
             return verdict;
         }
-        let carries = !payload.is_empty() || header.has(flag::FIN);
+        // Behind its end the other end has nothing to say.
+        let payload = if self.ledger.has_seen_end { &[] } else { payload };
+        let is_end = header.has(flag::FIN) && !self.ledger.has_seen_end;
+        let carries = !payload.is_empty() || is_end;
         if carries && self.live(now_ns).is_err() {
             return Verdict::NoMemory;
         }
@@ -341,7 +344,7 @@ impl Engine for Smoltcp {
         ledger.note_acknowledgement(header, now_ns);
         if carries {
             let end = header.sequence.wrapping_add(payload.len() as u32);
-            if header.has(flag::FIN) {
+            if is_end {
                 ledger.end_at = Some(end);
             }
             if distance(header.sequence, before) > 0 && ledger.gap_end.is_none_or(|gap| distance(end, gap) > 0) {
@@ -358,6 +361,9 @@ impl Engine for Smoltcp {
         let data = Header { flags: header.flags & !flag::FIN, sequence, ..*header };
         self.feed(&data, payload, now_ns, outlet);
         self.feed_end(now_ns, outlet);
+        if payload.is_empty() && is_end && !self.ledger.has_seen_end {
+            self.answer(false, now_ns, outlet);
+        }
         let after = self.receive_next();
         let ledger = &mut self.ledger;
         ledger.received_bytes += u64::from(after.wrapping_sub(before))
@@ -435,6 +441,10 @@ impl Engine for Smoltcp {
             return self.fill_held(left, now_ns, fill);
         }
         self.release_held();
+        if self.ledger.received_bytes > 0 {
+            // It answers, so acknowledgements can wait for answers.
+            self.ledger.prompt_count = PROMPT_COUNT;
+        }
         let Some(live) = &mut self.live else { return Ok(0) };
         while left > 0 {
             let step = live.socket().send(|room| {

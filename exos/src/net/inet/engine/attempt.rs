@@ -135,7 +135,8 @@ impl Flow {
         if header.has(flag::RST) {
             let is_expected = attempt.met.is_some_and(|(first, _)| header.sequence == first.wrapping_add(1));
             if is_acknowledged || is_expected {
-                body.finish(Some(Errno::ECONNREFUSED));
+                let is_refused = attempt.met.is_none();
+                body.finish(Some(if is_refused { Errno::ECONNREFUSED } else { Errno::ECONNRESET }));
             }
             return;
         }

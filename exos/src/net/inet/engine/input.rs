@@ -181,6 +181,13 @@ fn listen(host: &Arc<dyn Host>, key: &Key, segment: (&Header, &[u8]), renewed: O
     let (header, payload) = segment;
     let seed = host.tables().hash(key.local, key.remote, 3);
     let Some(listener) = host.listener(key.local, seed) else {
+        let remembered = host.tables().with(key, |entry| match entry {
+            Some(Entry::Remembered(entry)) => Some(entry.answer(now_ns)),
+            _ => None,
+        });
+        if let Some(answer) = remembered {
+            return send_bare(&**host, key, &answer);
+        }
         refusal(header, payload.len()).iter().for_each(|answer| send_bare(&**host, key, answer));
         return;
     };

@@ -35,6 +35,8 @@ pub(super) const PAYLOAD_BYTES_MAX: usize = FRAME_BYTES_MAX - IP_HEADER_BYTES - 
 pub(super) const RING_BYTES: core::ops::RangeInclusive<usize> = 2048..=524_288;
 /// Segments that may be under way at first (RFC 6928).
 const FIRST_SEGMENT_COUNT: usize = 10;
+/// What smoltcp would have under way.
+const FIRST_WINDOW_BYTES: usize = 2048;
 /// A round trip that is assumed where none was measured.
 const ROUND_TRIP_ASSUMED_NS: u64 = 200_000_000;
 
@@ -215,9 +217,15 @@ impl Live {
     /// Opens its congestion window as far as Linux begins with, on paper too: bytes that nobody sees are acknowledged.
     fn widen(&mut self, ledger: &mut Ledger, header: &mut Header, over: Instant) {
         let segment_bytes = usize::from(ledger.terms.segment_bytes_max);
-        for _ in 1..FIRST_SEGMENT_COUNT {
-            let put = self.socket().send(|room| (room.len().min(segment_bytes), room.len().min(segment_bytes)));
+        let mut left = (FIRST_SEGMENT_COUNT * segment_bytes).saturating_sub(FIRST_WINDOW_BYTES);
+        while left > 0 {
+            let wanted = left.min(segment_bytes);
+            let put = self.socket().send(|room| (room.len().min(wanted), room.len().min(wanted)));
             let count = put.unwrap_or(0) as u32;
+            if count == 0 {
+                return;
+            }
+            left -= count as usize;
             header.acknowledgement = header.acknowledgement.wrapping_add(count);
             self.feed(ledger, (header, &[]), (over, 0), None);
             ledger.offset = ledger.offset.wrapping_sub(count);
