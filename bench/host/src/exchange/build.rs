@@ -350,8 +350,11 @@ fn quoted(what: &str, words: &mut Words<'_>, flows: &mut Flows, pair: (IpAddr, I
     })
 }
 
-/// The bytes `FROM..TO` of what is carried, and whether more follow.
-fn fragment(words: &mut Words<'_>, payload: Vec<u8>) -> Result<(Vec<u8>, Option<(u16, bool)>), String> {
+/// Bytes of a packet, and of a fragment its offset and whether more follow.
+type Fragment = (Vec<u8>, Option<(u16, bool)>);
+
+/// The bytes `FROM..TO` of what is carried.
+fn fragment(words: &mut Words<'_>, payload: Vec<u8>) -> Result<Fragment, String> {
     let more = words.number("mf")?;
     let Some(range) = words.text("frag")? else {
         return Ok((payload, more.map(|more| (0, more != 0))));
@@ -377,7 +380,8 @@ fn ipv4(
     let options = hex(words.text("opt")?.unwrap_or(""))?;
     let (offset, more) = fragment.unwrap_or((0, false));
     let df = words.number("df")?.unwrap_or(0) as u16;
-    let place = offset / 8 | u16::from(more) << 13 | df << 14 | (words.number("evil")?.unwrap_or(0) as u16) << 15;
+    let evil = words.number("evil")?.unwrap_or(0) as u16;
+    let place = (offset / 8) | (u16::from(more) << 13) | (df << 14) | (evil << 15);
     let header_bytes = 20 + options.len();
     let ihl = words.number("ihl")?.unwrap_or(header_bytes as i64 / 4) as u8;
     let version = words.number("ver")?.unwrap_or(4) as u8;

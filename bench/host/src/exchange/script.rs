@@ -188,10 +188,10 @@ fn value_matches(wanted: &str, value: &str) -> bool {
     if let Some(least) = wanted.strip_prefix('>').and_then(|it| it.parse::<i64>().ok()) {
         return value_number().is_some_and(|it| it > least);
     }
-    if let Some((from, to)) = wanted.split_once("..") {
-        if let (Ok(from), Ok(to)) = (from.parse::<i64>(), to.parse::<i64>()) {
-            return value_number().is_some_and(|it| (from..=to).contains(&it));
-        }
+    if let Some((from, to)) = wanted.split_once("..")
+        && let (Ok(from), Ok(to)) = (from.parse::<i64>(), to.parse::<i64>())
+    {
+        return value_number().is_some_and(|it| (from..=to).contains(&it));
     }
     wanted == "*" || wanted.split('|').any(|it| it == value)
 }

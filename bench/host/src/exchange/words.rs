@@ -157,7 +157,7 @@ pub(super) fn number(text: &str) -> Result<i64, String> {
 /// Bytes from pairs of hexadecimal digits.
 pub(super) fn hex(text: &str) -> Result<Vec<u8>, String> {
     let wrong = || format!("{text}: no bytes");
-    if !text.is_ascii() || text.len() % 2 != 0 {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
         return Err(wrong());
     }
     let pairs = (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16));
