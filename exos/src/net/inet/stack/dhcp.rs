@@ -186,7 +186,7 @@ impl Dhcp {
             }
             (ACKNOWLEDGE, Some(address), offer, lease) if offer.is_some() || lease.is_some() => {
                 let is_same = |known: Ipv4Addr| known == address;
-                if !offer.map_or(true, |(known, _)| is_same(known)) || !lease.is_none_or(|it| is_same(it.address)) {
+                if !offer.is_none_or(|(known, _)| is_same(known)) || !lease.is_none_or(|it| is_same(it.address)) {
                     return Heard::Nothing;
                 }
                 let seconds = options.lease_seconds.unwrap_or(LEASE_SECONDS_MIN).max(LEASE_SECONDS_MIN);
