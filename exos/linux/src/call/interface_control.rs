@@ -83,7 +83,11 @@ const QUEUE_LENGTH: i32 = 1000;
 
 /// Answers a request. `None`: it is none of these.
 pub(super) fn control(context: &Context<'_>, socket: &AnySocket, number: u32, address: u64) -> Option<Result<()>> {
-    use request::*;
+    use request::{
+        ADDRESS_CHANGES, ADDRESSES, CHANGES, SIOCADDRT, SIOCATMARK, SIOCDELRT, SIOCETHTOOL, SIOCGIFCONF, SIOCGIFFLAGS,
+        SIOCGIFHWADDR, SIOCGIFINDEX, SIOCGIFMAP, SIOCGIFMETRIC, SIOCGIFMTU, SIOCGIFNAME, SIOCGIFSLAVE, SIOCGIFTXQLEN,
+        SIOCOUTQNSD,
+    };
     let is_v4 = matches!(socket, AnySocket::Inet(socket) if socket.family() == Family::V4);
     let is_tcp = matches!(socket, AnySocket::Inet(socket) if socket.protocol() == Protocol::Tcp);
     let outcome = match number {
@@ -157,7 +161,10 @@ fn name_of(bytes: &[u8]) -> &[u8] {
 
 /// What is asked about one interface.
 fn ask(context: &Context<'_>, number: u32, address: u64) -> Result<()> {
-    use request::*;
+    use request::{
+        SIOCETHTOOL, SIOCGIFFLAGS, SIOCGIFHWADDR, SIOCGIFINDEX, SIOCGIFMAP, SIOCGIFMETRIC, SIOCGIFMTU, SIOCGIFNAME,
+        SIOCGIFSLAVE, SIOCGIFTXQLEN,
+    };
     let bytes: [u8; REQUEST_BYTES] = read_array(context.memory, address)?;
     let view = NetworkView::of(&context.system.files.inet)?;
     if number == SIOCGIFNAME {
@@ -221,7 +228,7 @@ fn ask_card(context: &Context<'_>, interface: &InterfaceStatus, place: u64) -> R
 
 /// What would change an interface.
 fn change(context: &Context<'_>, number: u32, address: u64) -> Result<()> {
-    use request::*;
+    use request::{SIOCADDRT, SIOCDELRT, SIOCSIFADDR, SIOCSIFFLAGS, SIOCSIFMTU, SIOCSIFTXQLEN};
     let bytes: [u8; REQUEST_BYTES] = read_array(context.memory, address)?;
     if !context.can(Capability::NET_ADMIN) {
         return Err(Errno::EPERM);

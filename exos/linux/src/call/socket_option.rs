@@ -9,7 +9,7 @@ use exos::net::inet::interface::{ETHERNET_NAME, LOOPBACK};
 use exos::net::inet::settings::Setting;
 use exos::net::inet::{Family, Protocol};
 use exos::net::netlink::socket::switch;
-use exos::net::options::Number;
+use exos::net::options::{Number, SocketOptions};
 use exos::net::unix::{Identity, SocketKind};
 use exos::net::view::NetworkView;
 use exos::task::capability::Capability;
@@ -289,6 +289,19 @@ fn read_timeout(context: &Context<'_>, address: u64) -> Result<u64> {
     Ok(seconds.saturating_mul(SECOND_NS).saturating_add(microseconds as u64 * MICROSECOND_NS))
 }
 
+/// `SO_LINGER`. Closing a local socket never waits; it is told back as Linux does.
+fn set_linger(context: &Context<'_>, options: &SocketOptions, (address, length): (u64, u64)) -> Result<()> {
+    if length < 8 {
+        return Err(Errno::EINVAL);
+    }
+    let bytes: [u8; 8] = read_array(context.memory, address)?;
+    let (is_on, seconds) = (get::u32(&bytes, 0) != 0, u64::from(get::u32(&bytes, 4)));
+    // As on Linux, the time stays when it is switched off.
+    let seconds = if is_on { seconds } else { options.linger() >> 32 };
+    options.set_linger(seconds << 32 | u64::from(is_on));
+    Ok(())
+}
+
 /// `setsockopt(2)`.
 pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, length, _]: Arguments) -> Result<u64> {
     const INT_BYTES: u64 = 4;
@@ -326,13 +339,7 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
         }
         SO_SNDBUFFORCE => socket.set_send_buffer_bytes(bytes),
         SO_RCVBUFFORCE => socket.set_receive_buffer_bytes(bytes),
-        SO_LINGER => {
-            // Closing a local socket never waits; it is told back as Linux does.
-            let bytes: [u8; 8] =
-                if length < 8 { return Err(Errno::EINVAL) } else { read_array(context.memory, address)? };
-            let seconds = if value == 0 { options.linger() >> 32 } else { u64::from(get::u32(&bytes, 4)) };
-            options.set_linger(seconds << 32 | u64::from(value != 0));
-        }
+        SO_LINGER => set_linger(context, options, (address, length))?,
         SO_PASSCRED => set_wants_identity(&socket, value != 0)?,
         SO_RCVLOWAT => socket.set_low_water_bytes(if value < 0 { i32::MAX as usize } else { bytes }),
         SO_PRIORITY if !(0..=6).contains(&value) && !context.can(Capability::NET_ADMIN) => {

@@ -121,6 +121,31 @@ pub struct Pod {
     pub thread: Arc<Thread>,
 }
 
+/// The first process, which has no program yet, and its thread.
+fn first_process(
+    system: &Arc<System>,
+    config: &Config,
+    memory: Arc<Space>,
+    files: ProcessFiles,
+) -> Result<(Arc<Process>, Arc<Thread>)> {
+    let pid = system.processes.take_number()?;
+    let process = Arc::new(Process::new(Birth {
+        pid,
+        parent: 0,
+        group: pid,
+        session: pid,
+        memory,
+        files,
+        identities: first_identities(config),
+        start_ns: system.kernel.now_ns(),
+    }));
+    let identities = process.identities.lock().clone();
+    let thread = Arc::new(Thread::new(pid, &process, identities, system.scheduler.new_task(None)));
+    process.threads.lock().push(thread.clone());
+    system.processes.add(process.clone());
+    Ok((process, thread))
+}
+
 /// Makes the pod.
 pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootError> {
     let now = Timestamp::from_ns(config.realtime_start_ns.wrapping_add(ground.kernel.now_ns()));
@@ -173,21 +198,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         processor_count: ground.clock.processor_count,
         named_missing: Mutex::new([0; 8]),
     });
-    let pid = system.processes.take_number().map_err(BootError::Root)?;
-    let process = Arc::new(Process::new(Birth {
-        pid,
-        parent: 0,
-        group: pid,
-        session: pid,
-        memory,
-        files,
-        identities: first_identities(config),
-        start_ns: system.kernel.now_ns(),
-    }));
-    let identities = process.identities.lock().clone();
-    let thread = Arc::new(Thread::new(pid, &process, identities, system.scheduler.new_task(None)));
-    process.threads.lock().push(thread.clone());
-    system.processes.add(process.clone());
+    let (process, thread) = first_process(&system, config, memory, files).map_err(BootError::Root)?;
     facts.set_system(&system);
     system.listing.add_process(process.clone(), thread.clone());
     system.files.terminals.set_job_control(PodJobs::new(&system));

@@ -639,7 +639,11 @@ fn mutate(frame: &mut Vec<u8>, random: &mut dyn FnMut() -> u64) {
         frame.truncate(1514);
     }
     let header_bytes = frame.get(14).map_or(0, |first| usize::from(first & 0xf) * 4);
-    if random() % 2 == 0 && frame.len() >= 14 + header_bytes.max(20) && frame[14] >> 4 == 4 && header_bytes >= 20 {
+    if random().is_multiple_of(2)
+        && frame.len() >= 14 + header_bytes.max(20)
+        && frame[14] >> 4 == 4
+        && header_bytes >= 20
+    {
         frame[24..26].fill(0);
         let sum = checksum::of(&frame[14..14 + header_bytes]);
         frame[24..26].copy_from_slice(&sum);
