@@ -305,7 +305,7 @@ fn status_at(caller: &Caller<'_>, [directory, path, address]: [u64; 3], flags: L
 }
 
 /// The status of a name in a descriptor's directory: what programs that walk a tree ask for several times.
-#[inline]
+#[inline(never)]
 fn status_in(caller: &Caller<'_>, [directory, name, address]: [u64; 3], flags: LookupFlags) -> Answer {
     let mut bytes = [0; STRING_STEP_BYTES];
     let name = read_short(caller.memory, name, &mut bytes)?;

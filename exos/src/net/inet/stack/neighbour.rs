@@ -21,7 +21,7 @@ use crate::reserve;
 /// Most neighbours that are known.
 pub(crate) const ENTRY_COUNT_MAX: usize = 256;
 /// Packets that wait for one.
-pub(crate) const WAITING_COUNT_MAX: usize = 3;
+pub(crate) const WAITING_COUNT_MAX: usize = 64;
 /// Bytes that wait for all.
 pub(crate) const WAITING_BYTES_MAX: usize = 256 << 10;
 /// Questions before it is given up (`mcast_solicit`, `ucast_solicit`).
