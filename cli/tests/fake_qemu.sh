@@ -2,6 +2,10 @@
 # Stands in for QEMU in the tests of the host tool: finds the sockets on its command line and plays the
 # guest's side of the control port. FAKE_QEMU says which part to play. Only bash reads and writes descriptors
 # above 9, hence bash.
+if [ "$*" = '-netdev help' ]; then
+    printf 'Available netdev backend types:\nuser\n'
+    exit 0
+fi
 printf '%s\n' "$@" >"$FAKE_DIR/arguments"
 echo $$ >"$FAKE_DIR/pid"
 read -r -a stat </proc/self/stat

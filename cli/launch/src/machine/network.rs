@@ -13,6 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::cache::{Cache, KeyHasher};
 
@@ -140,6 +141,9 @@ impl UserNetwork {
     }
 }
 
+/// How long QEMU has to name its backends, and how long one looks away meanwhile.
+const ASKING_MS_MAX: u64 = 5000;
+const ASKING_STEP_MS: u64 = 2;
 /// Name of what is remembered of QEMU's backends.
 const NOTE: &str = "netdev";
 
@@ -154,7 +158,7 @@ pub fn has_user_network(qemu: &Path, cache: Option<&Cache>) -> bool {
     let key = format!("{:032x}", hasher.key());
     let known = cache.and_then(|cache| cache.note(NOTE)).and_then(|note| verdict_in(&note, &key));
     known.unwrap_or_else(|| {
-        let Some(has_it) = ask(qemu) else { return true };
+        let Some(has_it) = ask(qemu, ASKING_MS_MAX) else { return true };
         if let Some(cache) = cache {
             cache.set_note(NOTE, &format!("{key} {}\n", if has_it { "user" } else { "none" }));
         }
@@ -170,10 +174,22 @@ fn verdict_in(note: &str, key: &str) -> Option<bool> {
     }
 }
 
-fn ask(qemu: &Path) -> Option<bool> {
-    let output = Command::new(qemu).args(["-netdev", "help"]).stdin(Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    output.status.success().then(|| text.lines().any(|line| line.trim() == "user"))
+/// `None`: it does not say so in that time.
+fn ask(qemu: &Path, limit_ms: u64) -> Option<bool> {
+    let mut command = Command::new(qemu);
+    command.args(["-netdev", "help"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    for _ in 0..limit_ms / ASKING_STEP_MS {
+        if child.try_wait().ok()?.is_some() {
+            let output = child.wait_with_output().ok()?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            return output.status.success().then(|| text.lines().any(|line| line.trim() == "user"));
+        }
+        std::thread::sleep(Duration::from_millis(ASKING_STEP_MS));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
 }
 
 /// A value for QEMU's options, in which a comma is written twice.
@@ -192,7 +208,7 @@ fn doubled_text(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        Backend, Card, Forward, HARDWARE_ADDRESS_DEFAULT, Protocol, UserNetwork, has_user_network, verdict_in,
+        Backend, Card, Forward, HARDWARE_ADDRESS_DEFAULT, Protocol, UserNetwork, ask, has_user_network, verdict_in,
     };
     use crate::cache::Cache;
     use std::net::Ipv4Addr;
@@ -240,6 +256,8 @@ mod tests {
         assert!(!has_user_network(&qemu, Some(&cache)) && !has_user_network(&qemu, Some(&cache)));
         assert_eq!(std::fs::read_to_string(&asked).expect("it was asked").lines().count(), 1);
         assert!(has_user_network(&folder.join("no-qemu"), Some(&cache)), "its start will say more");
+        std::fs::write(&qemu, "#!/bin/sh\nexec sleep 60\n").expect("a file");
+        assert_eq!(ask(&qemu, 50), None, "it says nothing");
         std::fs::remove_dir_all(folder).expect("it is ours");
     }
 

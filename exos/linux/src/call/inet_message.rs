@@ -19,7 +19,7 @@ use crate::abi::bytes::Encoder;
 use crate::abi::errno;
 use crate::abi::inet::address_bytes;
 use crate::abi::linux::{
-    MSG_DONTWAIT, MSG_ERRQUEUE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOL_SOCKET,
+    MSG_DONTWAIT, MSG_ERRQUEUE, MSG_MORE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOL_SOCKET,
 };
 use crate::abi::user_memory::{Extent, UserWriter};
 use crate::call::context::Context;
@@ -49,9 +49,10 @@ pub(super) fn send(
     if flags & MSG_OOB != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
+    let sending = Sending { target, has_more: flags & MSG_MORE != 0 };
     let may_wait = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
     in_steps(context, description, Transfer::new(Readiness::WRITE, may_wait), |context, transfer| {
-        match socket.send_step(source, &Sending { target }, transfer, &context.caller) {
+        match socket.send_step(source, &sending, transfer, &context.caller) {
             Step::Raise(_) if flags & MSG_NOSIGNAL != 0 => Step::Failed(Errno::EPIPE),
             step => step,
         }

@@ -230,7 +230,7 @@ texts! {
         NetIpv4IpfragLowThresh => "sys/net/ipv4/ipfrag_low_thresh" 0o444 = "3145728",
         NetIpv4IpfragMaxDist => "sys/net/ipv4/ipfrag_max_dist" 0o444 = "64",
         NetIpv4IpfragTime => "sys/net/ipv4/ipfrag_time" 0o444 = "30",
-        NetIpv4PingGroupRange => "sys/net/ipv4/ping_group_range" 0o444 = "1\t0",
+        NetIpv4PingGroupRange => "sys/net/ipv4/ping_group_range" 0o444 = "0\t2147483647",
         NetIpv4TcpAbortOnOverflow => "sys/net/ipv4/tcp_abort_on_overflow" 0o444 = "0",
         NetIpv4TcpAdvWinScale => "sys/net/ipv4/tcp_adv_win_scale" 0o444 = "1",
         NetIpv4TcpAllowedCongestionControl => "sys/net/ipv4/tcp_allowed_congestion_control" 0o444 = "reno cubic",

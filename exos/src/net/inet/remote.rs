@@ -33,10 +33,10 @@ const HOP_LIMIT: i32 = 64;
 
 impl Socket {
     /// What it asks of its engine.
-    pub(super) fn tuning(&self, has_more: bool) -> Tuning {
+    pub(super) fn tuning(&self) -> Tuning {
         Tuning {
             has_no_delay: self.settings().is_on(Setting::NoDelay),
-            is_corked: self.settings().is_on(Setting::Cork) || has_more,
+            is_corked: self.settings().is_on(Setting::Cork) || self.expects_more(),
             receive_bytes_max: self.window_bytes(),
             send_bytes_max: self.send_buffer_bytes(),
         }
@@ -70,7 +70,7 @@ impl Socket {
     /// An option has changed that its connection acts upon.
     pub fn apply_settings(&self) {
         if let Some(flow) = self.flow() {
-            flow.tune(&self.tuning(false), &self.knobs(flow.remote().is_ipv4()));
+            flow.tune(&self.tuning(), &self.knobs(flow.remote().is_ipv4()));
         }
     }
 
@@ -79,7 +79,7 @@ impl Socket {
         self.connected_buffer();
         let is_fixed = self.has_own_receive_buffer();
         let host: Arc<dyn Host> = self.inet().clone();
-        let wants = (&self.tuning(false), &self.knobs(ends.1.is_ipv4()), self.port_sharing(), is_fixed);
+        let wants = (&self.tuning(), &self.knobs(ends.1.is_ipv4()), self.port_sharing(), is_fixed);
         let flow = begin(&host, ends, self.wait_queue(), wants).inspect_err(|_| {
             self.inet().tcp.end(ends, None, self.inet().now_ns());
         })?;
@@ -174,7 +174,7 @@ impl Listener for Socket {
     fn admit_flow(&self, key: &Key, terms: &Terms, place: &dyn Fn(&Arc<Flow>) -> bool) -> Option<Arc<Flow>> {
         let other = self.make_accepted().ok()?;
         let (tcp, host): (_, Arc<dyn Host>) = (other.tcp()?, self.inet().clone());
-        let wants = (&other.tuning(false), &other.knobs(key.remote.is_ipv4()), other.port_sharing());
+        let wants = (&other.tuning(), &other.knobs(key.remote.is_ipv4()), other.port_sharing());
         let flow = Flow::accepted(&host, *key, other.wait_queue(), terms, wants);
         if !place(&flow) {
             return None;

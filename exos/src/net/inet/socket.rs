@@ -65,6 +65,8 @@ enum Body {
 pub struct Sending {
     /// To whom, for datagrams; else the peer.
     pub target: Option<SocketAddr>,
+    /// More follows on the connection, so a segment that is not full waits for it (`MSG_MORE`).
+    pub has_more: bool,
 }
 
 /// What a receiver wants.
@@ -124,6 +126,8 @@ pub struct Socket {
     /// `SO_RCVBUF` was set.
     has_own_receive_bytes: AtomicBool,
     bound_interface: AtomicU32,
+    /// The last send said that more follows.
+    expects_more: AtomicBool,
     body: Body,
 }
 
@@ -149,6 +153,7 @@ impl Socket {
             has_own_send_bytes: AtomicBool::new(false),
             has_own_receive_bytes: AtomicBool::new(false),
             bound_interface: AtomicU32::new(0),
+            expects_more: AtomicBool::new(false),
             body,
         })
     }
@@ -406,10 +411,36 @@ impl Socket {
     /// `ENOBUFS`.
     pub fn send(self: &Arc<Self>, source: &mut dyn Source, sending: &Sending) -> Result<usize> {
         match &self.body {
+            Body::Tcp(tcp) if sending.has_more || self.expects_more() => self.send_and_more(tcp, source, sending),
             Body::Tcp(tcp) => self.send_tcp(tcp, source),
             Body::Udp(udp) if self.protocol == Protocol::Udp => self.send_udp(udp, source, sending),
             Body::Udp(udp) => self.send_raw(udp, source, sending),
         }
+    }
+
+    /// Whether the last send said that more follows.
+    pub(super) fn expects_more(&self) -> bool {
+        self.expects_more.load(Ordering::Relaxed)
+    }
+
+    /// A send that says that more follows, or that nothing does behind one that said so: before the bytes, so that they
+    /// wait, and behind them, so that what waited goes with them.
+    fn send_and_more(&self, tcp: &Tcp, source: &mut dyn Source, sending: &Sending) -> Result<usize> {
+        let say = || {
+            if self.expects_more.swap(sending.has_more, Ordering::Relaxed) != sending.has_more {
+                self.apply_settings();
+            }
+        };
+        if sending.has_more {
+            say();
+            return self.send_tcp(tcp, source);
+        }
+        let outcome = self.send_tcp(tcp, source);
+        // What waits for room goes on with the same send.
+        if source.remaining() == 0 || outcome.is_err_and(|error| error != Errno::EAGAIN) {
+            say();
+        }
+        outcome
     }
 
     /// Receives what is there.

@@ -70,7 +70,7 @@ fn send(socket: &Arc<Socket>, bytes: &[u8]) -> Result<usize> {
 }
 
 fn send_to(socket: &Arc<Socket>, target: SocketAddr, bytes: &[u8]) -> Result<usize> {
-    socket.send(&mut &bytes[..], &Sending { target: Some(target) })
+    socket.send(&mut &bytes[..], &Sending { target: Some(target), ..Sending::default() })
 }
 
 fn receive(socket: &Socket, limit: usize) -> Result<Vec<u8>> {

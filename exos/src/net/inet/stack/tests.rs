@@ -178,7 +178,7 @@ impl Machine {
 }
 
 fn send_to(socket: &Arc<Socket>, target: SocketAddr, bytes: &[u8]) -> Result<usize> {
-    socket.send(&mut &bytes[..], &Sending { target: Some(target) })
+    socket.send(&mut &bytes[..], &Sending { target: Some(target), ..Sending::default() })
 }
 
 fn receive(socket: &Socket) -> Result<(Vec<u8>, SocketAddr)> {
