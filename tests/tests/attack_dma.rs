@@ -26,8 +26,8 @@ fn lines_of(ended: &Ended, pod: &str) -> Vec<String> {
 /// The devices that nobody is given, in QEMU's words.
 fn others(machine: &str) -> Vec<&'static str> {
     match machine {
-        "microvm" => vec!["-device", "virtio-net-device", "-device", "virtio-rng-device"],
-        _ => vec!["-device", "e1000", "-device", "virtio-net-pci", "-device", "virtio-rng-pci"],
+        "microvm" => vec!["-device", "virtio-balloon-device", "-device", "virtio-rng-device"],
+        _ => vec!["-device", "e1000", "-device", "virtio-balloon-pci", "-device", "virtio-rng-pci"],
     }
 }
 

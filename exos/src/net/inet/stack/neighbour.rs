@@ -348,7 +348,7 @@ mod tests {
     use core::net::{IpAddr, Ipv4Addr};
 
     use super::super::super::wire::Transmission;
-    use super::{Due, ENTRY_COUNT_MAX, Neighbours, News, WAITING_BYTES_MAX, Waiting, Way};
+    use super::{Due, ENTRY_COUNT_MAX, Neighbours, News, WAITING_BYTES_MAX, WAITING_COUNT_MAX, Waiting, Way};
 
     const ONE: [u8; 6] = [2, 0, 0, 0, 0, 1];
     const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -363,15 +363,16 @@ mod tests {
     }
 
     #[test]
-    fn one_that_answers_gets_the_last_three_packets() {
+    fn one_that_answers_gets_the_last_packets_that_waited() {
         let mut all = Neighbours::default();
         assert_eq!(all.way(at(1), 0), Way::Waits { asks: true });
-        for length in 1..=5 {
+        for length in 1..=WAITING_COUNT_MAX + 2 {
             all.wait(at(1), packet(length));
             assert_eq!(all.way(at(1), 0), Way::Waits { asks: false });
         }
         let got = all.hear(at(1), ONE, News::Answers { overrides: true }, 5);
-        assert_eq!(got.iter().map(|waiting| waiting.bytes.len()).collect::<Vec<_>>(), [3, 4, 5]);
+        let lengths: Vec<usize> = got.iter().map(|waiting| waiting.bytes.len()).collect();
+        assert_eq!(lengths, (3..=WAITING_COUNT_MAX + 2).collect::<Vec<_>>());
         assert_eq!((all.take_dropped_count(), all.waiting_bytes), (2, 0));
         assert_eq!(all.way(at(1), 6), Way::Known(ONE));
     }
