@@ -111,7 +111,8 @@ fn writes_over_a_live_root_stay_in_memory() {
     let root = folder.0.display().to_string();
     let script = "cd /etc; echo guest >> kept; echo new > made; \
                   while read line; do echo $line; done < kept; : > gone; echo *; exec busybox rm -r /etc";
-    let text = succeeds(aegis(&["--root", &root], &["/bin/busybox", "sh", "-c", script], b""));
+    let options = ["--network", "none", "--root", &root];
+    let text = succeeds(aegis(&options, &["/bin/busybox", "sh", "-c", script], b""));
     assert_eq!(text, "host\nguest\ngone kept made\n");
     assert_eq!(folder.get("etc/kept").as_deref(), Some("host\n"));
     assert_eq!(folder.get("etc/gone").as_deref(), Some("host\n"));
