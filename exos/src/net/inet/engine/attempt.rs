@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 
-use super::adapter::Smoltcp;
+use super::control::ControlBlock;
 use super::flow::{Body, Flow, Knobs, Phase};
 use super::handshake::{FIRST_TIMEOUT_NS, Offer, Own, segment_bytes_of};
 use super::header::{Header, distance, flag};
@@ -160,7 +160,7 @@ impl Flow {
         }
         let shift = if header.has(flag::SYN) { 0 } else { offer.window_shift.unwrap_or(0) };
         let terms = attempt.terms((other_first, &offer), u32::from(header.window) << shift, now_ns);
-        self.open(body, &terms);
+        self.open(body, &terms, now_ns);
         let rest = Header { flags: header.flags & !flag::SYN, sequence: other_first.wrapping_add(1), ..*header };
         self.with_engine(body, |engine, outlet| {
             if header.has(flag::SYN) {
@@ -173,8 +173,8 @@ impl Flow {
     }
 
     /// It is established.
-    pub(super) fn open(&self, body: &mut Body, terms: &Terms) {
-        let mut engine = Smoltcp::new(terms, &body.tuning);
+    pub(super) fn open(&self, body: &mut Body, terms: &Terms, now_ns: u64) {
+        let mut engine = ControlBlock::new(terms, &body.tuning, now_ns);
         if body.is_send_shut {
             engine.close();
         }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::adapter::Smoltcp;
+use super::control::ControlBlock;
 use super::header::{Header, flag};
 use super::link::{Chance, Faults, Link};
 use super::{Engine, Outlet, Terms, Tuning, Verdict};
@@ -24,8 +24,8 @@ impl Outlet for Sink {
         self.room.is_none_or(|room| self.sent.len() < room)
     }
 
-    fn send(&mut self, header: &Header, payload: &[u8]) {
-        self.sent.push((*header, payload.to_vec()));
+    fn send(&mut self, header: &Header, payload: [&[u8]; 2]) {
+        self.sent.push((*header, payload.concat()));
     }
 }
 
@@ -51,7 +51,7 @@ fn byte(end: usize, at: usize) -> u8 {
 }
 
 struct Side {
-    engine: Smoltcp,
+    engine: ControlBlock,
     total: usize,
     given: usize,
     taken: usize,
@@ -62,14 +62,14 @@ impl Side {
     fn new(number: usize, total: usize, tuning: &Tuning) -> Self {
         let send_window_bytes = tuning.receive_bytes_max.min(65_535) as u32;
         let terms = Terms { send_window_bytes, ..terms(number) };
-        Self { engine: Smoltcp::new(&terms, tuning), total, given: 0, taken: 0, is_closed: false }
+        Self { engine: ControlBlock::new(&terms, tuning, 5_000_000_000), total, given: 0, taken: 0, is_closed: false }
     }
 
-    fn act(&mut self, number: usize, other_total: usize, now_ns: u64, chance: &mut Chance) {
+    fn act(&mut self, number: usize, other_total: usize, chance: &mut Chance) {
         let wanted = (self.total - self.given).min(1 + chance.below(9000) as usize);
         let given = &mut self.given;
         self.engine
-            .fill(wanted, now_ns, &mut |room| {
+                    .fill(wanted, &mut |room| {
                 for (place, at) in room.iter_mut().zip(*given..) {
                     *place = byte(number, at);
                 }
@@ -117,7 +117,7 @@ fn run(seed: u64, faults: Faults, totals: [usize; 2], tuning: &Tuning) -> u64 {
         let mut next_ns = None;
         for number in 0..2 {
             let side = &mut sides[number];
-            side.act(number, totals[1 - number], now_ns, &mut chance);
+            side.act(number, totals[1 - number], &mut chance);
             let mut sink = Sink { room: Some(1 + chance.below(20) as usize), ..Sink::default() };
             side.engine.transmit(now_ns, &mut sink);
             sink.sent.drain(..).for_each(|sent| link.carry(now_ns, 1 - number, sent, |_, _| false));
@@ -220,7 +220,7 @@ proptest! {
     /// No panic, no endless sending, no more bytes than there is room for.
     #[test]
     fn no_segment_does_harm(steps in prop::collection::vec(any_step(), 1..60)) {
-        let mut engine = Smoltcp::new(&terms(0), &TUNING);
+        let mut engine = ControlBlock::new(&terms(0), &TUNING, 1_000_000);
         let mut now_ns = 1_000_000;
         for step in steps {
             let mut sink = Sink::default();
@@ -231,7 +231,7 @@ proptest! {
                         let _ = engine.reset_header();
                     }
                 }
-                Step::Give(count) => drop(engine.fill(count, now_ns, &mut |room| room.len())),
+                Step::Give(count) => drop(engine.fill(count, &mut |room| room.len())),
                 Step::Take(count) => drop(engine.drain(count, &mut |bytes| bytes.len())),
                 Step::Close => engine.close(),
                 Step::Rest => engine.rest(),

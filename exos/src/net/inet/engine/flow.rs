@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::sync::atomic::Ordering;
 
-use super::adapter::Smoltcp;
 use super::attempt::Attempt;
+use super::control::ControlBlock;
 use super::handshake::{TIMES_BYTES, segment_bytes_of};
 use super::header::{CHECKSUM_OFFSET_BYTES, HEADER_BYTES_MAX, Header, flag};
 use super::host::{Host, PortRelease, PortSharing};
@@ -132,18 +132,18 @@ impl Outlet for Sender<'_> {
         self.stalled.is_none()
     }
 
-    fn send(&mut self, header: &Header, payload: &[u8]) {
+    fn send(&mut self, header: &Header, payload: [&[u8]; 2]) {
         let mut bytes = [0; HEADER_BYTES_MAX];
         let byte_count = self.flow.write_header(header, &mut bytes);
         *self.has_sent = true;
-        let outcome = self.flow.send_segment(&bytes[..byte_count], payload, &self.knobs);
+        let outcome = self.flow.send_segment(&bytes[..byte_count], &payload, &self.knobs);
         *self.is_too_long |= outcome == Err(Errno::EMSGSIZE);
         if outcome == Err(Errno::ENOBUFS)
             && self.stalled.is_none()
-            && let Ok(mut kept) = reserve::vector(byte_count + payload.len())
+            && let Ok(mut kept) = reserve::vector(byte_count + payload[0].len() + payload[1].len())
         {
             kept.extend_from_slice(&bytes[..byte_count]);
-            kept.extend_from_slice(payload);
+            payload.iter().for_each(|piece| kept.extend_from_slice(piece));
             (*self.stalled, *self.stalled_header_bytes) = (Some(kept), byte_count);
         }
     }
@@ -254,8 +254,9 @@ impl Flow {
         terms: &Terms,
         (tuning, knobs, sharing): (&Tuning, &Knobs, PortSharing),
     ) -> Arc<Self> {
-        let engine = Box::new(Smoltcp::new(terms, tuning));
-        let mut body = Body::new(Phase::Open(engine), tuning, knobs, host.now_ns());
+        let now_ns = host.now_ns();
+        let engine = Box::new(ControlBlock::new(terms, tuning, now_ns));
+        let mut body = Body::new(Phase::Open(engine), tuning, knobs, now_ns);
         (body.was_made, body.sharing) = (true, sharing);
         Self::new(host, key, false, queue, body)
     }
@@ -319,14 +320,14 @@ impl Flow {
         Header { source_port, destination_port, ..*header }.emit(into)
     }
 
-    fn send_segment(&self, header: &[u8], payload: &[u8], knobs: &Knobs) -> Result<()> {
+    fn send_segment(&self, header: &[u8], payload: &[&[u8]], knobs: &Knobs) -> Result<()> {
         self.host.sender().send_segment(&Segment {
             source: self.key.local.ip(),
             destination: self.key.remote.ip(),
             protocol: TCP,
             header,
             checksum_offset_bytes: Some(CHECKSUM_OFFSET_BYTES),
-            payload: &[payload],
+            payload,
             segment_bytes: 0,
             hop_limit: knobs.hop_limit,
             traffic_class: knobs.traffic_class,
@@ -357,7 +358,7 @@ impl Flow {
         if let Some(kept) = body.stalled.take() {
             let (header, payload) = kept.split_at(body.stalled_header_bytes.min(kept.len()));
             body.has_sent = true;
-            if self.send_segment(header, payload, &body.knobs) == Err(Errno::ENOBUFS) {
+            if self.send_segment(header, &[payload], &body.knobs) == Err(Errno::ENOBUFS) {
                 body.stalled = Some(kept);
             }
         }

@@ -95,7 +95,7 @@ impl Flow {
     /// Puts bytes behind what is to be sent.
     fn fill(body: &mut Body, most: usize, now_ns: u64, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Result<usize> {
         body.touched_ns = now_ns;
-        body.engine_mut().map_or(Ok(0), |engine| engine.fill(most, now_ns, fill))
+        body.engine_mut().map_or(Ok(0), |engine| engine.fill(most, fill))
     }
 
     /// Sends what is at hand, up to a piece of it.
@@ -105,7 +105,6 @@ impl Flow {
     pub(in super::super) fn send_nofault(self: &Arc<Self>, source: &mut dyn Source) -> Result<Piece> {
         self.change(|body, now_ns| {
             let wanted = source.remaining();
-            body.engine_mut().into_iter().for_each(|engine| engine.expect(wanted, now_ns));
             let room = Self::room(body);
             if wanted == 0 {
                 return body.check_sender().map(|()| Piece::Moved(0));
@@ -216,7 +215,7 @@ impl Flow {
             bytes.extend_from_slice(&front[..front.len().min(length - skipped)]);
             let (known, offset) = (bytes.len(), skipped.saturating_sub(body.returned.len()));
             bytes.resize(length - skipped, 0);
-            let peeked = body.engine_mut().map_or(0, |engine| engine.peek(offset, &mut bytes[known..]));
+            let peeked = body.engine().map_or(0, |engine| engine.peek(offset, &mut bytes[known..]));
             bytes.truncate(known + peeked);
             bytes
         };

@@ -1,7 +1,7 @@
 //! TCP's machinery: connections to and from other machines.
 //!
 //! - [`Engine`]: one connection's protocol machine. Nothing above knows which kind it is;
-//! - [`header`]: TCP's header; `adapter`: the engine that smoltcp is;
+//! - [`header`]: TCP's header; [`control`]: the engine that there is;
 //! - `flow`: a connection, its engine and its lock; `handshake`: connections that are being made;
 //! - `table`: which connection a segment is for, and what is due when; `input`: what comes in.
 //!
@@ -10,8 +10,8 @@
 //!
 //! Locks are taken in the order socket, flow, table, timers, stack. Nothing is woken under a lock.
 
-pub(super) mod adapter;
 pub(super) mod attempt;
+pub(super) mod control;
 #[cfg(test)]
 mod engine_tests;
 pub(super) mod flow;
@@ -20,10 +20,8 @@ mod handshake;
 pub(super) mod header;
 pub(super) mod host;
 pub(super) mod input;
-mod ledger;
 #[cfg(test)]
 mod link;
-mod live;
 mod remembered;
 pub(super) mod table;
 #[cfg(test)]
@@ -72,8 +70,8 @@ pub(super) struct Tuning {
 pub(super) trait Outlet {
     /// Whether there is room for another. An engine that is told so sends nothing.
     fn has_room(&self) -> bool;
-    /// Takes one; its ports are filled in here.
-    fn send(&mut self, header: &Header, payload: &[u8]);
+    /// Takes one, which carries the bytes of the two pieces; its ports are filled in here.
+    fn send(&mut self, header: &Header, payload: [&[u8]; 2]);
     /// The one that follows was sent before.
     fn note_repetition(&mut self) {}
 }
@@ -94,6 +92,7 @@ pub(super) enum Verdict {
 pub(super) struct Report {
     pub(super) round_trip_us: u32,
     pub(super) round_trip_variance_us: u32,
+    pub(super) round_trip_min_us: u32,
     pub(super) retransmit_timeout_us: u32,
     pub(super) send_segment_bytes: u32,
     pub(super) receive_segment_bytes: u32,
@@ -101,11 +100,21 @@ pub(super) struct Report {
     pub(super) receive_window_bytes: u32,
     pub(super) unacknowledged_bytes: u32,
     pub(super) unsent_bytes: u32,
+    /// Segments that are not acknowledged; of these, those that are there behind a gap, lost, and sent again.
+    pub(super) under_way_count: u32,
+    pub(super) sacked_count: u32,
+    pub(super) lost_count: u32,
+    pub(super) resent_count: u32,
+    pub(super) congestion_window_count: u32,
+    pub(super) slow_start_threshold_count: u32,
+    /// Times that the timeout was doubled.
+    pub(super) backoff_count: u32,
     pub(super) retransmit_count: u32,
     pub(super) acknowledged_bytes: u64,
     pub(super) received_bytes: u64,
     pub(super) sent_segment_count: u32,
     pub(super) received_segment_count: u32,
+    pub(super) last_sent_ns: u64,
     pub(super) has_times: bool,
     pub(super) has_sack: bool,
     pub(super) window_shifts: Option<(u8, u8)>,
@@ -124,8 +133,6 @@ pub(super) trait Engine: Send {
     /// When [`Self::transmit`] is to be called if nothing happens before.
     fn deadline_ns(&mut self, now_ns: u64) -> Option<u64>;
 
-    /// A program is about to give so many bytes.
-    fn expect(&mut self, byte_count: usize, now_ns: u64);
     /// Bytes that can be added to what is to be sent.
     fn send_room(&self) -> usize;
     /// Has `fill` put bytes behind what is to be sent, once into each piece of memory that lies in a row, at most
@@ -133,7 +140,7 @@ pub(super) trait Engine: Send {
     ///
     /// # Errors
     /// `ENOBUFS`.
-    fn fill(&mut self, most: usize, now_ns: u64, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Result<usize>;
+    fn fill(&mut self, most: usize, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Result<usize>;
     /// Whether a program should be told to go on sending: a third of what may be kept is free.
     fn is_writable(&self) -> bool;
     /// Bytes that were given and not acknowledged, and how many of those were never sent.
@@ -145,7 +152,7 @@ pub(super) trait Engine: Send {
     /// the first piece that is not taken whole. How many were taken in all.
     fn drain(&mut self, most: usize, take: &mut dyn FnMut(&[u8]) -> usize) -> usize;
     /// Copies what can be read from `offset` on, and leaves it. How much.
-    fn peek(&mut self, offset: usize, into: &mut [u8]) -> usize;
+    fn peek(&self, offset: usize, into: &mut [u8]) -> usize;
 
     /// Ends this end's half behind what is to be sent.
     fn close(&mut self);
