@@ -2,7 +2,7 @@
 
 CARGO := scripts/cargo
 
-.PHONY: run test compare repeat setup build check fmt clean
+.PHONY: run test compare network repeat setup build check fmt clean
 
 # Installs what is missing, builds, boots, and runs a real Linux program.
 run: setup
@@ -20,6 +20,11 @@ compare: setup
 # `make repeat WITH='--times 5 --cpus 2 git.sh'` makes it shorter.
 repeat: setup
 	@$(CARGO) xtask repeat $(WITH)
+
+# Commands that use the network, output and status against the host; those too that take minutes. Programs that this host
+# lacks can be unpacked into a folder: `make network WITH='--programs /folder nginx'`.
+network: setup
+	@$(CARGO) xtask network $(WITH)
 
 # Installs what is missing; nothing else.
 setup:

@@ -11,6 +11,9 @@ usage: cargo xtask <command>
   attack [--minutes N]            the programs of tests/attacks beside an honest one, on 1, 2 and 4 processors
   fuzz [--calls N | --seconds S] [--seed N] [--input FILE]
                                   searches for calls of the kernel core that break something; ten seconds, if not told
+  network [--programs FOLDER[:FOLDER…]] [NAME…]
+                                  tests/linux/network.list on Aegis against the host; programs that this host lacks are
+                                  taken from folders into which Debian's packages were unpacked
   repeat [--times N] [--cpus LIST] [NAME…]
                                   tests/commands on Aegis, many times in a row, against the host; takes hours
   stress [--cpus LIST] [--seconds N] [--memory SIZE] [--limit SECONDS] [NAME…]

@@ -1,5 +1,5 @@
-//! The chores of a developer: `cargo xtask build | test | fuzz | attack | compare | repeat | stress | tidy | count |
-//! circles | toolchain`.
+//! The chores of a developer: `cargo xtask build | test | fuzz | attack | compare | network | repeat | stress | tidy |
+//! count | circles | toolchain`.
 //!
 //! Everything that the Makefile, `./aegis` and CI do with Rust goes through here, so that there is one place that
 //! knows which toolchain builds the guest binaries and where the artefacts are put. It has no dependencies: it is the
@@ -16,6 +16,7 @@ mod errors;
 mod fuzz;
 mod lexer;
 mod modules;
+mod network;
 mod process;
 mod repeat;
 mod source;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         ["fuzz", words @ ..] => fuzz::run(&root, words),
         ["attack", words @ ..] => attack::run(&root, words),
         ["compare"] => compare::run(&root),
+        ["network", words @ ..] => network::run(&root, words),
         ["repeat", words @ ..] => repeat::run(&root, words),
         ["stress", words @ ..] => stress::run(&root, words),
         ["tidy"] => tidy::run(&root, tidy::Depth::Full),
