@@ -4,9 +4,11 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::net::IpAddr;
 
 use super::Inet;
+use super::engine::input::Train;
 use super::interface::{InterfaceStatus, LOOPBACK, NeighbourStatus, Route, Traffic};
 use super::raw::{ping_error, ping_input, raw_input};
 use super::stack::Transports;
@@ -21,30 +23,37 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP6: u8 = 58;
 
-/// Hands on what comes in.
-struct Sockets<'a>(&'a Arc<Inet>);
+/// Hands on what comes in at a time.
+struct Sockets<'a> {
+    inet: &'a Arc<Inet>,
+    train: RefCell<Train>,
+}
 
 impl Transports for Sockets<'_> {
     fn arrive(&self, protocol: u8, arrival: &Arrival<'_>) -> bool {
-        let is_taken = raw_input(self.0, protocol, arrival);
+        let is_taken = raw_input(self.inet, protocol, arrival);
         match protocol {
             TCP => {
-                tcp_input(self.0, arrival);
+                tcp_input(self.inet, arrival, &mut self.train.borrow_mut());
                 true
             }
-            UDP => udp_input(self.0, arrival) || is_taken,
-            ICMP | ICMP6 => ping_input(self.0, arrival),
+            UDP => udp_input(self.inet, arrival) || is_taken,
+            ICMP | ICMP6 => ping_input(self.inet, arrival),
             _ => is_taken,
         }
     }
 
     fn complain(&self, error: &IcmpError<'_>) -> bool {
         match error.protocol {
-            TCP => tcp_error(self.0, error),
-            UDP => udp_error(self.0, error),
-            ICMP | ICMP6 => ping_error(self.0, error),
+            TCP => tcp_error(self.inet, error),
+            UDP => udp_error(self.inet, error),
+            ICMP | ICMP6 => ping_error(self.inet, error),
             _ => false,
         }
+    }
+
+    fn finish(&self) {
+        self.train.borrow_mut().finish();
     }
 }
 
@@ -63,7 +72,8 @@ impl Inet {
     /// next, which is `now_ns` if there is more. Called when the card interrupts, at the time that was told last or
     /// named to [`Carrier::wake_at`], and on the way; on any processor, with no lock held.
     pub fn poll(self: &Arc<Self>, now_ns: u64) -> Option<u64> {
-        let due = [self.stack().poll(now_ns, &Sockets(self)), tcp_poll(self, now_ns)];
+        let above = Sockets { inet: self, train: RefCell::default() };
+        let due = [self.stack().poll(now_ns, &above), tcp_poll(self, now_ns)];
         due.into_iter().flatten().min()
     }
 

@@ -6,16 +6,16 @@ use alloc::sync::Arc;
 
 use super::Inet;
 use super::engine::host::Host;
-use super::engine::input;
+use super::engine::input::{self, Train};
 use super::wire::{Arrival, IcmpError};
 
 fn host(inet: &Arc<Inet>) -> Arc<dyn Host> {
     inet.clone()
 }
 
-/// A segment came in for one of the pod's addresses.
-pub(super) fn tcp_input(inet: &Arc<Inet>, arrival: &Arrival<'_>) {
-    input::arrive(&host(inet), arrival);
+/// A segment came in for one of the pod's addresses; `train` has those that came before it.
+pub(super) fn tcp_input(inet: &Arc<Inet>, arrival: &Arrival<'_>, train: &mut Train) {
+    input::arrive(&host(inet), arrival, train);
 }
 
 /// ICMP says something of a segment that was sent. Whether it was one of a connection that there is, with a sequence

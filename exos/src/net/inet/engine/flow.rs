@@ -27,7 +27,7 @@ use crate::net::Halves;
 use crate::net::inet::tcp_state::TcpState;
 use crate::net::inet::wire::Segment;
 use crate::reserve;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// `IPPROTO_TCP`.
 const TCP: u8 = 6;
@@ -109,7 +109,8 @@ pub(in super::super) struct Flow {
 }
 
 /// What a step is compared with.
-struct Before {
+#[derive(Clone, Copy)]
+pub(super) struct Before {
     is_writable: bool,
     received_bytes: u64,
     has_seen_end: bool,
@@ -281,7 +282,13 @@ impl Flow {
         let mut body = self.body.lock();
         let before = Self::before(&body);
         let answer = act(&mut body, now_ns);
-        let events = self.settle(&mut body, &before, now_ns);
+        self.conclude(body, &before, now_ns);
+        answer
+    }
+
+    /// The end of a step.
+    fn conclude(self: &Arc<Self>, mut body: MutexGuard<'_, Body>, before: &Before, now_ns: u64) {
+        let events = self.settle(&mut body, before, now_ns);
         let has_sent = core::mem::take(&mut body.has_sent);
         drop(body);
         if has_sent {
@@ -290,7 +297,6 @@ impl Flow {
         if !events.is_empty() {
             self.queue.notify(events);
         }
-        answer
     }
 
     /// Does something with the engine of an open flow that may make it send.
@@ -510,33 +516,48 @@ impl Flow {
         }
     }
 
-    /// A segment came in for it.
-    pub(super) fn arrive(self: &Arc<Self>, header: &Header, payload: &[u8]) {
-        self.change(|body, now_ns| {
-            if matches!(body.phase, Phase::Attempt(_)) {
-                return self.arrive_attempt(body, (header, payload), now_ns);
-            }
-            let arrived = self.with_engine(body, |engine, outlet| {
-                let before = engine.received_bytes();
-                let verdict = engine.arrive(header, payload, now_ns, outlet);
-                (verdict, engine.received_bytes() != before)
-            });
-            let Some((verdict, has_bytes)) = arrived else { return };
-            (body.last_arrival_ns, body.touched_ns, body.probe_count) = (now_ns, now_ns, 0);
-            if verdict == Verdict::Reset {
-                let is_closing = body.state() == TcpState::CloseWait;
-                let error = if is_closing { Errno::EPIPE } else { Errno::ECONNRESET };
-                return body.finish(Some(error));
-            }
-            // Bytes for nobody: the other end is told so.
-            if has_bytes && (body.is_gone || body.refuses && body.is_send_shut) {
-                if let Some(refusal) = refusal(header, payload.len()) {
-                    // If it is lost, what comes next finds nobody, and is refused.
-                    let _ = self.send_header(body, &refusal);
-                }
-                body.finish(Some(Errno::ECONNRESET));
-            }
+    /// A segment came in for it: the first part of a step, of which [`Self::finish_arrivals`] is the last, so that what
+    /// comes at a time is answered at once. `before` is as the step began. Whether more may come before its last part.
+    pub(super) fn arrive(self: &Arc<Self>, before: &mut Option<Before>, header: &Header, payload: &[u8]) -> bool {
+        let now_ns = self.host.now_ns();
+        let mut body = self.body.lock();
+        let is_open = matches!(body.phase, Phase::Open(_));
+        before.get_or_insert_with(|| Self::before(&body));
+        if matches!(body.phase, Phase::Attempt(_)) {
+            self.arrive_attempt(&mut body, (header, payload), now_ns);
+        } else {
+            self.arrive_open(&mut body, header, payload, now_ns);
+        }
+        is_open && !body.is_over()
+    }
+
+    /// The last part of a step that segments began.
+    pub(super) fn finish_arrivals(self: &Arc<Self>, before: &Before) {
+        let now_ns = self.host.now_ns();
+        self.conclude(self.body.lock(), before, now_ns);
+    }
+
+    fn arrive_open(&self, body: &mut Body, header: &Header, payload: &[u8], now_ns: u64) {
+        let arrived = self.with_engine(body, |engine, outlet| {
+            let before = engine.received_bytes();
+            let verdict = engine.arrive(header, payload, now_ns, outlet);
+            (verdict, engine.received_bytes() != before)
         });
+        let Some((verdict, has_bytes)) = arrived else { return };
+        (body.last_arrival_ns, body.touched_ns, body.probe_count) = (now_ns, now_ns, 0);
+        if verdict == Verdict::Reset {
+            let is_closing = body.state() == TcpState::CloseWait;
+            let error = if is_closing { Errno::EPIPE } else { Errno::ECONNRESET };
+            return body.finish(Some(error));
+        }
+        // Bytes for nobody: the other end is told so.
+        if has_bytes && (body.is_gone || body.refuses && body.is_send_shut) {
+            if let Some(refusal) = refusal(header, payload.len()) {
+                // If it is lost, what comes next finds nobody, and is refused.
+                let _ = self.send_header(body, &refusal);
+            }
+            body.finish(Some(Errno::ECONNRESET));
+        }
     }
 
     /// ICMP says something of a segment that was sent, whose number is `sequence`. Whether it was under way.

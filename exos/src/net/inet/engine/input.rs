@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
-use super::flow::{Flow, refusal};
+use super::flow::{Before, Flow, refusal};
 use super::handshake::{
     ANSWER_RETRY_COUNT_MAX, COOKIE_NS, FIRST_TIMEOUT_NS, HalfOpen, Offer, Own, options_of_time, segment_bytes_of,
     time_with_options,
@@ -70,14 +70,51 @@ fn is_one(address: IpAddr) -> bool {
     }
 }
 
+/// Segments that came for one connection one after another: it is looked up once, and takes what it concludes from
+/// them when the last is there ([`Train::finish`]). So a burst is acknowledged once, as Linux's receive offload has it.
+#[derive(Default)]
+pub(in super::super) struct Train(Option<(Arc<Flow>, Option<Before>)>);
+
+impl Train {
+    /// No more come now.
+    pub(in super::super) fn finish(&mut self) {
+        if let Some((flow, Some(before))) = self.0.take() {
+            flow.finish_arrivals(&before);
+        }
+    }
+
+    /// A segment for `flow`.
+    fn take(&mut self, flow: Arc<Flow>, header: &Header, payload: &[u8]) {
+        let is_same = self.0.as_ref().is_some_and(|(other, _)| Arc::ptr_eq(other, &flow));
+        if !is_same {
+            self.finish();
+        }
+        let (flow, before) = self.0.get_or_insert((flow, None));
+        if !flow.arrive(before, header, payload) {
+            self.finish();
+        }
+    }
+
+    /// The connection of the last segment, if it is the one between two ends.
+    fn flow(&self, local: SocketAddr, remote: SocketAddr) -> Option<Arc<Flow>> {
+        let (flow, _) = self.0.as_ref()?;
+        (flow.key.local == local && flow.key.remote == remote).then(|| flow.clone())
+    }
+}
+
 /// A segment came in for one of the pod's addresses.
-pub(in super::super) fn arrive(host: &Arc<dyn Host>, arrival: &Arrival<'_>) {
+pub(in super::super) fn arrive(host: &Arc<dyn Host>, arrival: &Arrival<'_>, train: &mut Train) {
     let Some((header, payload)) = Header::parse(arrival.bytes) else { return };
+    let local = SocketAddr::new(arrival.destination, header.destination_port);
+    let remote = SocketAddr::new(arrival.source, header.source_port);
+    if let Some(flow) = train.flow(local, remote) {
+        return train.take(flow, &header, payload);
+    }
+    train.finish();
     if !is_one(arrival.source) || !is_one(arrival.destination) || header.source_port == 0 {
         return;
     }
-    let local = SocketAddr::new(arrival.destination, header.destination_port);
-    let key = host.tables().key(local, SocketAddr::new(arrival.source, header.source_port));
+    let key = host.tables().key(local, remote);
     let now_ns = host.now_ns();
     let route = host.tables().with(&key, |entry| match entry {
         None => Route::Nobody,
@@ -91,7 +128,7 @@ pub(in super::super) fn arrive(host: &Arc<dyn Host>, arrival: &Arrival<'_>) {
         },
     });
     match route {
-        Route::Flow(flow) => flow.arrive(&header, payload),
+        Route::Flow(flow) => train.take(flow, &header, payload),
         Route::Done(answer) => answer.iter().for_each(|answer| send_bare(&**host, &key, answer)),
         Route::Forget(answer) => {
             host.tables().remove(&key, |entry| !matches!(entry, Entry::Flow(_)));
@@ -170,7 +207,9 @@ fn complete(host: &Arc<dyn Host>, key: &Key, half: &HalfOpen, (header, payload):
     let place = |flow: &Arc<Flow>| host.tables().put(*key, Entry::Flow(flow.clone()), fits);
     if let Some(flow) = listener.admit_flow(key, &terms, &place) {
         if !payload.is_empty() || header.has(flag::FIN) {
-            flow.arrive(header, payload);
+            let mut train = Train::default();
+            train.take(flow, header, payload);
+            train.finish();
         }
         listener.announce_flow();
     }

@@ -8,6 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::header::{Header, flag};
+use super::input::Train;
 use super::link::{Chance, Faults, Link};
 use crate::error::{Errno, Result};
 use crate::fake::FakeMachine;
@@ -112,7 +113,9 @@ impl World {
     fn deliver(&self, to: usize, bytes: &[u8]) {
         let arrival =
             Arrival { source: address(1 - to), destination: address(to), bytes, hop_limit: 64, traffic_class: 0 };
-        tcp_input(&self.inets[to], &arrival);
+        let mut train = Train::default();
+        tcp_input(&self.inets[to], &arrival, &mut train);
+        train.finish();
     }
 
     fn collect(&mut self) {

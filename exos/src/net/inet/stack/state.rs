@@ -33,6 +33,8 @@ pub trait Transports {
     fn arrive(&self, protocol: u8, arrival: &Arrival<'_>) -> bool;
     /// ICMP says something of a packet that was sent; false: of none that there is.
     fn complain(&self, error: &IcmpError<'_>) -> bool;
+    /// No more comes now: what was put off until here is done.
+    fn finish(&self) {}
 }
 
 /// The card that was found.

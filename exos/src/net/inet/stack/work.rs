@@ -51,6 +51,7 @@ impl Stack {
                 let bytes = &frame[..reception.byte_count.min(frame.len())];
                 self.take_frame(card, bytes, reception.is_checksum_valid, above);
             }
+            above.finish();
             *self.frame.lock() = Some(frame);
             // One that came meanwhile may have been told of a frame that was not seen here any more.
             if left > 0 && !self.is_asked_again.swap(false, Ordering::AcqRel) {
