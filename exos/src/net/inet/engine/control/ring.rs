@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::reserve;
 
 /// Memory of a ring at least.
-const BYTES_MIN: usize = 4096;
+const BYTES_MIN: usize = 1024;
 
 /// A ring.
 #[derive(Default)]
