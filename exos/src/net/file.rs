@@ -5,7 +5,7 @@ use core::any::Any;
 
 use super::netlink::{self, Sender};
 use super::options::SocketOptions;
-use super::{inet, unix};
+use super::{inet, packet, unix};
 use crate::error::{Errno, Result};
 use crate::fs::description::Description;
 use crate::fs::open_file::OpenFile;
@@ -22,6 +22,8 @@ pub enum AnySocket {
     Inet(Arc<inet::Socket>),
     /// One of netlink.
     Netlink(Arc<netlink::Socket>),
+    /// One for frames.
+    Packet(Arc<packet::Socket>),
 }
 
 impl AnySocket {
@@ -29,7 +31,7 @@ impl AnySocket {
     pub fn unix(&self) -> Option<&Arc<unix::Socket>> {
         match self {
             Self::Unix(socket) => Some(socket),
-            Self::Inet(_) | Self::Netlink(_) => None,
+            Self::Inet(_) | Self::Netlink(_) | Self::Packet(_) => None,
         }
     }
 
@@ -39,6 +41,7 @@ impl AnySocket {
             Self::Unix(socket) => socket.number(),
             Self::Inet(socket) => socket.number(),
             Self::Netlink(socket) => socket.number(),
+            Self::Packet(socket) => socket.number(),
         }
     }
 
@@ -48,6 +51,7 @@ impl AnySocket {
             Self::Unix(socket) => socket.options(),
             Self::Inet(socket) => socket.options(),
             Self::Netlink(socket) => socket.options(),
+            Self::Packet(socket) => socket.options(),
         }
     }
 
@@ -57,6 +61,7 @@ impl AnySocket {
             Self::Unix(socket) => socket.take_error(),
             Self::Inet(socket) => socket.take_error(),
             Self::Netlink(socket) => socket.take_error(),
+            Self::Packet(socket) => socket.take_error(),
         }
     }
 
@@ -65,7 +70,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.is_listening(),
             Self::Inet(socket) => socket.is_listening(),
-            Self::Netlink(_) => false,
+            Self::Netlink(_) | Self::Packet(_) => false,
         }
     }
 
@@ -75,6 +80,7 @@ impl AnySocket {
             Self::Unix(socket) => socket.send_buffer_bytes(),
             Self::Inet(socket) => socket.send_buffer_bytes(),
             Self::Netlink(socket) => socket.send_buffer_bytes(),
+            Self::Packet(socket) => socket.send_buffer_bytes(),
         }
     }
 
@@ -84,6 +90,7 @@ impl AnySocket {
             Self::Unix(socket) => socket.set_send_buffer_bytes(wanted),
             Self::Inet(socket) => socket.set_send_buffer_bytes(wanted),
             Self::Netlink(socket) => socket.set_send_buffer_bytes(wanted),
+            Self::Packet(socket) => socket.set_send_buffer_bytes(wanted),
         }
     }
 
@@ -93,6 +100,7 @@ impl AnySocket {
             Self::Unix(socket) => socket.receive_buffer_bytes(),
             Self::Inet(socket) => socket.receive_buffer_bytes(),
             Self::Netlink(socket) => socket.receive_buffer_bytes(),
+            Self::Packet(socket) => socket.receive_buffer_bytes(),
         }
     }
 
@@ -102,6 +110,7 @@ impl AnySocket {
             Self::Unix(socket) => socket.set_receive_buffer_bytes(wanted),
             Self::Inet(socket) => socket.set_receive_buffer_bytes(wanted),
             Self::Netlink(socket) => socket.set_receive_buffer_bytes(wanted),
+            Self::Packet(socket) => socket.set_receive_buffer_bytes(wanted),
         }
     }
 
@@ -111,6 +120,7 @@ impl AnySocket {
             Self::Unix(socket) => socket.options().set_low_water_bytes(bytes),
             Self::Inet(socket) => socket.set_low_water_bytes(bytes),
             Self::Netlink(socket) => socket.options().set_low_water_bytes(bytes),
+            Self::Packet(socket) => socket.options().set_low_water_bytes(bytes),
         }
     }
 
@@ -123,6 +133,7 @@ impl AnySocket {
             Self::Unix(socket) => socket.readable_bytes(),
             Self::Inet(socket) => socket.readable_bytes(),
             Self::Netlink(socket) => Ok(socket.first_bytes()),
+            Self::Packet(socket) => Ok(socket.first_bytes()),
         }
     }
 
@@ -134,7 +145,7 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => Ok(socket.unreceived_bytes()),
             Self::Inet(socket) => socket.unreceived_bytes(),
-            Self::Netlink(_) => Ok(0),
+            Self::Netlink(_) | Self::Packet(_) => Ok(0),
         }
     }
 }
@@ -166,6 +177,7 @@ impl Drop for SocketFile {
             AnySocket::Unix(socket) => socket.close(),
             AnySocket::Inet(socket) => socket.close(),
             AnySocket::Netlink(socket) => socket.close(),
+            AnySocket::Packet(socket) => socket.close(),
         }
     }
 }
@@ -183,6 +195,7 @@ impl OpenFile for SocketFile {
                 socket.receive(destination, inet::Wants::default()).map(|received| received.byte_count)
             }
             AnySocket::Netlink(socket) => socket.receive(destination, false).map(|received| received.byte_count),
+            AnySocket::Packet(socket) => socket.receive(destination, false).map(|received| received.byte_count),
         }
     }
 
@@ -192,6 +205,7 @@ impl OpenFile for SocketFile {
             AnySocket::Inet(socket) => socket.send(source, &inet::Sending::default()),
             // Whose it is is known to a step alone.
             AnySocket::Netlink(_) => Err(Errno::EOPNOTSUPP),
+            AnySocket::Packet(socket) => socket.send(source, None),
         }
     }
 
@@ -223,6 +237,7 @@ impl OpenFile for SocketFile {
             }
             AnySocket::Inet(socket) => socket.read_step(destination, least, transfer, caller),
             AnySocket::Netlink(socket) => socket.receive_step(destination, false, transfer, caller).0,
+            AnySocket::Packet(socket) => socket.receive_step(destination, false, transfer, caller).0,
         }
     }
 
@@ -230,7 +245,7 @@ impl OpenFile for SocketFile {
         match &self.0 {
             AnySocket::Unix(socket) => socket.send_nofault(source).map(Ok),
             AnySocket::Inet(socket) => socket.send_nofault(source),
-            AnySocket::Netlink(_) => None,
+            AnySocket::Netlink(_) | AnySocket::Packet(_) => None,
         }
     }
 
@@ -249,6 +264,7 @@ impl OpenFile for SocketFile {
                 let sender = Sender { process: identity.pid, can_administer: identity.uid == 0 };
                 Step::of(socket.send_from(source, None, sender))
             }
+            AnySocket::Packet(socket) => Step::of(socket.send(source, None)),
         }
     }
 
@@ -257,6 +273,7 @@ impl OpenFile for SocketFile {
             AnySocket::Unix(socket) => socket.readiness(),
             AnySocket::Inet(socket) => socket.readiness(),
             AnySocket::Netlink(socket) => socket.readiness(),
+            AnySocket::Packet(socket) => socket.readiness(),
         }
     }
 
@@ -265,6 +282,7 @@ impl OpenFile for SocketFile {
             AnySocket::Unix(socket) => socket.wait_queue(),
             AnySocket::Inet(socket) => socket.wait_queue(),
             AnySocket::Netlink(socket) => socket.wait_queue(),
+            AnySocket::Packet(socket) => socket.wait_queue(),
         })
     }
 
@@ -272,7 +290,7 @@ impl OpenFile for SocketFile {
         match &self.0 {
             AnySocket::Unix(socket) => socket.kind() == unix::SocketKind::Stream,
             AnySocket::Inet(socket) => socket.protocol() == inet::Protocol::Tcp,
-            AnySocket::Netlink(_) => false,
+            AnySocket::Netlink(_) | AnySocket::Packet(_) => false,
         }
     }
 

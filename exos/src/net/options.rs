@@ -1,9 +1,12 @@
 //! Options that sockets of all families have (socket(7)): kept as they were set, for their own family to act on.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use super::filter::Filter;
 use crate::error::{Errno, Result};
 use crate::fs::step::{Step, Transfer, TransferCaller};
+use crate::sync::Mutex;
 use crate::task::signal::Signal;
 
 const NUMBER_COUNT: usize = 5;
@@ -37,6 +40,16 @@ pub struct SocketOptions {
     linger: AtomicU64,
     priority: AtomicU32,
     numbers: [AtomicU32; NUMBER_COUNT],
+    has_filter: AtomicBool,
+    filter: Mutex<FilterState>,
+}
+
+/// What a socket takes.
+#[derive(Default)]
+struct FilterState {
+    filter: Option<Arc<Filter>>,
+    /// It stays as it is (`SO_LOCK_FILTER`).
+    is_locked: bool,
 }
 
 impl Default for SocketOptions {
@@ -48,6 +61,8 @@ impl Default for SocketOptions {
             linger: AtomicU64::new(0),
             priority: AtomicU32::new(0),
             numbers: Number::DEFAULTS.map(AtomicU32::new),
+            has_filter: AtomicBool::new(false),
+            filter: Mutex::default(),
         }
     }
 }
@@ -112,6 +127,49 @@ impl SocketOptions {
         self.numbers[number as usize].store(value, Ordering::Relaxed);
     }
 
+    /// What says of a packet whether the socket takes it. Without one this costs a load.
+    #[inline]
+    pub fn filter(&self) -> Option<Arc<Filter>> {
+        if self.has_filter.load(Ordering::Acquire) { self.filter.lock().filter.clone() } else { None }
+    }
+
+    /// Has a filter, or none (`SO_ATTACH_FILTER`, `SO_DETACH_FILTER`).
+    ///
+    /// # Errors
+    /// `EPERM`: it stays as it is. `ENOENT`: there is none to take away.
+    pub fn set_filter(&self, filter: Option<Arc<Filter>>) -> Result<()> {
+        let mut state = self.filter.lock();
+        if state.is_locked {
+            return Err(Errno::EPERM);
+        }
+        if filter.is_none() && state.filter.is_none() {
+            return Err(Errno::ENOENT);
+        }
+        self.has_filter.store(filter.is_some(), Ordering::Release);
+        let old = core::mem::replace(&mut state.filter, filter);
+        drop(state);
+        drop(old);
+        Ok(())
+    }
+
+    /// Whether the filter stays as it is.
+    pub fn is_filter_locked(&self) -> bool {
+        self.filter.lock().is_locked
+    }
+
+    /// Has it stay (`SO_LOCK_FILTER`).
+    ///
+    /// # Errors
+    /// `EPERM`: it does, which cannot be undone.
+    pub fn lock_filter(&self, value: bool) -> Result<()> {
+        let mut state = self.filter.lock();
+        if state.is_locked && !value {
+            return Err(Errno::EPERM);
+        }
+        state.is_locked = value;
+        Ok(())
+    }
+
     /// How long closing waits (`struct linger` as one word).
     pub fn linger(&self) -> u64 {
         self.linger.load(Ordering::Relaxed)
@@ -169,6 +227,10 @@ impl SocketOptions {
         self.kept.store(listener.kept.load(Ordering::Relaxed), Ordering::Relaxed);
         self.set_linger(listener.linger());
         self.set_priority(listener.priority());
+        if let Some(filter) = listener.filter() {
+            self.filter.lock().filter = Some(filter);
+            self.has_filter.store(true, Ordering::Release);
+        }
         for (own, from) in self.numbers.iter().zip(&listener.numbers) {
             own.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }

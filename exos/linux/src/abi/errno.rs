@@ -72,6 +72,7 @@ const fn socket_number(errno: Errno) -> u32 {
         Errno::EAFNOSUPPORT => 97,
         Errno::EADDRINUSE => 98,
         Errno::EADDRNOTAVAIL => 99,
+        Errno::ENETDOWN => 100,
         Errno::ENETUNREACH => 101,
         Errno::EHOSTUNREACH => 113,
         Errno::EHOSTDOWN => 112,

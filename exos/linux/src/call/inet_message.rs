@@ -143,17 +143,21 @@ pub(super) fn receive(
 
 /// Says when a datagram came (`SO_TIMESTAMP` and its like): as far as is known, now.
 fn put_time(context: &Context<'_>, socket: &Socket, controls: &mut Controls) {
-    const SECOND_NS: u64 = 1_000_000_000;
-    /// Those that tell nanoseconds rather than microseconds (`SO_TIMESTAMPNS`, of old and of new).
-    const PRECISE: [u32; 2] = [35, 64];
     let kind = socket.options().number(Number::Timestamp);
     if kind == 0 {
         return;
     }
-    let now_ns = context.system.realtime_ns();
-    let part = if PRECISE.contains(&kind) { 1 } else { 1000 };
-    let data = Encoder::new().u64(now_ns / SECOND_NS).u64(now_ns % SECOND_NS / part).finish();
+    let data = time_bytes(kind, context.system.realtime_ns());
     let _ = controls.put(context, SOL_SOCKET as u32, kind, &data);
+}
+
+/// A time as the option of that number tells it.
+pub(super) fn time_bytes(kind: u32, time_ns: u64) -> Vec<u8> {
+    const SECOND_NS: u64 = 1_000_000_000;
+    /// Those that tell nanoseconds rather than microseconds (`SO_TIMESTAMPNS`, of old and of new).
+    const PRECISE: [u32; 2] = [35, 64];
+    let part = if PRECISE.contains(&kind) { 1 } else { 1000 };
+    Encoder::new().u64(time_ns / SECOND_NS).u64(time_ns % SECOND_NS / part).finish()
 }
 
 /// Says in control messages what the program asked to be told of a datagram.

@@ -18,7 +18,7 @@ use exos::task::capability::Capability;
 use super::file_transfer::one;
 use super::socket::{find, read_address, socket_at, write_address};
 use super::waiting::in_steps;
-use super::{inet_message, inet_socket, netlink_socket};
+use super::{inet_message, inet_socket, netlink_socket, packet_socket};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::linux::{
     MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
@@ -146,6 +146,10 @@ pub fn sendto(
             let mut reader = UserReader::new(context.memory, &extents);
             return netlink_socket::send(context, &socket, &mut reader, is_named.then_some(&name), flags);
         }
+        AnySocket::Packet(socket) => {
+            let mut reader = UserReader::new(context.memory, &extents);
+            return packet_socket::send(&socket, &mut reader, is_named.then_some(&name));
+        }
     };
     let target = target_of(context, &socket, &name)?;
     name_sender(&socket)?;
@@ -178,6 +182,10 @@ pub fn recvfrom(
         }
         AnySocket::Netlink(socket) => {
             let arrival = netlink_socket::receive(context, &description, &socket, &extents, flags)?;
+            (arrival.sender_name(), arrival.byte_count)
+        }
+        AnySocket::Packet(socket) => {
+            let arrival = packet_socket::receive(context, &description, &socket, &extents, flags)?;
             (arrival.sender_name(), arrival.byte_count)
         }
     };
@@ -305,6 +313,11 @@ fn send_message(
             let target = Some(&name[..]).filter(|name| !name.is_empty());
             let mut reader = UserReader::new(context.memory, &extents);
             return netlink_socket::send(context, socket, &mut reader, target, flags);
+        }
+        AnySocket::Packet(socket) => {
+            let target = Some(&name[..]).filter(|name| !name.is_empty());
+            let mut reader = UserReader::new(context.memory, &extents);
+            return packet_socket::send(socket, &mut reader, target);
         }
     };
     let sending = read_sending(context, &header)?;
@@ -442,6 +455,13 @@ fn receive_message(
             write_name(context, &arrival.sender_name())?;
             controls.flags = arrival.flags;
             netlink_socket::put_controls(context, socket, &mut controls);
+            arrival.byte_count
+        }
+        AnySocket::Packet(socket) => {
+            let arrival = packet_socket::receive(context, description, socket, &extents, flags & !MSG_CMSG_CLOEXEC)?;
+            write_name(context, &arrival.sender_name())?;
+            controls.flags = arrival.flags;
+            packet_socket::put_controls(context, socket, &arrival, &mut controls);
             arrival.byte_count
         }
     };

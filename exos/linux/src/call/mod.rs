@@ -36,6 +36,7 @@ pub mod miscellany;
 pub mod namespace;
 pub mod native;
 mod netlink_socket;
+mod packet_socket;
 pub mod pidfd;
 pub mod poll;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub mod semaphore;
 pub mod shared_memory;
 pub mod signal;
 pub mod socket;
+mod socket_filter;
 pub mod socket_option;
 pub mod splice;
 mod terminal;

@@ -18,9 +18,9 @@ use exos::net::unix::{Socket, SocketKind};
 use exos::net::{AnySocket, Halves, SocketFile};
 
 use super::waiting::until_ready_by;
-use super::{inet_socket, netlink_socket};
+use super::{inet_socket, netlink_socket, packet_socket};
 use crate::abi::inet::address_bytes;
-use crate::abi::linux::{AF_INET, AF_INET6, AF_MAX, AF_NETLINK, AF_UNIX};
+use crate::abi::linux::{AF_INET, AF_INET6, AF_MAX, AF_NETLINK, AF_PACKET, AF_UNIX};
 use crate::abi::socket::{ADDRESS_BYTES_MAX, Name, SOCK_CLOEXEC, SOCK_NONBLOCK, name_bytes, read_name};
 use crate::abi::user_memory::{read_array, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
@@ -28,7 +28,7 @@ use crate::call::entry::entries;
 use crate::file::paths::{Access, now};
 
 entries! {
-    socket: "AF_UNIX; AF_INET and AF_INET6, TCP and UDP; AF_NETLINK, routes and diagnosis";
+    socket: "AF_UNIX; AF_INET and AF_INET6, TCP and UDP; AF_NETLINK, routes and diagnosis; AF_PACKET";
     socketpair;
     bind;
     listen;
@@ -66,7 +66,7 @@ fn type_of(family: u64, kind: u64) -> Result<(u16, u64)> {
         return Err(Errno::EINVAL);
     }
     let family = family as u16;
-    if ![AF_UNIX, AF_INET, AF_INET6, AF_NETLINK].contains(&family) {
+    if ![AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET].contains(&family) {
         return Err(Errno::EAFNOSUPPORT);
     }
     Ok((family, base))
@@ -104,6 +104,7 @@ pub fn socket(context: &mut Context<'_>, [family, kind, protocol, ..]: Arguments
             AnySocket::Unix(Socket::new(&files.unix, local, files.namespace.number()))
         }
         (AF_NETLINK, base) => AnySocket::Netlink(netlink_socket::make(context, base, protocol)?),
+        (AF_PACKET, base) => AnySocket::Packet(packet_socket::make(context, base, protocol)?),
         (family, base) => AnySocket::Inet(inet_socket::make(context, family, base, protocol)?),
     };
     add(context, made, kind)
@@ -116,6 +117,10 @@ pub fn socketpair(context: &mut Context<'_>, [family, kind, protocol, address, .
         (AF_UNIX, base) => local_kind(base, protocol)?,
         (AF_NETLINK, base) => {
             netlink_socket::make(context, base, protocol)?;
+            return Err(Errno::EOPNOTSUPP);
+        }
+        (AF_PACKET, base) => {
+            packet_socket::make(context, base, protocol)?;
             return Err(Errno::EOPNOTSUPP);
         }
         (family, base) => {
@@ -181,6 +186,7 @@ pub fn bind(context: &mut Context<'_>, [descriptor, address, length, ..]: Argume
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => return inet_socket::bind(context, &socket, &name).map(|()| 0),
         AnySocket::Netlink(socket) => return netlink_socket::bind(context, &socket, &name).map(|()| 0),
+        AnySocket::Packet(socket) => return packet_socket::bind(&socket, &name).map(|()| 0),
     };
     match read_name(&name)? {
         Name::None => return Err(Errno::EINVAL),
@@ -212,7 +218,7 @@ pub fn listen(context: &mut Context<'_>, [descriptor, backlog, ..]: Arguments) -
     match socket {
         AnySocket::Unix(socket) => socket.listen(backlog as u32, context.identity())?,
         AnySocket::Inet(socket) => socket.listen(backlog as u32)?,
-        AnySocket::Netlink(_) => return Err(Errno::EOPNOTSUPP),
+        AnySocket::Netlink(_) | AnySocket::Packet(_) => return Err(Errno::EOPNOTSUPP),
     }
     Ok(0)
 }
@@ -233,12 +239,12 @@ pub fn accept4(context: &mut Context<'_>, [descriptor, address, length, flags, .
     let accepted = until_ready_by(context, &description, Readiness::READ, timeout_ns, |_| match &socket {
         AnySocket::Unix(socket) => socket.accept().map(AnySocket::Unix),
         AnySocket::Inet(socket) => socket.accept().map(AnySocket::Inet),
-        AnySocket::Netlink(_) => Err(Errno::EOPNOTSUPP),
+        AnySocket::Netlink(_) | AnySocket::Packet(_) => Err(Errno::EOPNOTSUPP),
     })?;
     let name = match &accepted {
         AnySocket::Unix(accepted) => name_bytes(accepted.peer_address()?.as_deref()),
         AnySocket::Inet(accepted) => address_bytes(accepted.shown(accepted.accepted_from()?)),
-        AnySocket::Netlink(_) => Vec::new(),
+        AnySocket::Netlink(_) | AnySocket::Packet(_) => Vec::new(),
     };
     let descriptor = add(context, accepted, flags)?;
     if address != 0
@@ -260,6 +266,7 @@ pub fn connect(context: &mut Context<'_>, [descriptor, address, length, ..]: Arg
             return inet_socket::connect(context, &description, &socket, &name).map(|()| 0);
         }
         AnySocket::Netlink(socket) => return netlink_socket::connect(context, &socket, &name).map(|()| 0),
+        AnySocket::Packet(_) => return Err(Errno::EOPNOTSUPP),
     };
     let address = match read_name(&name)? {
         Name::Unix(address) => address,
@@ -285,6 +292,7 @@ pub fn getsockname(context: &mut Context<'_>, [descriptor, address, length, ..]:
         AnySocket::Unix(socket) => name_bytes(socket.address().as_deref()),
         AnySocket::Inet(socket) => address_bytes(socket.local_shown()),
         AnySocket::Netlink(socket) => netlink_socket::address_bytes(socket.local()),
+        AnySocket::Packet(socket) => packet_socket::local_bytes(&socket),
     };
     write_address(context, &name, address, length)?;
     Ok(0)
@@ -297,6 +305,7 @@ pub fn getpeername(context: &mut Context<'_>, [descriptor, address, length, ..]:
         AnySocket::Unix(socket) => name_bytes(socket.peer_address()?.as_deref()),
         AnySocket::Inet(socket) => address_bytes(socket.shown(socket.remote()?)),
         AnySocket::Netlink(socket) => netlink_socket::address_bytes(socket.remote()),
+        AnySocket::Packet(_) => return Err(Errno::EOPNOTSUPP),
     };
     write_address(context, &name, address, length)?;
     Ok(0)
@@ -314,7 +323,7 @@ pub fn shutdown(context: &mut Context<'_>, [descriptor, how, ..]: Arguments) -> 
     match socket {
         AnySocket::Unix(socket) => socket.shutdown(halves),
         AnySocket::Inet(socket) => socket.shutdown(halves)?,
-        AnySocket::Netlink(_) => return Err(Errno::EOPNOTSUPP),
+        AnySocket::Netlink(_) | AnySocket::Packet(_) => return Err(Errno::EOPNOTSUPP),
     }
     Ok(0)
 }

@@ -10,21 +10,23 @@ use exos::net::inet::settings::Setting;
 use exos::net::inet::{Family, Protocol};
 use exos::net::netlink::socket::switch;
 use exos::net::options::{Number, SocketOptions};
+use exos::net::packet;
 use exos::net::unix::{Identity, SocketKind};
 use exos::net::view::NetworkView;
 use exos::task::capability::Capability;
 
 use super::socket::socket_at;
-use super::{inet_option, netlink_socket};
+use super::{inet_option, netlink_socket, packet_socket, socket_filter};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::errno;
 use crate::abi::linux::{
-    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SO_ACCEPTCONN, SO_BINDTODEVICE, SO_BINDTOIFINDEX, SO_BPF_EXTENSIONS,
-    SO_BROADCAST, SO_BSDCOMPAT, SO_BUSY_POLL, SO_CNX_ADVICE, SO_COOKIE, SO_DEBUG, SO_DETACH_FILTER, SO_DOMAIN,
-    SO_DONTROUTE, SO_ERROR, SO_INCOMING_CPU, SO_INCOMING_NAPI_ID, SO_KEEPALIVE, SO_LINGER, SO_MARK, SO_MAX_PACING_RATE,
-    SO_MEMINFO, SO_NO_CHECK, SO_NOFCS, SO_OOBINLINE, SO_PASSCRED, SO_PEERCRED, SO_PREFER_BUSY_POLL, SO_PRIORITY,
-    SO_PROTOCOL, SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT, SO_RCVMARK, SO_REUSEADDR, SO_REUSEPORT, SO_RXQ_OVFL,
-    SO_SELECT_ERR_QUEUE, SO_SNDBUF, SO_SNDBUFFORCE, SO_SNDLOWAT, SO_TYPE, SO_WIFI_STATUS, SOL_SOCKET,
+    AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_UNIX, SO_ACCEPTCONN, SO_ATTACH_BPF, SO_ATTACH_FILTER, SO_BINDTODEVICE,
+    SO_BINDTOIFINDEX, SO_BPF_EXTENSIONS, SO_BROADCAST, SO_BSDCOMPAT, SO_BUSY_POLL, SO_CNX_ADVICE, SO_COOKIE, SO_DEBUG,
+    SO_DETACH_FILTER, SO_DOMAIN, SO_DONTROUTE, SO_ERROR, SO_INCOMING_CPU, SO_INCOMING_NAPI_ID, SO_KEEPALIVE, SO_LINGER,
+    SO_LOCK_FILTER, SO_MARK, SO_MAX_PACING_RATE, SO_MEMINFO, SO_NO_CHECK, SO_NOFCS, SO_OOBINLINE, SO_PASSCRED,
+    SO_PEERCRED, SO_PREFER_BUSY_POLL, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT, SO_RCVMARK,
+    SO_REUSEADDR, SO_REUSEPORT, SO_RXQ_OVFL, SO_SELECT_ERR_QUEUE, SO_SNDBUF, SO_SNDBUFFORCE, SO_SNDLOWAT, SO_TYPE,
+    SO_WIFI_STATUS, SOL_SOCKET,
 };
 use crate::abi::socket::option;
 use crate::abi::user_memory::{read_array, read_exact, read_vec, write_all};
@@ -77,6 +79,10 @@ fn kind_number(socket: &AnySocket) -> i32 {
                 2
             }
         }
+        AnySocket::Packet(socket) => match socket.kind() {
+            packet::Kind::Datagram => 2,
+            packet::Kind::Raw => 3,
+        },
     }
 }
 
@@ -96,6 +102,7 @@ fn family_of(socket: &AnySocket) -> (u16, i32) {
             (family, protocol)
         }
         AnySocket::Netlink(socket) => (AF_NETLINK, i32::from(socket.protocol())),
+        AnySocket::Packet(_) => (AF_PACKET, 0),
     }
 }
 
@@ -114,6 +121,7 @@ fn value_of(socket: &AnySocket, name: u64, room: usize) -> Result<Vec<u8>> {
         SO_RCVLOWAT => options.low_water_bytes() as i32,
         SO_SNDLOWAT => 1,
         SO_DEBUG => i32::from(options.is_on(name)),
+        SO_LOCK_FILTER => i32::from(options.is_filter_locked()),
         SO_BSDCOMPAT | SO_INCOMING_NAPI_ID | SO_PREFER_BUSY_POLL => 0,
         SO_BPF_EXTENSIONS => BPF_EXTENSIONS,
         SO_BINDTOIFINDEX => bound_index(socket) as i32,
@@ -157,11 +165,15 @@ pub fn getsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
     let room = i32::from_le_bytes(read_array(context.memory, length)?);
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     let (level, name) = (u64::from(level as u32), u64::from(name as u32));
+    if level == SOL_SOCKET && name == SO_ATTACH_FILTER {
+        return socket_filter::tell(context, socket.options(), address, (length, room)).map(|()| 0);
+    }
     let value = match &socket {
         _ if level == SOL_SOCKET => value_of(&socket, name, room)?,
         AnySocket::Unix(_) => return Err(Errno::EOPNOTSUPP),
         AnySocket::Inet(socket) => inet_option::value_of(socket, level, name)?,
         AnySocket::Netlink(socket) => netlink_socket::value_of(socket, level, name, room)?,
+        AnySocket::Packet(socket) => packet_socket::value_of(context, socket, (level, name), (address, room))?,
     };
     let count = value.len().min(room);
     write_all(context.memory, address, &value[..count])?;
@@ -174,7 +186,7 @@ fn wants_identity(socket: &AnySocket) -> bool {
     match socket {
         AnySocket::Unix(socket) => socket.wants_identity(),
         AnySocket::Netlink(socket) => socket.is_on(switch::IDENTITY),
-        AnySocket::Inet(_) => false,
+        AnySocket::Inet(_) | AnySocket::Packet(_) => false,
     }
 }
 
@@ -183,7 +195,7 @@ fn set_wants_identity(socket: &AnySocket, value: bool) -> Result<()> {
     match socket {
         AnySocket::Unix(socket) => socket.set_wants_identity(value),
         AnySocket::Netlink(socket) => socket.set_on(switch::IDENTITY, value),
-        AnySocket::Inet(_) => return Err(Errno::ENOPROTOOPT),
+        AnySocket::Inet(_) | AnySocket::Packet(_) => return Err(Errno::ENOPROTOOPT),
     }
     Ok(())
 }
@@ -227,7 +239,7 @@ fn bound_index(socket: &AnySocket) -> u32 {
 /// `SO_MARK`. `ENOPROTOOPT`: a local socket has none.
 fn mark_of(socket: &AnySocket) -> Result<i32> {
     match socket {
-        AnySocket::Unix(_) | AnySocket::Netlink(_) => Ok(0),
+        AnySocket::Unix(_) | AnySocket::Netlink(_) | AnySocket::Packet(_) => Ok(0),
         AnySocket::Inet(socket) => Ok(socket.settings().get(Setting::Mark)),
     }
 }
@@ -235,7 +247,7 @@ fn mark_of(socket: &AnySocket) -> Result<i32> {
 fn set_mark(context: &Context<'_>, socket: &AnySocket, value: i32) -> Result<()> {
     match socket {
         _ if !context.can(Capability::NET_ADMIN) => Err(Errno::EPERM),
-        AnySocket::Unix(_) | AnySocket::Netlink(_) => Err(Errno::ENOPROTOOPT),
+        AnySocket::Unix(_) | AnySocket::Netlink(_) | AnySocket::Packet(_) => Err(Errno::ENOPROTOOPT),
         AnySocket::Inet(socket) => {
             socket.settings().set(Setting::Mark, value);
             Ok(())
@@ -256,14 +268,19 @@ fn device_name(socket: &AnySocket) -> Vec<u8> {
 /// `SO_BINDTODEVICE`. `ENODEV`: there is no such interface.
 fn bind_to_device(context: &Context<'_>, socket: &AnySocket, address: u64, length: u64) -> Result<()> {
     const NAME_BYTES_MAX: u64 = 15;
-    let AnySocket::Inet(socket) = socket else { return Err(Errno::ENOPROTOOPT) };
+    if !matches!(socket, AnySocket::Inet(_) | AnySocket::Packet(_)) {
+        return Err(Errno::ENOPROTOOPT);
+    }
     let bytes = read_vec(context.memory, address, length.min(NAME_BYTES_MAX), NAME_BYTES_MAX as usize)?;
     let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     let index = match name {
         b"" => 0,
         _ => NetworkView::of(&context.system.files.inet)?.by_name(name).ok_or(Errno::ENODEV)?.index,
     };
-    socket.set_bound_interface(index);
+    // A packet socket is bound by its address.
+    if let AnySocket::Inet(socket) = socket {
+        socket.set_bound_interface(index);
+    }
     Ok(())
 }
 
@@ -318,6 +335,9 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
         AnySocket::Netlink(socket) => {
             return netlink_socket::set(context, socket, (level, name), (address, length)).map(|()| 0);
         }
+        AnySocket::Packet(socket) => {
+            return packet_socket::set(context, socket, (level, name), (address, length)).map(|()| 0);
+        }
     }
     if name == SO_BINDTODEVICE {
         return bind_to_device(context, &socket, address, length).map(|()| 0);
@@ -350,8 +370,11 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
         SO_DEBUG if value != 0 && !context.can(Capability::NET_ADMIN) => return Err(Errno::EACCES),
         SO_DEBUG => options.set_on(name, value != 0),
         SO_BSDCOMPAT | SO_CNX_ADVICE => {}
-        // No socket has a filter.
-        SO_DETACH_FILTER => return Err(Errno::ENOENT),
+        SO_ATTACH_FILTER => socket_filter::attach(context, options, (address, length))?,
+        SO_DETACH_FILTER => options.set_filter(None)?,
+        SO_LOCK_FILTER => options.lock_filter(value != 0)?,
+        // There are no descriptors of programs.
+        SO_ATTACH_BPF => return Err(socket_filter::no_program(context, options, value)),
         SO_BINDTOIFINDEX => bind_to_index(context, &socket, value)?,
         name if option::TIMES.contains(&name) => {
             options.set_number(Number::Timestamp, if value == 0 { 0 } else { name as u32 });

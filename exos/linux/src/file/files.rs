@@ -24,6 +24,7 @@ use exos::mem::MapBacking;
 use exos::net::inet::Inet;
 use exos::net::netlink::Netlink;
 use exos::net::unix::UnixDomain;
+use exos::net::{AnySocket, SocketFile};
 use exos::preempt::Pace;
 use exos::sync::{Mutex, MutexGuard, RwLock};
 use exos::task::limits::{Limits, Resource};
@@ -393,6 +394,10 @@ impl ProcessFiles {
                 return Err(Errno::EACCES);
             }
             return Ok(MapBacking::Anonymous);
+        }
+        if let Some(AnySocket::Packet(socket)) = description.extension::<SocketFile>().map(SocketFile::socket) {
+            let source = socket.ring_memory().filter(|_| offset_bytes == 0).ok_or(Errno::EINVAL)?;
+            return Ok(MapBacking::File { source, offset_bytes, is_readable: true, is_writable: true });
         }
         let mut is_writable = description.is_writable();
         let seals = location.inode().seals().map_or(Seals::empty(), Sealable::get);

@@ -8,6 +8,7 @@ use exos::error::Result;
 use exos::fs::proc_fs::SystemText;
 use exos::net::AnySocket;
 use exos::net::inet::{Family, Inet, Protocol, Socket, TcpState, TimeWait};
+use exos::net::packet::Kind;
 use exos::net::unix::SocketKind;
 use exos::net::unix::address::Address;
 use exos::net::view::{NetworkView, RouteKind, RouteView, mask_of};
@@ -58,7 +59,7 @@ pub(super) fn append(inet: &Inet, members: &[Member], text: SystemText, out: &mu
         SystemText::NetRaw | SystemText::NetUdpLite | SystemText::NetPing => datagram_head(text, Family::V4, out),
         SystemText::NetRaw6 | SystemText::NetUdpLite6 | SystemText::NetPing6 => datagram_head(text, Family::V6, out),
         SystemText::NetUnix => unix(&all_sockets(members)?, out),
-        SystemText::NetPacket => out.raw(b"sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n"),
+        SystemText::NetPacket => packet(&all_sockets(members)?, out),
         SystemText::NetNetlink => netlink(&all_sockets(members)?, out),
         _ => return Ok(false),
     }
@@ -361,6 +362,17 @@ fn socket_counts(inet: &Inet, all: usize, out: &mut Text<'_>) {
 fn socket_counts_v6(inet: &Inet, out: &mut Text<'_>) {
     let (tcp, udp) = (count_of(inet, Protocol::Tcp, Family::V6), count_of(inet, Protocol::Udp, Family::V6));
     put!(out, "TCP6: inuse {tcp}\nUDP6: inuse {udp}\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n");
+}
+
+/// `net/packet`.
+fn packet(all: &[AnySocket], out: &mut Text<'_>) {
+    out.raw(b"sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n");
+    for socket in all {
+        let AnySocket::Packet(socket) = socket else { continue };
+        let ((protocol, interface, waiting), kind) = (socket.bound(), if socket.kind() == Kind::Raw { 3 } else { 2 });
+        put!(out, "{:016x} {:<6} {kind:<4} {protocol:04x}   {interface:<5} ", 0, 3);
+        put!(out, "{} {waiting:<6} {:<6} {:<6}\n", i32::from(protocol != 0), socket.uid(), socket.number());
+    }
 }
 
 /// `net/netlink`.

@@ -10,7 +10,7 @@
 //!   connects and accepts; `stream` sends and receives;
 //! - [`engine`]: TCP's machinery, for connections to other machines; `remote`: the sockets that have them;
 //! - `udp`: datagrams; `udp_far`: those to other machines and from them;
-//!   [`raw`]: packets of other protocols, and ping;
+//!   [`raw`]: packets of other protocols, and ping; `datagram_filter`: filters of both;
 //! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port,
 //!   in a [`port_map`] and a [`hashed`] map;
 //! - [`settings`]: options that are numbers; `error_queue`: what ICMP said of datagrams;
@@ -36,6 +36,7 @@
 
 mod connect;
 mod connection;
+mod datagram_filter;
 mod engine;
 mod error_queue;
 mod hashed;
@@ -168,6 +169,11 @@ impl Inet {
 
     fn now_ns(&self) -> u64 {
         self.kernel.now_ns()
+    }
+
+    /// A number that nobody can foresee.
+    pub fn random_number(&self) -> u32 {
+        self.stack.random_number()
     }
 
     /// A number that nobody can foresee, by the other end and by how many were asked for.

@@ -46,6 +46,14 @@ impl Payload {
         }
     }
 
+    /// Leaves so many bytes at most.
+    pub(super) fn cut(&mut self, length: usize) {
+        match self {
+            Self::Short(own, _) => *own = (*own).min(u8::try_from(length).unwrap_or(u8::MAX)),
+            Self::Long(bytes) => bytes.truncate(length),
+        }
+    }
+
     fn zeros(length: usize) -> Result<Self> {
         if length <= SHORT_BYTES_MAX {
             return Ok(Self::Short(length as u8, [0; SHORT_BYTES_MAX]));
@@ -81,6 +89,9 @@ mod tests {
             let payload = Payload::take(&mut &bytes[..], length).unwrap();
             assert_eq!((&*payload, &*payload.copy().unwrap()), (&bytes[..length], &bytes[..length]));
             assert_eq!(matches!(payload, Payload::Short(..)), length <= SHORT_BYTES_MAX);
+            let mut cut = payload;
+            cut.cut(20);
+            assert_eq!(&*cut, &bytes[..length.min(20)]);
         }
         assert_eq!(Payload::take(&mut &bytes[..], 257).err(), Some(Errno::EFAULT));
     }

@@ -266,7 +266,14 @@ impl Inet {
                 tell_ping(self, &arrival, interface);
             }
         };
+        let show = |source: IpAddr, destination: IpAddr, bytes: &[u8]| {
+            if !self.stack().taps().is_empty() {
+                let hops = (segment.hop_limit, segment.traffic_class);
+                self.stack().show_local((source, destination), protocol, hops, &[bytes]);
+            }
+        };
         Self::fill_icmp(segment, &mut bytes);
+        show(segment.source, own, &bytes);
         tell(segment.source, own, &bytes);
         let (request, reply) = echo_of(own);
         if matches!(protocol, ICMP | ICMP6) && bytes.len() >= HEADER_BYTES && bytes[..2] == [request, 0] {
@@ -274,6 +281,7 @@ impl Inet {
             bytes[2..4].fill(0);
             let answer = Segment { source: own, destination: segment.source, ..*segment };
             Self::fill_icmp(&answer, &mut bytes);
+            show(own, segment.source, &bytes);
             tell(own, segment.source, &bytes);
         }
         Ok(())

@@ -13,6 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use super::datagram_filter::{Outline, admitted};
 use super::error_queue::{SendError, SendErrors};
 use super::interface::LOOPBACK;
 use super::payload::Payload;
@@ -23,6 +24,7 @@ use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::{Destination, Source};
 use crate::net::Halves;
+use crate::net::filter::Filter;
 use crate::reserve;
 use crate::sync::Mutex;
 
@@ -283,6 +285,9 @@ impl Socket {
         if !remote.ip().is_loopback() && !inet.stack().is_own(remote.ip()) {
             return self.send_far(from, remote, bytes);
         }
+        if !inet.stack().taps().is_empty() {
+            inet.stack().show_datagram(from, remote, (HOP_LIMIT, 0), &bytes);
+        }
         let receiver = inet.udp.find(remote, || inet.seed_for(Some(from)), |socket| socket.udp()?.rank(from));
         match receiver.as_ref().and_then(|receiver| Some((receiver, receiver.udp()?))) {
             Some((receiver, inbox)) => receiver.take_in(inbox, Datagram::near(bytes, from, remote.ip()))?,
@@ -329,8 +334,36 @@ impl Socket {
         Ok(first)
     }
 
+    /// Whether a filter takes a datagram, of which it may cut something off.
+    #[cold]
+    fn admits(&self, filter: &Filter, datagram: &mut Datagram) -> bool {
+        let protocol = match (self.protocol(), self.family()) {
+            (Protocol::Raw(protocol), _) => protocol,
+            (Protocol::Ping, Family::V4) => 1,
+            (Protocol::Ping, Family::V6) => 58,
+            _ => 17,
+        };
+        let outline = Outline {
+            from: datagram.from,
+            to: SocketAddr::new(datagram.to, self.local().map_or(0, |local| local.port())),
+            protocol,
+            interface: u32::from(datagram.interface),
+            hops: (datagram.hop_limit, datagram.traffic_class),
+            has_header: matches!((self.protocol(), self.family()), (Protocol::Raw(_), Family::V4)),
+        };
+        let left = admitted(filter, &outline, &datagram.bytes, self.inet().random_number());
+        datagram.bytes.cut(left.unwrap_or(0));
+        left.is_some()
+    }
+
     /// A datagram comes in, or is lost.
-    pub(super) fn take_in(&self, udp: &Udp, datagram: Datagram) -> Result<()> {
+    pub(super) fn take_in(&self, udp: &Udp, mut datagram: Datagram) -> Result<()> {
+        if let Some(filter) = self.options().filter()
+            && !self.admits(&filter, &mut datagram)
+        {
+            udp.inbox.lock().lost_count += 1;
+            return Ok(());
+        }
         let count = datagram.bytes.len() + OVERHEAD_BYTES;
         let mut inbox = udp.inbox.lock();
         if inbox.used_bytes + count > self.receive_buffer_bytes().max(count) {

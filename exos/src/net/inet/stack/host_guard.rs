@@ -18,12 +18,17 @@ use siphasher::sip::SipHasher13;
 
 use super::super::interface::InterfaceAddress;
 use super::super::wire::{Arrival, NetworkConfiguration, Segment};
+use super::ethernet::{self, Header};
+use super::ipv4;
+use super::ipv6;
 use super::local::has_prefix;
-use super::packet::protocol::{TCP, UDP};
+use super::packet::protocol::{ICMP6, TCP, UDP};
 use crate::sync::Mutex;
 
 /// Port of name servers.
 const DOMAIN: u16 = 53;
+/// Port of DHCP's servers.
+const LEASES: u16 = 67;
 /// In a TCP header: the byte of the flags, and two of them.
 const FLAGS_OFFSET: usize = 13;
 const FLAG_SYN: u8 = 2;
@@ -86,6 +91,52 @@ impl HostGuard {
             }
             _ => true,
         }
+    }
+
+    /// Whether a frame that a program made may go out: of a packet to the host that is whole what [`Self::admits`] says
+    /// of it, a piece of one or one behind other headers not. QEMU connects a packet to an address of loopback or to
+    /// none as the host itself would, so they are the host's as well. Asking it for a lease is not asking the host.
+    pub(super) fn admits_frame(&self, frame: &[u8]) -> bool {
+        let Some((header, packet)) = Header::split(frame) else { return true };
+        match header.protocol {
+            _ if self.networks.is_empty() => true,
+            ethernet::IPV4 => packet.first_chunk().is_none_or(|fixed| {
+                let header = ipv4::of(fixed);
+                let transport = packet.get(usize::from(fixed[0] & 0xf) * 4..).unwrap_or_default();
+                let is_piece = header.has_more || header.offset_bytes > 0;
+                self.admits_packet(header.destination.into(), header.protocol, (!is_piece).then_some(transport))
+            }),
+            ethernet::IPV6 => packet.split_first_chunk().is_none_or(|(fixed, transport)| {
+                let header = ipv6::of(fixed);
+                let is_plain = matches!(header.next, TCP | UDP | ICMP6);
+                self.admits_packet(header.destination.into(), header.next, is_plain.then_some(transport))
+            }),
+            _ => true,
+        }
+    }
+
+    /// The same of a packet whose transport begins with these bytes, if it is whole.
+    fn admits_packet(&self, destination: IpAddr, protocol: u8, transport: Option<&[u8]>) -> bool {
+        let as_host = match destination.to_canonical() {
+            IpAddr::V4(v4) => v4.is_loopback() || v4.octets()[0] == 0 || destination.is_ipv6(),
+            IpAddr::V6(v6) => v6.is_loopback() || v6.is_unspecified(),
+        };
+        let Some(header) = transport else { return !as_host && !self.is_host(destination) };
+        let asks_for_lease =
+            destination == IpAddr::V4(Ipv4Addr::BROADCAST) && protocol == UDP && port_at(header, 2) == Some(LEASES);
+        let segment = Segment {
+            source: destination,
+            destination,
+            protocol,
+            header,
+            checksum_offset_bytes: None,
+            payload: &[],
+            segment_bytes: 0,
+            hop_limit: 0,
+            traffic_class: 0,
+            is_whole: false,
+        };
+        asks_for_lease || !as_host && self.admits(&segment)
     }
 
     /// Remembers that the host sent a datagram, so that it can be answered.

@@ -24,6 +24,9 @@ impl Stack {
     pub(super) fn take_frame(&self, card: &Card, bytes: &[u8], is_checksum_valid: bool, above: &dyn Transports) {
         self.count(Counter::ReceivedFrames);
         self.counters().add_many(Counter::ReceivedBytes, bytes.len() as u64);
+        if !self.taps.is_empty() {
+            self.tell_incoming(card, bytes, is_checksum_valid);
+        }
         let own = card.identity.hardware_address;
         let Some((header, payload)) = Header::split(bytes) else { return self.count(Counter::BadFrames) };
         let is_for_group = is_group(header.destination);

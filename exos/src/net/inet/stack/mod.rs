@@ -7,7 +7,8 @@
 //! `input_v4` and `input_v6` at the packet, with its pieces (`fragment`), ICMP and neighbour discovery (`discovery`).
 //! One that is sent goes through `output`: route and source (`local`), next hop (`neighbour`), headers and checksum;
 //! `host_guard` keeps it from the host's own services. `report` sends ICMP errors, as few as `limit` allows; `path`
-//! has the paths that are shorter than the card's; `dhcp` and `lease` ask for an address where the run says so.
+//! has the paths that are shorter than the card's; [`tap`] shows frames to packet sockets; `dhcp` and `lease` ask for
+//! an address where the run says so.
 //!
 //! Invariants: each table has its own lock, which is held for moments and never while another is taken, nor while the
 //! card or a transport is called. Every table has a bound, and each packet costs work that is bounded by its length.
@@ -40,9 +41,10 @@ mod packet;
 mod path;
 mod report;
 mod state;
+pub mod tap;
 mod work;
 
-pub(super) use headers::{icmp_checksum, ipv4_header};
+pub(super) use headers::{icmp_checksum, ipv4_header, ipv6_header};
 pub use state::{Stack, Transports};
 
 #[cfg(test)]

@@ -213,7 +213,17 @@ impl Stack {
             parts[1] = &joined;
             2
         };
-        let parts = &parts[..count];
+        self.give_parts(card, &parts[..count], transmission, None)
+    }
+
+    /// The same of a frame in parts, of a packet socket's if that is its number.
+    pub(super) fn give_parts(
+        &self,
+        card: &Card,
+        parts: &[&[u8]],
+        transmission: Transmission,
+        sender: Option<u64>,
+    ) -> Result<()> {
         let mut outcome = card.interface.send(parts, transmission);
         if outcome.is_err() {
             // What lies there goes first.
@@ -226,6 +236,9 @@ impl Stack {
         }
         self.count(Counter::SentFrames);
         self.counters().add_many(Counter::SentBytes, parts.iter().map(|part| part.len() as u64).sum());
+        if !self.taps.is_empty() {
+            self.tell_outgoing(card, parts, transmission.checksum.is_some(), sender);
+        }
         Ok(())
     }
 

@@ -18,6 +18,7 @@ use super::limit::Limits;
 use super::local::{FOR_EVER_NS, Hop, Local, Origin};
 use super::neighbour::Neighbours;
 use super::path::Paths;
+use super::tap::Taps;
 use crate::error::{Errno, Result};
 use crate::platform::Kernel;
 use crate::sync::{Mutex, Once};
@@ -77,6 +78,7 @@ pub struct Stack {
     armed_ns: AtomicU64,
     identifications: [AtomicU32; IDENTIFICATION_COUNT],
     counters: Counters,
+    pub(super) taps: Taps,
 }
 
 impl Stack {
@@ -102,6 +104,7 @@ impl Stack {
             armed_ns: AtomicU64::new(u64::MAX),
             identifications: core::array::from_fn(|_| AtomicU32::new(0)),
             counters: Counters::default(),
+            taps: Taps::default(),
         }
     }
 
@@ -175,7 +178,7 @@ impl Stack {
     }
 
     /// A number that nobody can foresee.
-    pub(super) fn random_number(&self) -> u32 {
+    pub(in super::super) fn random_number(&self) -> u32 {
         let mut bytes = [0; 4];
         self.kernel.random(&mut bytes);
         u32::from_le_bytes(bytes)
@@ -268,6 +271,14 @@ impl Stack {
     /// As those of [`Self::check_access`].
     pub(super) fn check_segment(&self, segment: &Segment<'_>) -> Result<()> {
         self.refused_unless(self.guard.get().is_none_or(|guard| guard.admits(segment)))
+    }
+
+    /// Whether a frame that a program made may go out.
+    ///
+    /// # Errors
+    /// As those of [`Self::check_access`].
+    pub(super) fn check_frame(&self, frame: &[u8]) -> Result<()> {
+        self.refused_unless(self.guard.get().is_none_or(|guard| guard.admits_frame(frame)))
     }
 
     fn refused_unless(&self, is_admitted: bool) -> Result<()> {
