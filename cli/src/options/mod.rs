@@ -78,7 +78,8 @@ FILE:
   root = \"./rootfs\"      # and pack = true, as for --root and --pack
   volumes = [\"./data:/data:ro\"]
   with = [\"./conf:/etc/conf\"]
-  ports = [\"8080:80\"]    # as for -p; and network, host_access, dns, hosts
+  ports = [\"8080:80\"]    # as for -p; and network, host_access, dns, hosts, ip, mac,
+                         # gateway, hostname, pcap
   env = { PORT = \"80\" }
   workdir = \"/\"
   memory = \"64M\"         # for its programs, enforced; \"64M/512M\": guaranteed and at most [256M]

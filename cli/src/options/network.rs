@@ -193,7 +193,7 @@ pub(crate) fn parse_name_server(text: &str) -> Result<IpAddr, String> {
 }
 
 /// `--gateway`.
-fn parse_router(text: &str) -> Result<IpAddr, String> {
+pub(crate) fn parse_router(text: &str) -> Result<IpAddr, String> {
     let address = text.parse().ok().filter(|it: &IpAddr| !it.is_unspecified() && !it.is_multicast());
     address.filter(|it| !it.is_loopback()).ok_or_else(|| "a router's address, such as 192.0.2.1".to_owned())
 }

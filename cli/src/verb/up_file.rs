@@ -17,7 +17,8 @@ use toml_span::value::{Key, Table};
 
 use crate::options::groups::{CPU_COUNT_MAX, MEMORY_DEFAULT, PodOptions};
 use crate::options::network::{
-    NetworkChoice, NetworkOptions, parse_choice, parse_host_entry, parse_name_server, parse_publications,
+    NetworkChoice, NetworkOptions, parse_address, parse_choice, parse_hardware_address, parse_host_entry,
+    parse_hostname, parse_name_server, parse_publications, parse_router,
 };
 use crate::options::values::{MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, parse_memory, parse_memory_range};
 use crate::remote::server::restart::Restart;
@@ -31,7 +32,7 @@ const SLICE_MS_MAX: i64 = 100;
 
 /// What a pod's table may have.
 const POD_KEYS: &str = "program, args, root, pack, volumes, with, env, workdir, memory, tickets, currency, restart, \
-                        ports, network, host_access, dns, hosts";
+                        ports, network, host_access, dns, hosts, ip, gateway, mac, hostname, pcap";
 
 /// A machine and its pods.
 #[derive(Debug)]
@@ -283,21 +284,17 @@ impl Reader<'_> {
                 "tickets" => tickets = self.tickets(key, value)?,
                 "currency" => currency = Some(self.currency_use(key, value)?),
                 "ports" => options.network.publish(self.list(key, value, parse_publications)?),
-                "network" => {
-                    let choice = parse_choice(self.string(key, value)?);
-                    let choice = choice.map_err(|why| self.wrong(value, format!("{}: {why}", key.name)))?;
-                    options.network.network = Some(choice);
-                }
+                "network" => options.network.network = Some(self.parsed(key, value, parse_choice)?),
                 "host_access" => options.network.host_access = self.boolean(key, value)?,
                 "dns" => options.network.dns = self.list(key, value, parse_name_server)?,
                 "hosts" => options.network.add_host = self.list(key, value, parse_host_entry)?,
-                "restart" => {
-                    restart = Restart::parse(self.string(key, value)?)
-                        .map_err(|why| self.wrong(value, format!("{}: {why}", key.name)))?;
-                }
-                _ => {
-                    return Err(self.unknown(key, POD_KEYS));
-                }
+                "ip" => options.network.ip = self.list(key, value, parse_address)?,
+                "gateway" => options.network.gateway = self.list(key, value, parse_router)?,
+                "mac" => options.network.mac = Some(self.parsed(key, value, parse_hardware_address)?),
+                "hostname" => options.network.hostname = Some(self.parsed(key, value, parse_hostname)?),
+                "pcap" => options.network.pcap = Some(self.host_path(self.string(key, value)?)),
+                "restart" => restart = self.parsed(key, value, Restart::parse)?,
+                _ => return Err(self.unknown(key, POD_KEYS)),
             }
         }
         let program = program.ok_or_else(|| {
@@ -325,6 +322,16 @@ impl Reader<'_> {
             "" => Err(self.wrong(value, "program is empty")),
             text => Ok(text.into()),
         }
+    }
+
+    /// A string that `parse` understands.
+    fn parsed<T, E: std::fmt::Display>(
+        &self,
+        key: &Key<'_>,
+        value: &Value<'_>,
+        parse: impl Fn(&str) -> std::result::Result<T, E>,
+    ) -> Result<T> {
+        parse(self.string(key, value)?).map_err(|why| self.wrong(value, format!("{}: {why}", key.name)))
     }
 
     fn host_path(&self, text: &str) -> PathBuf {

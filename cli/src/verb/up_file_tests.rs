@@ -41,7 +41,18 @@ fn a_pod_has_a_card_if_its_table_says_so() {
     );
     assert_eq!((given.network.clone(), given.publications().count()), (None, 3));
     assert!(given.host_access && given.dns.len() == 1 && given.add_host[0].name == b"db");
+    let given = options(
+        "network = \"user\"\nip = [\"10.9.0.7/24\", \"fec0::7\"]\nmac = \"02:00:00:00:00:07\"\nhostname = \"w\"\n\
+         pcap = \"w.pcap\"\ngateway = [\"10.9.0.1\"]",
+    );
+    assert_eq!((given.ip.len(), given.ip[0].prefix_bits, given.gateway.len()), (2, 24, 1));
+    assert_eq!((given.mac, given.hostname.as_deref()), (Some([2, 0, 0, 0, 0, 7]), Some("w")));
+    assert!(given.pcap.is_some_and(|path| path.is_absolute() && path.ends_with("w.pcap")));
     for (keys, part) in [
+        ("ip = \"10.9.0.7\"", "ip: a list of strings is wanted"),
+        ("ip = [\"10.9.0\"]", "ip: an address"),
+        ("mac = \"2\"", "mac: "),
+        ("hostname = \"a b\"", "hostname: "),
         ("ports = \"8080:80\"", "ports: a list of strings is wanted"),
         ("ports = [\"80\"]", "line 3: ports: a port is [ADDRESS:]HOST:GUEST"),
         ("network = \"lan\"", "network: one of user, none, serve"),
