@@ -87,7 +87,11 @@ impl Stack {
         let is_v4 = packet.source.is_ipv4();
         match (packet.protocol, is_v4) {
             (protocol::ICMP, true) => return self.take_icmp(packet, above),
-            (protocol::IGMP, true) => return self.count(Counter::Ip4Delivered),
+            (protocol::IGMP, true) => {
+                self.take_igmp(packet);
+                self.arrive(packet, above);
+                return self.count(Counter::Ip4Delivered);
+            }
             (protocol::TCP | protocol::UDP, _) if !self.is_transport_right(packet) => return,
             // Linux answers no segment that was not sent to it alone.
             (protocol::TCP, _) if !packet.may_be_answered() => return self.count(Counter::Ip4Delivered),

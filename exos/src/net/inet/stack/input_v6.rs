@@ -12,6 +12,7 @@ use super::fragment::{Key, Outcome, Piece};
 use super::input::Frame;
 use super::ipv6::{self, Content, Problem};
 use super::local::Origin;
+use super::membership_work;
 use super::neighbour::News;
 use super::packet::{Packet, is_sender, protocol};
 use super::report::Report;
@@ -156,6 +157,7 @@ impl Stack {
                 }
             }
             1..=4 => self.hear_error(packet, above),
+            membership_work::MLD_QUERY | membership_work::MLD_REPORT => self.take_mld(packet),
             _ => {}
         }
         self.count(Counter::Ip6Delivered);
@@ -277,6 +279,7 @@ impl Stack {
         let own = card.identity.hardware_address;
         let address = self.local.lock().announce_prefix(prefix.network, own, valid_ns, now_ns);
         if let Some(address) = address {
+            self.tell_routers(IpAddr::V6(solicited_group(address)), true);
             self.ask_whether_free(address);
         }
     }

@@ -35,6 +35,8 @@ mod ipv6;
 mod lease;
 mod limit;
 mod local;
+mod membership;
+mod membership_work;
 mod neighbour;
 mod output;
 mod packet;

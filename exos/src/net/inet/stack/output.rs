@@ -162,6 +162,11 @@ impl Stack {
         }
     }
 
+    /// Sends a packet that is made already.
+    pub(super) fn send_packet(&self, card: &Card, next: IpAddr, parts: &[&[u8]]) -> Result<()> {
+        self.hand_over(card, next, &mut [0; ETHERNET_HEADER_BYTES], parts, Transmission::default())
+    }
+
     /// Gives a frame to the card, or has it wait for its neighbour. `head` begins with room for the Ethernet header.
     fn hand_over(
         &self,

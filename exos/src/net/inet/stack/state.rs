@@ -11,11 +11,13 @@ use super::super::interface::{
 use super::super::wire::{Arrival, Carrier, IcmpError, Interface, InterfaceIdentity, NetworkConfiguration, Segment};
 use super::counters::{Counter, Counters};
 use super::dhcp::Dhcp;
+use super::discovery::solicited_group;
 use super::ethernet::address_in;
 use super::fragment::Fragments;
 use super::host_guard::HostGuard;
 use super::limit::Limits;
 use super::local::{FOR_EVER_NS, Hop, Local, Origin};
+use super::membership::Memberships;
 use super::neighbour::Neighbours;
 use super::path::Paths;
 use super::tap::Taps;
@@ -63,6 +65,7 @@ pub struct Stack {
     pub(super) neighbours: Mutex<Neighbours>,
     pub(super) fragments: Mutex<Fragments>,
     pub(super) paths: Mutex<Paths>,
+    pub(super) memberships: Mutex<Memberships>,
     /// Some path is shorter than the card's.
     pub(super) has_paths: AtomicBool,
     pub(super) limits: Mutex<Limits>,
@@ -94,6 +97,7 @@ impl Stack {
             neighbours: Mutex::default(),
             fragments: Mutex::default(),
             paths: Mutex::default(),
+            memberships: Mutex::default(),
             has_paths: AtomicBool::new(false),
             limits: Mutex::default(),
             frame: Mutex::new(None),
@@ -159,6 +163,12 @@ impl Stack {
         for gateway in &configuration.gateways {
             let any = if gateway.is_ipv4() { ANY_V4 } else { ANY_V6 };
             local.add_way(any, Some(*gateway), Origin::Fixed, FOR_EVER_NS);
+        }
+        drop(local);
+        for address in configuration.addresses.iter().chain([&link_local]) {
+            if let IpAddr::V6(own) = address.address {
+                self.memberships.lock().join(IpAddr::V6(solicited_group(own)), now_ns);
+            }
         }
         *self.solicitation.lock() = Solicitation { left: SOLICITATION_COUNT, at_ns: now_ns };
         if configuration.uses_dhcp {
@@ -328,7 +338,14 @@ impl Stack {
         if !self.open() {
             return Err(Errno::ENODEV);
         }
-        if self.local.lock().join(group) { Ok(()) } else { Err(Errno::ENOBUFS) }
+        let is_first = !self.has_joined(group);
+        if !self.local.lock().join(group) {
+            return Err(Errno::ENOBUFS);
+        }
+        if is_first {
+            self.tell_routers(group, true);
+        }
+        Ok(())
     }
 
     /// Whether a socket has joined a group.
@@ -338,7 +355,14 @@ impl Stack {
 
     /// Leaves a group that [`Self::join`] joined.
     pub fn leave(&self, group: IpAddr) {
-        self.local.lock().leave(group);
+        let is_last = {
+            let mut local = self.local.lock();
+            local.leave(group);
+            !local.has_joined(group)
+        };
+        if is_last {
+            self.tell_routers(group, false);
+        }
     }
 
     /// The card's interface as it is now; `None`: there is none.

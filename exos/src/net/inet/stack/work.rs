@@ -78,6 +78,7 @@ impl Stack {
             self.give_up_pieces(key, &head);
         }
         self.local.lock().forget_old(now_ns);
+        self.report_groups(card, now_ns);
         self.solicit(card, now_ns);
         if self.dhcp.lock().due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             self.ask_for_lease(card, now_ns);
@@ -123,6 +124,7 @@ impl Stack {
             self.fragments.lock().due_ns(),
             self.local.lock().due_ns(),
             self.dhcp.lock().due_ns(),
+            self.memberships.lock().due_ns(),
             Some(solicitation_ns).filter(|due_ns| *due_ns != FOR_EVER_NS),
         ];
         due.into_iter().flatten().min()
