@@ -176,6 +176,64 @@ fn bytes_come_through_bad_links() {
     }
 }
 
+/// What an engine sends at a time, where all is to be sent.
+fn sent(engine: &mut ControlBlock, now_ns: u64) -> Vec<Sent> {
+    let mut sink = Sink::default();
+    engine.transmit(now_ns, &mut sink);
+    sink.sent
+}
+
+fn acknowledgement(byte_count: u32, answered_ms: u32) -> Header {
+    Header {
+        sequence: terms(0).receive_next,
+        acknowledgement: terms(0).send_next.wrapping_add(byte_count),
+        flags: flag::ACK,
+        window: 1000,
+        times: Some((1, answered_ms.wrapping_add(77))),
+        ..Header::default()
+    }
+}
+
+const MS: u64 = 1_000_000;
+
+/// An engine that has sent ten segments, and the time.
+fn full_engine() -> (ControlBlock, u64) {
+    let now_ns = 5_000 * MS;
+    let mut engine = ControlBlock::new(&terms(0), &TUNING, now_ns);
+    assert_eq!(engine.fill(60_000, &mut |room| room.len()), Ok(60_000));
+    assert_eq!(sent(&mut engine, now_ns).len(), 10);
+    (engine, now_ns)
+}
+
+#[test]
+fn what_was_late_and_not_lost_leaves_the_window() {
+    for (answered_ms, window_count) in [(5000, 10), (6000, 4)] {
+        let (mut engine, mut now_ns) = full_engine();
+        let mut repeated = 0;
+        while repeated < 2 {
+            now_ns = engine.deadline_ns(now_ns).unwrap();
+            repeated += sent(&mut engine, now_ns).iter().filter(|segment| segment.0.sequence == terms(0).send_next).count();
+        }
+        assert_eq!(engine.report().congestion_window_count, 1);
+        let header = acknowledgement(3 * 1448, answered_ms);
+        assert_eq!(engine.arrive(&header, &[], now_ns + MS, &mut Sink::default()), Verdict::Taken);
+        assert_eq!(engine.report().congestion_window_count.min(10), window_count, "answered {answered_ms}");
+    }
+}
+
+#[test]
+fn the_last_segment_is_asked_after_once_before_the_timeout() {
+    let (mut engine, now_ns) = full_engine();
+    let asked_ns = engine.deadline_ns(now_ns).unwrap();
+    assert_eq!(asked_ns - now_ns, 42 * MS);
+    let first = sent(&mut engine, asked_ns);
+    assert_eq!(first.len(), 1);
+    assert_eq!(first[0].0.sequence, terms(0).send_next.wrapping_add(10 * 1448), "what is new");
+    let timeout_ns = engine.deadline_ns(asked_ns).unwrap();
+    assert!(timeout_ns - asked_ns >= 200 * MS);
+    assert_eq!(sent(&mut engine, timeout_ns)[0].0.sequence, terms(0).send_next);
+}
+
 fn any_header() -> impl Strategy<Value = Header> {
     let near = prop_oneof![-3i32..3, -70_000i32..140_000, any::<i32>()];
     let times = prop::option::of((-3i32..3, any::<u32>()));

@@ -51,15 +51,23 @@ impl Ranges {
             return Ok(());
         }
         let (known, known_end) = (self.list[first].0, self.list[last - 1].1);
-        if last - first == 1 && distance(start, known) >= 0 && distance(known_end, end) >= 0 {
-            self.repeated = Some((start, end));
-        }
+        self.note_overlap(first..last, (start, end));
         let start = if distance(start, known) < 0 { start } else { known };
         let end = if distance(end, known_end) > 0 { end } else { known_end };
         self.list[first] = (start, end);
         self.list.drain(first + 1..last);
         self.tell((start, end));
         Ok(())
+    }
+
+    /// What a new range has in common with known ones came twice.
+    fn note_overlap(&mut self, known: core::ops::Range<usize>, (start, end): Range) {
+        let common = self.list[known].iter().filter_map(|&(other, other_end)| {
+            let from = if distance(other, start) > 0 { other } else { start };
+            let to = if distance(other_end, end) < 0 { other_end } else { end };
+            (distance(to, from) > 0).then_some((from, to))
+        });
+        self.repeated = common.reduce(|all, one| (all.0, one.1)).or(self.repeated);
     }
 
     fn tell(&mut self, range: Range) {

@@ -6,6 +6,7 @@
 
 use super::super::header::{Header, distance, flag};
 use super::ControlBlock;
+use super::congestion::Congestion;
 use super::segments::{Delivered, Segments};
 
 /// Segments beyond a gap, or acknowledgements that say the same, that mean a loss.
@@ -24,6 +25,24 @@ enum Phase {
     Loss(u32),
 }
 
+/// A question after the last segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// One past the last number that was sent then.
+    pub(super) end: u32,
+    /// It was what had been sent already.
+    pub(super) is_repeated: bool,
+}
+
+/// What there was before a loss, if it turns out to be none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Before {
+    window_count: u32,
+    threshold_count: u32,
+    /// When something was sent again first, in ms.
+    repeated_ms: Option<u32>,
+}
+
 /// What is known of losses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recovery {
@@ -40,6 +59,12 @@ pub(super) struct Recovery {
     pub(super) is_held_back: bool,
     /// Round trip of what was delivered last.
     newest_trip_ns: u64,
+    before: Option<Before>,
+    pub(super) tail: Option<Tail>,
+    /// The timer is for the last segment.
+    pub(super) awaits_tail: bool,
+    /// Something was sent or acknowledged since the timer was set.
+    pub(super) is_timer_old: bool,
 }
 
 impl Recovery {
@@ -53,6 +78,18 @@ impl Recovery {
         if matches!(self.phase, Phase::Recovery(_)) {
             self.sent_count += 1;
         }
+    }
+
+    /// A segment was sent again.
+    pub(super) fn note_repeated(&mut self, now_ms: u32) {
+        if let Some(before) = &mut self.before {
+            before.repeated_ms.get_or_insert(now_ms);
+        }
+    }
+
+    /// Nothing is missing, as far as is known.
+    pub(super) fn is_calm(&self, segments: &Segments) -> bool {
+        matches!(self.phase, Phase::Open) && segments.sacked_count() == 0 && self.duplicates == 0
     }
 }
 
@@ -95,7 +132,38 @@ impl ControlBlock {
             && !header.has(flag::FIN)
             && !self.terms.has_sack
             && !self.send.segments.is_empty();
+        if advance > 0 {
+            self.forgive_if_late(header);
+        }
+        self.note_tail(header);
         self.recover(advance > 0, is_duplicate, &delivered, before_count, now_ns);
+    }
+
+    /// An acknowledgement that answers a segment's first sending says that it was late, not lost (RFC 4015).
+    fn forgive_if_late(&mut self, header: &Header) {
+        let Some(before @ Before { repeated_ms: Some(repeated_ms), .. }) = self.recovery.before else { return };
+        let (Some((_, answered)), Some((offset, _))) = (header.times, self.terms.times) else { return };
+        if distance(answered.wrapping_sub(offset), repeated_ms) < 0 {
+            self.send.segments.forgive();
+            self.congestion.restore(before.window_count, before.threshold_count);
+            (self.recovery.phase, self.recovery.before) = (Phase::Open, None);
+            self.recovery.duplicates = 0;
+        }
+    }
+
+    /// What became of a question after the last segment (RFC 8985, 7.4): it was lost, unless it came twice.
+    fn note_tail(&mut self, header: &Header) {
+        let Some(tail) = self.recovery.tail else { return };
+        let behind = distance(header.acknowledgement, tail.end);
+        let came_twice = header.sack[0].is_some_and(|(_, end)| end == tail.end && behind >= 0);
+        if behind < 0 || behind == 0 && tail.is_repeated && !came_twice {
+            return;
+        }
+        self.recovery.tail = None;
+        if tail.is_repeated && !came_twice && matches!(self.recovery.phase, Phase::Open) {
+            self.congestion.note_loss();
+            self.congestion.window_count = self.congestion.threshold_count;
+        }
     }
 
     /// What selective acknowledgements say of segments that are under way. Others are nonsense, or of what came twice.
@@ -120,7 +188,7 @@ impl ControlBlock {
         self.counts.acknowledged_bytes += acknowledged - u64::from(self.send.is_end_acknowledged);
         self.trip.doubled_count = 0;
         let is_empty = self.send.segments.is_empty();
-        self.send.timer_ns = (!is_empty).then(|| now_ns + self.trip.timeout_ns());
+        (self.send.timer_ns, self.recovery.is_timer_old) = (None, true);
         self.stalled_since_ns = (!is_empty).then_some(now_ns);
         self.unmoved_since_ns = self.stalled_since_ns;
         if delivered.sample_sent_ns.is_none()
@@ -150,8 +218,7 @@ impl ControlBlock {
             if matches!(self.recovery.phase, Phase::Recovery(_)) {
                 self.congestion.window_count = self.congestion.threshold_count;
             }
-            let again_ns = self.recovery.again_ns;
-            self.recovery = Recovery { again_ns, newest_trip_ns: self.recovery.newest_trip_ns, ..Recovery::default() };
+            (self.recovery.phase, self.recovery.duplicates, self.recovery.before) = (Phase::Open, 0, None);
             return self.recover_open(is_advance, is_duplicate, delivered, before_count, now_ns);
         }
         let lost_before = self.send.segments.lost_count();
@@ -168,7 +235,7 @@ impl ControlBlock {
         }
         if matches!(self.recovery.phase, Phase::Loss(_)) {
             if is_advance {
-                self.congestion.note_acknowledged(delivered.acknowledged_count, self.trip.smoothed_ns, now_ns);
+                self.congestion.note_acknowledged(delivered.count, self.trip.smoothed_ns, now_ns);
             }
         } else if newly > 0 {
             let has_new_losses = self.send.segments.lost_count() > lost_before;
@@ -203,17 +270,24 @@ impl ControlBlock {
         let is_held_back = core::mem::take(&mut self.recovery.is_held_back)
             || self.congestion.is_slow_start() && self.congestion.window_count < 2 * before_count;
         if delivered.acknowledged_count > 0 && is_held_back {
-            self.congestion.note_acknowledged(delivered.acknowledged_count, self.trip.smoothed_ns, now_ns);
+            self.congestion.note_acknowledged(delivered.count, self.trip.smoothed_ns, now_ns);
         }
     }
 
     fn begin_recovery(&mut self) {
         if matches!(self.recovery.phase, Phase::Open) {
             self.recovery.window_count = self.congestion.window_count.max(1);
+            self.keep_before();
             self.congestion.note_loss();
             (self.recovery.delivered_count, self.recovery.sent_count) = (0, 0);
             self.recovery.phase = Phase::Recovery(self.send.next);
         }
+    }
+
+    /// Keeps what a loss that turns out to be none gives back.
+    fn keep_before(&mut self) {
+        let Congestion { window_count, threshold_count, .. } = self.congestion;
+        self.recovery.before.get_or_insert(Before { window_count, threshold_count, repeated_ms: None });
     }
 
     /// Lowers the window in step with what leaves the network (RFC 6937; `tcp_cwnd_reduction` of Linux).
@@ -262,10 +336,11 @@ impl ControlBlock {
     /// Nothing was acknowledged for too long: all is taken to be lost, and the first is sent again alone.
     pub(super) fn note_timeout(&mut self) {
         if !matches!(self.recovery.phase, Phase::Loss(_)) {
+            self.keep_before();
             self.congestion.note_loss();
         }
-        let newest_trip_ns = self.recovery.newest_trip_ns;
-        self.recovery = Recovery { phase: Phase::Loss(self.send.next), newest_trip_ns, ..Recovery::default() };
+        (self.recovery.phase, self.recovery.duplicates) = (Phase::Loss(self.send.next), 0);
+        (self.recovery.again_ns, self.recovery.tail) = (None, None);
         self.send.segments.mark_all_lost();
         self.congestion.window_count = 1;
         self.trip.doubled_count += 1;

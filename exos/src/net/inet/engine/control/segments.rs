@@ -254,6 +254,41 @@ impl Segments {
         Ok(Some(self.list[index]))
     }
 
+    /// The last one, cut from its end to `bytes` numbers if it is longer, which is sent again without being lost.
+    ///
+    /// # Errors
+    /// `ENOMEM`: there is no memory to cut it.
+    pub(super) fn take_last(&mut self, bytes: u32, now_ns: u64) -> Result<Option<Sent>> {
+        let Some(&last) = self.list.back() else { return Ok(None) };
+        if last.length > bytes {
+            self.reserve()?;
+            let index = self.list.len() - 1;
+            let kept = last.length - bytes;
+            self.list[index].length = kept;
+            self.sacked_count += u32::from(last.has(SACKED));
+            self.lost_count += u32::from(last.has(LOST));
+            self.resent_count += u32::from(last.has(RESENT));
+            self.list.push_back(Sent { start: last.start.wrapping_add(kept), length: bytes, ..last });
+        }
+        let Some(sent) = self.list.back_mut() else { return Ok(None) };
+        (sent.sent_ns, sent.marks) = (now_ns, sent.marks | REPEATED);
+        Ok(Some(*sent))
+    }
+
+    /// When the oldest was sent.
+    pub(super) fn first_sent_ns(&self) -> Option<u64> {
+        self.list.front().map(|sent| sent.sent_ns)
+    }
+
+    /// None is lost: those that were taken to be come late.
+    pub(super) fn forgive(&mut self) {
+        for index in 0..self.list.len() {
+            if self.list[index].has(LOST) {
+                self.unmark(index);
+            }
+        }
+    }
+
     /// Gives back memory if there are none.
     pub(super) fn release(&mut self) {
         if self.list.is_empty() {
@@ -278,6 +313,8 @@ mod tests {
         Longer(u32),
         Overtaken(u64),
         Resend(u32),
+        Last(u32),
+        Forgive,
     }
 
     fn any_step() -> impl Strategy<Value = Step> {
@@ -290,6 +327,8 @@ mod tests {
             1 => (1u32..2000).prop_map(Step::Longer),
             2 => (0u64..3).prop_map(Step::Overtaken),
             3 => (1u32..2000).prop_map(Step::Resend),
+            1 => (1u32..2000).prop_map(Step::Last),
+            1 => Just(Step::Forgive),
         ]
     }
 
@@ -318,6 +357,8 @@ mod tests {
                     Step::All => segments.mark_all_lost(),
                     Step::Longer(bytes) => segments.mark_longer_lost(bytes),
                     Step::Overtaken(reorder_ns) => drop(segments.mark_overtaken_lost(1, reorder_ns, now_ns)),
+                    Step::Last(bytes) => drop(segments.take_last(bytes, now_ns).unwrap()),
+                    Step::Forgive => segments.forgive(),
                     Step::Resend(bytes) => {
                         if let Some(sent) = segments.take_pending(bytes, None, now_ns).unwrap() {
                             prop_assert!(sent.length <= bytes);

@@ -3,11 +3,16 @@
 use super::super::header::{Header, flag};
 use super::super::Outlet;
 use super::ControlBlock;
+use super::recovery::Tail;
+use super::segments::{SEGMENT_COUNT_MAX, Sent};
 use super::send::Next;
-use super::segments::SEGMENT_COUNT_MAX;
 
 /// Most segments that are sent in one step.
 const BURST_COUNT_MAX: usize = 128;
+/// How long beyond two round trips the last segment is waited for, and the same of one that is alone, whose
+/// acknowledgement may be delayed.
+const TAIL_NS: u64 = 2_000_000;
+const TAIL_ALONE_NS: u64 = 200_000_000;
 /// Bytes of the options that selective acknowledgements are, without a block and for each.
 const SACK_BYTES: (u32, u32) = (4, 8);
 
@@ -60,17 +65,45 @@ impl ControlBlock {
         let bytes = self.segment_bytes();
         let end = Some(self.send.next).filter(|_| self.send.has_sent_end);
         let Ok(Some(sent)) = self.send.segments.take_pending(bytes, end, now_ns) else { return false };
+        if sent.start == self.send.una {
+            (self.send.timer_ns, self.recovery.awaits_tail) = (Some(now_ns + self.trip.timeout_ns()), false);
+        }
+        self.repeat(&sent, now_ns, outlet);
+        true
+    }
+
+    fn repeat(&mut self, sent: &Sent, now_ns: u64, outlet: &mut dyn Outlet) {
         let offset = sent.start.wrapping_sub(self.send.una) as usize;
         let byte_count = (sent.length as usize).min(self.send.ring.length().saturating_sub(offset));
         let has_end = byte_count < sent.length as usize;
         outlet.note_repetition();
         self.counts.repeated = self.counts.repeated.saturating_add(1);
         self.recovery.note_sent();
+        self.recovery.note_repeated((now_ns / 1_000_000) as u32);
         self.emit(sent.start, (offset, byte_count), has_end, now_ns, outlet);
-        if self.send.timer_ns.is_none() {
-            self.send.timer_ns = Some(now_ns + self.trip.timeout_ns());
+    }
+
+    /// Asks after the last segment, which nothing that comes behind it would tell of (RFC 8985, 7): by what is new, if
+    /// there is something, else by itself.
+    fn probe_tail(&mut self, now_ns: u64, outlet: &mut dyn Outlet) {
+        self.send.timer_ns = Some(now_ns + self.trip.timeout_ns());
+        let is_calm = self.recovery.is_calm(&self.send.segments);
+        if !is_calm || self.recovery.tail.is_some() || !outlet.has_room() {
+            return;
         }
-        true
+        let bytes = self.segment_bytes();
+        let is_new = match self.send.next(bytes, true) {
+            Some(next) => self.send_new(next, now_ns, outlet),
+            None => false,
+        };
+        if !is_new {
+            let bytes = bytes + u32::from(self.send.has_sent_end);
+            let Ok(Some(sent)) = self.send.segments.take_last(bytes, now_ns) else { return };
+            self.repeat(&sent, now_ns, outlet);
+        }
+        self.recovery.tail = Some(Tail { end: self.send.next, is_repeated: !is_new });
+        self.send.timer_ns = Some(now_ns + self.trip.timeout_ns());
+        self.recovery.is_timer_old = false;
     }
 
     /// Sends the next segment. False: none may be.
@@ -104,8 +137,9 @@ impl ControlBlock {
             self.send.short_end = Some(self.send.next);
         }
         if is_first {
-            self.send.timer_ns = Some(now_ns + self.trip.timeout_ns());
+            self.send.timer_ns = None;
         }
+        self.recovery.is_timer_old = true;
         self.note_waiting(now_ns);
         self.recovery.note_sent();
         self.emit(start, (offset, next.byte_count), next.is_end, now_ns, outlet);
@@ -143,6 +177,9 @@ impl ControlBlock {
     fn keep_appointment(&mut self, now_ns: u64, outlet: &mut dyn Outlet) {
         self.send.timer_ns = None;
         if !self.send.segments.is_empty() {
+            if core::mem::take(&mut self.recovery.awaits_tail) {
+                return self.probe_tail(now_ns, outlet);
+            }
             self.note_timeout();
             self.send.timer_ns = Some(now_ns + self.trip.timeout_ns());
             return;
@@ -164,12 +201,33 @@ impl ControlBlock {
 
     /// Sees to it that something is done if nothing comes.
     fn arm(&mut self, now_ns: u64) {
-        let is_needed = !self.send.segments.is_empty() || self.send.has_waiting();
-        if !is_needed {
-            self.send.timer_ns = None;
-        } else if self.send.timer_ns.is_none() {
-            self.send.timer_ns = Some(now_ns + self.trip.timeout_ns());
-        }
+        let is_old = core::mem::take(&mut self.recovery.is_timer_old);
+        let Some(first_ns) = self.send.segments.first_sent_ns() else {
+            self.recovery.awaits_tail = false;
+            if !self.send.has_waiting() {
+                self.send.timer_ns = None;
+            } else if self.send.timer_ns.is_none() {
+                self.send.timer_ns = Some(now_ns + self.trip.timeout_ns());
+            }
+            return;
+        };
+        let tail_ns = self.tail_timeout_ns().map(|tail_ns| now_ns + tail_ns);
+        let was_tail = core::mem::replace(&mut self.recovery.awaits_tail, tail_ns.is_some());
+        let since_ns = match self.send.timer_ns {
+            None => now_ns,
+            Some(_) if is_old && tail_ns.is_some() || was_tail && tail_ns.is_none() => first_ns,
+            Some(_) => return,
+        };
+        let timeout_ns = (since_ns + self.trip.timeout_ns()).max(now_ns + 1);
+        self.send.timer_ns = Some(tail_ns.map_or(timeout_ns, |tail_ns| tail_ns.min(timeout_ns)));
+    }
+
+    /// How long the last segment is waited for, where it is asked after at all.
+    fn tail_timeout_ns(&self) -> Option<u64> {
+        let is_open = self.recovery.tail.is_none() && self.recovery.is_calm(&self.send.segments);
+        let is_asked = self.terms.has_sack && self.trip.smoothed_ns != 0 && is_open;
+        let more_ns = if self.send.segments.count() == 1 { TAIL_ALONE_NS } else { TAIL_NS };
+        is_asked.then_some(2 * self.trip.smoothed_ns + more_ns)
     }
 
     /// Nothing was under way: what the window was worth then is worth less now.
