@@ -242,7 +242,7 @@ fn correct(path: &Path, corrections: &[(usize, String)]) -> Result<(), String> {
 mod tests {
     use super::flow::Flows;
     use super::link::peer_addresses;
-    use super::script::Action;
+    use super::script::{self, Action};
     use super::{Known, build, page, read_folder};
     use std::collections::BTreeSet;
     use std::path::Path;
@@ -259,7 +259,7 @@ mod tests {
                 for step in script.steps {
                     let text = match step.action {
                         Action::Send(text) => text,
-                        Action::Repeat(_, text) => text.replace('#', "1"),
+                        Action::Repeat(_, text) => script::turn(&text, 1),
                         _ => continue,
                     };
                     let words: Vec<&str> = text.split_whitespace().collect();

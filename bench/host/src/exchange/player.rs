@@ -10,7 +10,7 @@ use super::flow::Flows;
 use super::link::{Link, MUTE_ARP, MUTE_ND, peer_addresses};
 use super::nasty::{self, Chance};
 use super::read::{Seen, seen};
-use super::script::{Action, Script, matches};
+use super::script::{Action, Script, matches, turn};
 use super::words::{address, address_name};
 use crate::failure::Failure;
 use crate::guest::{Event, Guest};
@@ -149,7 +149,7 @@ impl Player {
                 Action::Silence(_) | Action::Overlook(_) | Action::Watch(_) => continue,
             };
             for number in 0..count {
-                let text = text.replace('#', &number.to_string());
+                let text = turn(text, number);
                 let words: Vec<&str> = text.split_whitespace().collect();
                 let frame = build::frame(&words, &mut stage.flows).map_err(|why| format!("{text}: {why}"))?;
                 for variant in nasty::variants(&frame, chance) {
@@ -171,7 +171,7 @@ impl Player {
             Action::Send(text) => self.send(text, stage)?,
             Action::Repeat(count, text) => {
                 for number in 0..*count {
-                    self.send(&text.replace('#', &number.to_string()), stage)?;
+                    self.send(&turn(text, number), stage)?;
                 }
             }
             Action::Expect { after_ms, pattern } => return self.expect(*after_ms, pattern, line_number, stage),

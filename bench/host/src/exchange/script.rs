@@ -16,6 +16,7 @@
 //! | `@ peer ADDRESS` | the peer is at another of its addresses |
 //! | `@ renew N` | flow N is a new connection from here on |
 //! | `@ repeat N` and a line | the line, N times, flow by flow where it names `tcp:#` |
+//! | ... with `src 10.0.2.$` | 500 flows at each address from 10.0.2.100 on |
 //! | `# TEXT` | a comment |
 
 use super::words::number;
@@ -51,6 +52,20 @@ pub(super) enum Action {
     Peer(String),
     Renew(u16),
     Repeat(u16, String),
+}
+
+/// Flows of a repeated line at one address, where it names several.
+const TURNS_OF_ADDRESS: u16 = 500;
+/// What the first of these addresses ends in.
+const FIRST_ADDRESS: u16 = 100;
+
+/// A repeated line as it is sent in one of its turns.
+pub(super) fn turn(text: &str, number: u16) -> String {
+    if !text.contains('$') {
+        return text.replace('#', &number.to_string());
+    }
+    let address = FIRST_ADDRESS + number / TURNS_OF_ADDRESS;
+    text.replace('#', &(number % TURNS_OF_ADDRESS).to_string()).replace('$', &address.to_string())
 }
 
 /// Reads a file of scripts.
