@@ -61,6 +61,8 @@ pub(super) struct Segments {
     sacked_count: u32,
     lost_count: u32,
     resent_count: u32,
+    /// None before this one is lost and not sent again, so that what is sent again is found without a search.
+    pending_from: usize,
     /// The one that was sent last of those that are known to be there: when, and its end.
     pub(super) newest: (u64, u32),
 }
@@ -147,6 +149,7 @@ impl Segments {
             delivered.acknowledged_count += 1;
             self.unmark(0);
             self.list.pop_front();
+            self.pending_from = self.pending_from.saturating_sub(1);
         }
     }
 
@@ -173,6 +176,7 @@ impl Segments {
         self.unmark(index);
         self.list[index].marks |= LOST;
         self.lost_count += 1;
+        self.pending_from = self.pending_from.min(index);
     }
 
     /// The oldest is lost, unless it was sent again since. Whether that is news.
@@ -236,9 +240,10 @@ impl Segments {
         if self.pending_count() == 0 {
             return Ok(None);
         }
-        let Some(index) = self.list.iter().position(|sent| sent.has(LOST) && !sent.has(RESENT)) else {
-            return Ok(None);
-        };
+        let is_pending = |sent: &Sent| sent.has(LOST) && !sent.has(RESENT);
+        let Some(behind) = self.list.iter().skip(self.pending_from).position(is_pending) else { return Ok(None) };
+        let index = self.pending_from + behind;
+        self.pending_from = index + 1;
         let bytes = bytes + u32::from(end == Some(self.list[index].end()));
         if self.list[index].length > bytes {
             self.reserve()?;
@@ -269,6 +274,7 @@ impl Segments {
             self.lost_count += u32::from(last.has(LOST));
             self.resent_count += u32::from(last.has(RESENT));
             self.list.push_back(Sent { start: last.start.wrapping_add(kept), length: bytes, ..last });
+            self.pending_from = self.pending_from.min(index + 1);
         }
         let Some(sent) = self.list.back_mut() else { return Ok(None) };
         (sent.sent_ns, sent.marks) = (now_ns, sent.marks | REPEATED);
@@ -371,6 +377,9 @@ mod tests {
                 prop_assert_eq!(segments.resent_count, count(RESENT));
                 prop_assert!(segments.list.iter().all(|sent| !sent.has(SACKED) || !sent.has(LOST | RESENT)));
                 prop_assert!(segments.list.iter().all(|sent| sent.has(LOST) || !sent.has(RESENT)));
+                let first = segments.list.iter().position(|sent| sent.has(LOST) && !sent.has(RESENT));
+                prop_assert!(first.is_none_or(|first| segments.pending_from <= first));
+                prop_assert_eq!(first.is_some(), segments.pending_count() > 0);
                 let mut at = una;
                 for sent in &segments.list {
                     prop_assert_eq!(sent.start, at);

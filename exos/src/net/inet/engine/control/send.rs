@@ -116,7 +116,7 @@ impl Sender {
     }
 
     /// What is sent next, if anything may be sent: of `segment_bytes` at most, short only if `may_be_short`.
-    pub(super) fn next(&self, segment_bytes: u32, may_be_short: bool) -> Option<Next> {
+    pub(super) fn choose(&self, segment_bytes: u32, may_be_short: bool) -> Option<Next> {
         if self.has_sent_end {
             return None;
         }
@@ -138,9 +138,9 @@ impl Sender {
     }
 
     /// What is sent when nothing is under way and nothing was sent for some time.
-    pub(super) fn next_forced(&self, segment_bytes: u32) -> Option<Next> {
+    pub(super) fn choose_forced(&self, segment_bytes: u32) -> Option<Next> {
         let room = distance(self.window_end(), self.next).max(0) as u32;
-        self.next(segment_bytes.min(room), true).map(|next| Next { is_short: next.byte_count > 0, ..next })
+        self.choose(segment_bytes.min(room), true).map(|next| Next { is_short: next.byte_count > 0, ..next })
     }
 
     /// Whether something waits to be sent.

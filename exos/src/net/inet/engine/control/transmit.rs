@@ -92,7 +92,7 @@ impl ControlBlock {
             return;
         }
         let bytes = self.segment_bytes();
-        let is_new = match self.send.next(bytes, true) {
+        let is_new = match self.send.choose(bytes, true) {
             Some(next) => self.send_new(next, now_ns, outlet),
             None => false,
         };
@@ -117,7 +117,7 @@ impl ControlBlock {
         }
         let waits = !self.tuning.has_no_delay && self.send.short_end.is_some();
         let may_be_short = !self.tuning.is_corked && !waits;
-        let Some(next) = self.send.next(self.segment_bytes(), may_be_short) else { return false };
+        let Some(next) = self.send.choose(self.segment_bytes(), may_be_short) else { return false };
         self.send_new(next, now_ns, outlet)
     }
 
@@ -188,7 +188,7 @@ impl ControlBlock {
             return;
         }
         self.trip.doubled_count += 1;
-        match self.send.next_forced(self.segment_bytes()) {
+        match self.send.choose_forced(self.segment_bytes()) {
             Some(next) => drop(self.send_new(next, now_ns, outlet)),
             None => {
                 // Asks for room, as Linux does by a number that was acknowledged.
