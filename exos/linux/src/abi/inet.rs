@@ -1,10 +1,11 @@
 //! Internet addresses as programs see them: `sockaddr_in` and `sockaddr_in6` (ip(7), ipv6(7)).
 
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use exos::error::{Errno, Result};
 use exos::net::inet::Family;
+use exos::net::inet::interface::ETHERNET_INDEX;
 
 use super::bytes::{Encoder, get};
 use crate::abi::linux::{AF_INET, AF_INET6, AF_UNSPEC};
@@ -27,12 +28,15 @@ fn read_v4(bytes: &[u8]) -> Result<SocketAddr> {
     Ok(SocketAddr::new(IpAddr::V4(address), port(octets)))
 }
 
-/// Reads a `sockaddr_in6`. `EINVAL`: too short.
+/// Reads a `sockaddr_in6`, with the interface that it names. `EINVAL`: too short.
 fn read_v6(bytes: &[u8]) -> Result<SocketAddr> {
-    let bytes = bytes.get(..V6_BYTES_MIN).ok_or(Errno::EINVAL)?;
+    if bytes.len() < V6_BYTES_MIN {
+        return Err(Errno::EINVAL);
+    }
     let mut octets = [0; 16];
-    octets.copy_from_slice(&bytes[8..]);
-    Ok(SocketAddr::new(IpAddr::V6(Ipv6Addr::from(octets)), port(bytes)))
+    octets.copy_from_slice(&bytes[8..V6_BYTES_MIN]);
+    let scope = if bytes.len() >= V6_BYTES { get::u32(bytes, V6_BYTES_MIN) } else { 0 };
+    Ok(SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::from(octets), port(bytes), 0, scope)))
 }
 
 /// An address as `bind` is given it. `EINVAL`: too short. `EAFNOSUPPORT`: of another family.
@@ -92,7 +96,11 @@ pub fn address_bytes(address: SocketAddr) -> Vec<u8> {
     let port = address.port().to_be_bytes();
     match address.ip() {
         IpAddr::V4(v4) => Encoder::new().u16(AF_INET).raw(&port).raw(&v4.octets()).zero_to(V4_BYTES).finish(),
-        IpAddr::V6(v6) => Encoder::new().u16(AF_INET6).raw(&port).u32(0).raw(&v6.octets()).zero_to(V6_BYTES).finish(),
+        IpAddr::V6(v6) => {
+            // One that is of a link alone is the card's.
+            let scope = if v6.is_unicast_link_local() { ETHERNET_INDEX } else { 0 };
+            Encoder::new().u16(AF_INET6).raw(&port).u32(0).raw(&v6.octets()).u32(scope).finish()
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use exos::fs::vnode::Creation;
 use exos::fs::walk::Restriction;
 use exos::preempt::{self, PIECE_COUNT, Pace};
 
-use super::{file_cut, terminal};
+use super::{file_cut, inet_socket, terminal};
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
 use crate::abi::linux::{
@@ -204,7 +204,7 @@ pub fn openat2(context: &mut Context<'_>, [directory, path, how, size, ..]: Argu
 /// `close(2)`.
 pub fn close(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
     let closed = context.process.files.table().remove(descriptor as u32)?;
-    context.process.files.release(closed);
+    inet_socket::release(context, closed);
     Ok(0)
 }
 
@@ -228,7 +228,7 @@ pub fn close_range(context: &mut Context<'_>, [first, last, flags, ..]: Argument
         let closed = files.table().remove_range(first, end, only_marks)?;
         let mut pace = Pace::default();
         for description in closed {
-            files.release(description);
+            inet_socket::release(context, description);
             pace.offer_page();
         }
         if end == last || end >= size {
@@ -268,7 +268,7 @@ fn duplicate_to(context: &mut Context<'_>, old: u64, new: u64, close_on_exec: bo
     let limit = files.descriptor_limit();
     let replaced = files.table().duplicate_to(old, new, close_on_exec, limit)?;
     if let Some(replaced) = replaced {
-        files.release(replaced);
+        inet_socket::release(context, replaced);
     }
     Ok(u64::from(new))
 }

@@ -1,4 +1,5 @@
-//! Bytes and datagrams through TCP and UDP sockets. [`super::message`] has the calls, for all families.
+//! Bytes and datagrams through TCP and UDP sockets. [`super::message`] has the calls, for all families;
+//! [`super::inet_control`] what goes with them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,33 +10,15 @@ use exos::fs::description::Description;
 use exos::fs::readiness::Readiness;
 use exos::fs::step::{Step, Transfer};
 use exos::fs::transfer::{Destination, Source};
-use exos::net::inet::settings::Setting;
-use exos::net::inet::{Family, Protocol, Received, SendError, Sending, Socket, Wants};
-use exos::net::options::Number;
+use exos::net::inet::{Protocol, Received, SendError, Sending, Socket, Wants, Way};
 
-use super::message::Controls;
 use super::waiting::in_steps;
-use crate::abi::bytes::Encoder;
-use crate::abi::errno;
 use crate::abi::inet::address_bytes;
 use crate::abi::linux::{
-    MSG_DONTWAIT, MSG_ERRQUEUE, MSG_MORE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOL_SOCKET,
+    MSG_DONTWAIT, MSG_ERRQUEUE, MSG_MORE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
 };
 use crate::abi::user_memory::{Extent, UserWriter};
 use crate::call::context::Context;
-
-/// `IPPROTO_IP`, `IPPROTO_IPV6`.
-const LEVEL_IP: u32 = 0;
-const LEVEL_IPV6: u32 = 41;
-/// Control messages of the two: `IP_TOS`, `IP_TTL`, `IP_PKTINFO`; `IPV6_PKTINFO`, `IPV6_HOPLIMIT`, `IPV6_TCLASS`.
-const IP_TOS: u32 = 1;
-const IP_TTL: u32 = 2;
-const IP_PKTINFO: u32 = 8;
-const IP_RECVERR: u32 = 11;
-const IPV6_RECVERR: u32 = 25;
-const IPV6_PKTINFO: u32 = 50;
-const IPV6_HOPLIMIT: u32 = 52;
-const IPV6_TCLASS: u32 = 67;
 
 /// Sends what `source` has: on a blocking connection all of it, else what there is room for.
 pub(super) fn send(
@@ -43,13 +26,13 @@ pub(super) fn send(
     description: &Arc<Description>,
     socket: &Arc<Socket>,
     source: &mut dyn Source,
-    target: Option<SocketAddr>,
+    (target, way): (Option<SocketAddr>, Way),
     flags: u64,
 ) -> Result<u64> {
-    if flags & MSG_OOB != 0 {
+    if flags & MSG_OOB != 0 && socket.protocol() != Protocol::Tcp {
         return Err(Errno::EOPNOTSUPP);
     }
-    let sending = Sending { target, has_more: flags & MSG_MORE != 0 };
+    let sending = Sending { target, has_more: flags & MSG_MORE != 0, is_urgent: flags & MSG_OOB != 0, way };
     let may_wait = flags & MSG_DONTWAIT == 0 && !description.is_non_blocking();
     in_steps(context, description, Transfer::new(Readiness::WRITE, may_wait), |context, transfer| {
         match socket.send_step(source, &sending, transfer, &context.caller) {
@@ -64,12 +47,12 @@ pub(super) fn send(
 pub(super) struct Arrival {
     pub(super) byte_count: u64,
     pub(super) flags: u64,
-    from: Option<SocketAddr>,
-    to: Option<IpAddr>,
-    interface: u32,
-    hop_limit: u8,
-    traffic_class: u8,
-    error: Option<SendError>,
+    pub(super) from: Option<SocketAddr>,
+    pub(super) to: Option<IpAddr>,
+    pub(super) interface: u32,
+    pub(super) hop_limit: u8,
+    pub(super) traffic_class: u8,
+    pub(super) error: Option<SendError>,
 }
 
 impl Arrival {
@@ -92,17 +75,17 @@ fn receive_error(context: &Context<'_>, socket: &Socket, extents: &[Extent]) -> 
     Ok(Arrival { byte_count: count as u64, flags: MSG_ERRQUEUE | cut, from, error: Some(error), ..Arrival::default() })
 }
 
-/// `struct sock_extended_err` and the address of the machine that it is from.
-fn put_error(context: &Context<'_>, socket: &Socket, error: &SendError, controls: &mut Controls) {
-    /// `SO_EE_ORIGIN_ICMP`, `SO_EE_ORIGIN_ICMP6`.
-    const ICMP: u8 = 2;
-    const ICMP6: u8 = 3;
-    let (level, kind) = if socket.family() == Family::V4 { (LEVEL_IP, IP_RECVERR) } else { (LEVEL_IPV6, IPV6_RECVERR) };
-    let origin = if error.reporter.is_ipv4() { ICMP } else { ICMP6 };
-    let data = Encoder::new().u32(errno::number(error.error)).u8(origin).u8(error.kind).u8(error.code).u8(0);
-    let reporter = address_bytes(socket.shown(SocketAddr::new(error.reporter, 0)));
-    let data = data.u32(error.packet_bytes_max).u32(0).raw(&reporter).finish();
-    let _ = controls.put(context, level, kind, &data);
+/// Receives the urgent byte of a connection, which does not wait either. One that does not find its place is lost.
+fn receive_urgent(context: &Context<'_>, socket: &Socket, extents: &[Extent], flags: u64) -> Result<Arrival> {
+    let Some(byte) = socket.urgent_byte(flags & MSG_PEEK != 0)? else { return Ok(Arrival::default()) };
+    let mut writer = UserWriter::new(context.memory, extents);
+    if writer.remaining() == 0 {
+        return Ok(Arrival { flags: MSG_OOB | MSG_TRUNC, ..Arrival::default() });
+    }
+    if flags & MSG_TRUNC == 0 && writer.put(&[byte]) == 0 {
+        return Err(Errno::EFAULT);
+    }
+    Ok(Arrival { byte_count: 1, flags: MSG_OOB, ..Arrival::default() })
 }
 
 /// Receives into program buffers.
@@ -118,7 +101,7 @@ pub(super) fn receive(
         return receive_error(context, socket, extents);
     }
     if flags & MSG_OOB != 0 {
-        return Err(if is_stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
+        return if is_stream { receive_urgent(context, socket, extents, flags) } else { Err(Errno::EOPNOTSUPP) };
     }
     let mut writer = UserWriter::new(context.memory, extents);
     let room = writer.remaining();
@@ -139,66 +122,4 @@ pub(super) fn receive(
     let told = if message_bytes as u64 > byte_count { MSG_TRUNC } else { 0 };
     let byte_count = if flags & MSG_TRUNC != 0 { message_bytes as u64 } else { byte_count };
     Ok(Arrival { byte_count, flags: told, from, to, interface, hop_limit, traffic_class, error: None })
-}
-
-/// Says when a datagram came (`SO_TIMESTAMP` and its like): as far as is known, now.
-fn put_time(context: &Context<'_>, socket: &Socket, controls: &mut Controls) {
-    let kind = socket.options().number(Number::Timestamp);
-    if kind == 0 {
-        return;
-    }
-    let data = time_bytes(kind, context.system.realtime_ns());
-    let _ = controls.put(context, SOL_SOCKET as u32, kind, &data);
-}
-
-/// A time as the option of that number tells it.
-pub(super) fn time_bytes(kind: u32, time_ns: u64) -> Vec<u8> {
-    const SECOND_NS: u64 = 1_000_000_000;
-    /// Those that tell nanoseconds rather than microseconds (`SO_TIMESTAMPNS`, of old and of new).
-    const PRECISE: [u32; 2] = [35, 64];
-    let part = if PRECISE.contains(&kind) { 1 } else { 1000 };
-    Encoder::new().u64(time_ns / SECOND_NS).u64(time_ns % SECOND_NS / part).finish()
-}
-
-/// Says in control messages what the program asked to be told of a datagram.
-pub(super) fn put_controls(context: &Context<'_>, socket: &Socket, arrival: &Arrival, controls: &mut Controls) {
-    if let Some(error) = &arrival.error {
-        put_error(context, socket, error, controls);
-    }
-    let Some(to) = arrival.to else { return };
-    let settings = socket.settings();
-    let number = |value: i32| value.to_le_bytes();
-    put_time(context, socket, controls);
-    match to {
-        IpAddr::V4(to) => {
-            if settings.is_on(Setting::ReceivePacketInfo) {
-                // The interface, and twice the address: of this machine, and in the packet.
-                let data = Encoder::new().u32(arrival.interface).raw(&to.octets()).raw(&to.octets()).finish();
-                let _ = controls.put(context, LEVEL_IP, IP_PKTINFO, &data);
-            }
-            if settings.is_on(Setting::ReceiveTimeToLive) {
-                let _ = controls.put(context, LEVEL_IP, IP_TTL, &number(i32::from(arrival.hop_limit)));
-            }
-            if settings.is_on(Setting::ReceiveTypeOfService) {
-                let _ = controls.put(context, LEVEL_IP, IP_TOS, &[arrival.traffic_class]);
-            }
-        }
-        IpAddr::V6(_) => {}
-    }
-    if socket.family() == Family::V6 {
-        if settings.is_on(Setting::ReceivePacketInfo6) {
-            let octets = match to {
-                IpAddr::V4(to) => to.to_ipv6_mapped().octets(),
-                IpAddr::V6(to) => to.octets(),
-            };
-            let data = Encoder::new().raw(&octets).u32(arrival.interface).finish();
-            let _ = controls.put(context, LEVEL_IPV6, IPV6_PKTINFO, &data);
-        }
-        if settings.is_on(Setting::ReceiveHopLimit) && to.is_ipv6() {
-            let _ = controls.put(context, LEVEL_IPV6, IPV6_HOPLIMIT, &number(i32::from(arrival.hop_limit)));
-        }
-        if settings.is_on(Setting::ReceiveTrafficClass) && to.is_ipv6() {
-            let _ = controls.put(context, LEVEL_IPV6, IPV6_TCLASS, &number(i32::from(arrival.traffic_class)));
-        }
-    }
 }

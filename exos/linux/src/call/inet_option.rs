@@ -43,6 +43,8 @@ mod special {
     pub(super) const TCP_CONGESTION: u64 = 13;
     pub(super) const TCP_THIN_DUPACK: u64 = 17;
     pub(super) const TCP_SAVED_SYN: u64 = 28;
+    pub(super) const TCP_FASTOPEN_KEY: u64 = 33;
+    pub(super) const TCP_FASTOPEN_NO_COOKIE: u64 = 34;
     pub(super) const TCP_ULP: u64 = 31;
     pub(super) const IPV6_MULTICAST_IF: u64 = 17;
     pub(super) const IPV6_MULTICAST_HOPS: u64 = 18;
@@ -90,6 +92,7 @@ const ROWS: &[Row] = &[
     (LEVEL_TCP, 12, Setting::QuickAcknowledge, SWITCH),
     (LEVEL_TCP, 18, Setting::UserTimeout, (0, i32::MAX)),
     (LEVEL_TCP, 23, Setting::FastOpen, (0, i32::MAX)),
+    (LEVEL_TCP, 30, Setting::FastOpenConnect, STRICT),
     (LEVEL_TCP, 25, Setting::NotSentLowWater, (i32::MIN, i32::MAX)),
     (LEVEL_IPV6, 16, Setting::UnicastHops, (-1, 255)),
     (LEVEL_IPV6, 17, Setting::MulticastInterface6, (i32::MIN, i32::MAX)),
@@ -187,7 +190,7 @@ pub(super) fn value_of(socket: &Socket, level: u64, name: u64) -> Result<Vec<u8>
         (LEVEL_IP, special::IP_ROUTER_ALERT | special::IP_NODEFRAG | special::IP_HDRINCL) => 0,
         (LEVEL_IPV6, special::IPV6_ROUTER_ALERT | special::IPV6_UNICAST_IF) => 0,
         (LEVEL_TCP, special::TCP_THIN_DUPACK) => 0,
-        (LEVEL_TCP, special::TCP_SAVED_SYN | special::TCP_ULP) => return Ok(Vec::new()),
+        (LEVEL_TCP, special::TCP_SAVED_SYN | special::TCP_ULP | special::TCP_FASTOPEN_KEY) => return Ok(Vec::new()),
         (LEVEL_IPV6, 54 | 55 | 57 | 59) => return Ok(Vec::new()),
         (LEVEL_TCP, special::TCP_MAXSEG) => segment_bytes(socket),
         (LEVEL_TCP, special::TCP_INFO) => return Ok(information(socket)),
@@ -226,32 +229,42 @@ fn segment_bytes(socket: &Socket) -> i32 {
     }
 }
 
-/// `struct tcp_info`: what is not so of every connection over loopback is counted, the rest is what Linux tells of one
-/// on which nothing was ever lost or late.
+/// `struct tcp_info`. Fields without a name here are 0: probes, times since something came, what kept the
+/// sender waiting.
 pub(crate) fn information(socket: &Socket) -> Vec<u8> {
-    /// `TCPI_OPT_TIMESTAMPS | TCPI_OPT_SACK | TCPI_OPT_WSCALE`.
-    const OPTIONS: u8 = 7;
-    const WINDOW_SCALES: u8 = 0x77;
-    const RETRANSMISSION_US: u32 = 200_000;
-    const SLOW_START_MAX: u32 = 0x7fff_ffff;
+    /// `TCPI_OPT_TIMESTAMPS`, `TCPI_OPT_SACK`, `TCPI_OPT_WSCALE`.
+    const OPTIONS: [u8; 3] = [1, 2, 4];
+    /// `tcpi_reordering` before anything came out of order.
+    const REORDERING: u32 = 3;
     let told = socket.information().unwrap_or_default();
-    let is_open = matches!(socket.state(), TcpState::Established | TcpState::CloseWait | TcpState::FinWait2);
-    let (options, scales) = if is_open { (OPTIONS, WINDOW_SCALES) } else { (0, 0) };
-    let segment = segment_bytes(socket) as u32;
-    let (waiting, backlog) = socket.backlog().unwrap_or_default();
-    let encoder = Encoder::new().u8(state_number(socket.state())).u8(0).u8(0).u8(0).u8(0).u8(options).u8(scales).u8(0);
-    // rto, ato, snd_mss, rcv_mss; unacked, sacked, lost, retrans, fackets.
-    let encoder = encoder.u32(RETRANSMISSION_US).u32(0).u32(segment).u32(SEGMENT_BYTES_UNCONNECTED as u32);
-    let encoder = encoder.u32(waiting as u32).u32(backlog as u32).u32(0).u32(0).u32(0);
-    // Times since data and acknowledgements; pmtu, rcv_ssthresh, rtt, rttvar, snd_ssthresh, cwnd, advmss, reordering.
-    let encoder = encoder.zero_to(60).u32(way_bytes(socket) as u32).u32(told.window_bytes as u32);
-    let encoder = encoder.u32(0).u32(0).u32(SLOW_START_MAX).u32(10).u32(segment).u32(3);
+    let state = socket.state();
+    let is_open = matches!(state, TcpState::Established | TcpState::CloseWait | TcpState::FinWait2);
+    let flags = [told.has_times, told.has_sack, told.window_shifts.is_some()];
+    let options = OPTIONS.iter().zip(flags).filter(|(_, is_so)| *is_so && is_open).fold(0, |all, (flag, _)| all | flag);
+    let scales = told.window_shifts.filter(|_| is_open).map_or(0, |(other, own)| other & 0xf | own << 4);
+    let way = segment_bytes(socket) as u32;
+    let (sent_segment, received_segment) = told.segment_bytes.unwrap_or((way, SEGMENT_BYTES_UNCONNECTED as u32));
+    let [under_way, sacked, lost, resent] = told.segments;
+    let (waiting, backlog) = socket.backlog().unwrap_or((under_way as usize, sacked as usize));
+    // state, ca_state, retransmits, probes, backoff.
+    let encoder = Encoder::new().u8(state_number(state)).u8(0).u8(told.backoff_count.min(255) as u8).u8(0);
+    let encoder = encoder.u8(told.backoff_count.min(255) as u8).u8(options).u8(scales).u8(0);
+    // rto, ato, snd_mss, rcv_mss; unacked, sacked, lost, retrans, fackets; last_data_sent.
+    let encoder = encoder.u32(told.retransmit_timeout_us).u32(0).u32(sent_segment).u32(received_segment);
+    let encoder = encoder.u32(waiting as u32).u32(backlog as u32).u32(lost).u32(resent).u32(0).u32(told.sent_ago_ms);
+    // pmtu, rcv_ssthresh, rtt, rttvar, snd_ssthresh, cwnd, advmss, reordering.
+    let encoder = encoder.zero_to(60).u32(way_bytes(socket) as u32).u32(told.window_bytes.1);
+    let encoder = encoder.u32(told.round_trip_us.0).u32(told.round_trip_us.1).u32(told.slow_start_segments);
+    let encoder = encoder.u32(told.congestion_window_segments).u32(way).u32(REORDERING);
     // rcv_rtt, rcv_space, total_retrans; pacing rates; bytes acknowledged and received.
-    let encoder = encoder.u32(0).u32(told.window_bytes as u32).u32(0).u64(u64::MAX).u64(u64::MAX);
+    let encoder = encoder.u32(0).u32(told.window_bytes.1).u32(told.retransmit_count).u64(u64::MAX).u64(u64::MAX);
     let encoder = encoder.u64(told.acknowledged_bytes).u64(told.received_bytes);
-    // Segments out and in, bytes that were not sent yet; bytes that were sent.
-    let encoder = encoder.u32(0).u32(0).u32(told.unsent_bytes as u32);
-    encoder.zero_to(200).u64(told.acknowledged_bytes).zero_to(INFO_BYTES).finish()
+    // segs_out, segs_in, notsent_bytes, min_rtt, data_segs_in, data_segs_out.
+    let encoder = encoder.u32(told.segment_counts.0).u32(told.segment_counts.1).u32(told.unsent_bytes);
+    let encoder = encoder.u32(told.round_trip_min_us).u32(told.segment_counts.1).u32(told.segment_counts.0);
+    // bytes_sent; snd_wnd.
+    let encoder = encoder.zero_to(200).u64(told.sent_bytes);
+    encoder.zero_to(228).u32(told.window_bytes.0).zero_to(INFO_BYTES).finish()
 }
 
 /// Linux's number of a state.
@@ -306,6 +319,10 @@ pub(super) fn set(
     match (level, name) {
         (LEVEL_TCP, special::TCP_CONGESTION) => return set_congestion(context, socket, address, length),
         (LEVEL_IP, special::IP_MULTICAST_IF) => return set_group_interface(context, socket, address, length),
+        // No connection that comes in begins with data, so no key is ever asked for.
+        (LEVEL_TCP, special::TCP_FASTOPEN_KEY) => {
+            return if matches!(length, 16 | 32) { Ok(()) } else { Err(Errno::EINVAL) };
+        }
         // Without options packets go as they are.
         (LEVEL_IP, special::IP_OPTIONS) => return if length == 0 { Ok(()) } else { Err(Errno::EINVAL) },
         (LEVEL_IP, special::IP_ADD_MEMBERSHIP) | (LEVEL_IPV6, special::IPV6_ADD_MEMBERSHIP) => {
@@ -345,6 +362,11 @@ pub(super) fn set(
 fn refuse(context: &Context<'_>, socket: &Socket, (level, name): (u64, u64), length: u64) -> Result<()> {
     let is_stream = is_stream(socket);
     match (level, name) {
+        (LEVEL_TCP, special::TCP_FASTOPEN_NO_COOKIE)
+            if !matches!(socket.state(), TcpState::Close | TcpState::Listen) =>
+        {
+            Err(Errno::EINVAL)
+        }
         (LEVEL_TCP, special::TCP_ULP) if length > 0 => Err(Errno::ENOENT),
         (LEVEL_IP, special::IP_TRANSPARENT) | (LEVEL_IPV6, special::IPV6_TRANSPARENT)
             if !context.can(Capability::NET_ADMIN) =>
@@ -422,6 +444,7 @@ fn keep(socket: &Socket, &(_, _, setting, range): &Row, value: i32) -> Result<()
         // At least half of the least buffer; no limit only of a socket without a connection.
         (Setting::WindowClamp, 0) if socket.remote().is_ok() => return Err(Errno::EINVAL),
         (Setting::WindowClamp, value) if value != 0 => value.max(WINDOW_BYTES_MIN),
+        (Setting::FastOpenConnect, _) if socket.state() != TcpState::Close => return Err(Errno::EINVAL),
         (Setting::FastOpen, 0..) if !matches!(socket.state(), TcpState::Close | TcpState::Listen) => {
             return Err(Errno::EINVAL);
         }

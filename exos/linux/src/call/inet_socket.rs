@@ -6,12 +6,16 @@ use core::net::SocketAddr;
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::readiness::Readiness;
+use exos::net::inet::settings::Setting;
 use exos::net::inet::{Family, Protocol, Socket, UNPRIVILEGED_FIRST};
+use exos::net::view::NetworkView;
+use exos::net::{AnySocket, SocketFile};
 use exos::task::capability::Capability;
 
 use super::waiting::until_ready_by;
+use crate::abi::bytes::get;
 use crate::abi::inet::{read_other, read_own, read_target};
-use crate::abi::linux::AF_INET;
+use crate::abi::linux::{AF_INET, AF_UNSPEC, MSG_DONTWAIT};
 use crate::call::context::Context;
 use crate::task::caller::Restart;
 
@@ -20,6 +24,8 @@ const ICMP: u64 = 1;
 const TCP: u64 = 6;
 const UDP: u64 = 17;
 const ICMP_V6: u64 = 58;
+/// Flag of a send that connects first.
+const MSG_FASTOPEN: u64 = 0x2000_0000;
 /// How long a connection is tried: as long as Linux sends its first segment again.
 const CONNECT_NS: u64 = 127_000_000_000;
 
@@ -45,9 +51,39 @@ pub(super) fn make(context: &Context<'_>, family: u16, kind: u64, protocol: u64)
     Ok(socket)
 }
 
+/// The interface on whose link an address is.
+enum Scope {
+    None,
+    Loopback,
+    Card,
+    Unknown,
+}
+
+/// Which interface is named with an address that is of a link alone (`sin6_scope_id`), or is the socket's. `None`: the
+/// address is not of that kind.
+fn scope_of(context: &Context<'_>, socket: &Socket, address: SocketAddr) -> Result<Option<Scope>> {
+    let SocketAddr::V6(v6) = address else { return Ok(None) };
+    if !v6.ip().is_unicast_link_local() {
+        return Ok(None);
+    }
+    let index = if v6.scope_id() == 0 { socket.bound_interface() } else { v6.scope_id() };
+    Ok(Some(match NetworkView::of(&context.system.files.inet)?.by_index(index) {
+        _ if index == 0 => Scope::None,
+        Some(interface) if interface.is_loopback => Scope::Loopback,
+        Some(_) => Scope::Card,
+        None => Scope::Unknown,
+    }))
+}
+
 /// `bind`.
 pub(super) fn bind(context: &Context<'_>, socket: &Arc<Socket>, name: &[u8]) -> Result<()> {
     let address = read_own(name, socket.family())?;
+    match scope_of(context, socket, address)? {
+        None | Some(Scope::Card) => {}
+        Some(Scope::None) => return Err(Errno::EINVAL),
+        Some(Scope::Loopback) => return Err(Errno::EADDRNOTAVAIL),
+        Some(Scope::Unknown) => return Err(Errno::ENODEV),
+    }
     let has_ports = matches!(socket.protocol(), Protocol::Tcp | Protocol::Udp);
     let is_privileged = has_ports && (1..UNPRIVILEGED_FIRST).contains(&address.port());
     if is_privileged && !context.can(Capability::NET_BIND_SERVICE) {
@@ -61,7 +97,7 @@ pub(super) fn connect(
     context: &mut Context<'_>,
     description: &Arc<Description>,
     socket: &Arc<Socket>,
-    name: &[u8],
+    (name, may_wait): (&[u8], bool),
 ) -> Result<()> {
     let is_datagram = socket.protocol() != Protocol::Tcp;
     let remote = match read_other(name, socket.family(), is_datagram) {
@@ -71,11 +107,16 @@ pub(super) fn connect(
         Err(_) if name.len() >= 2 && socket.is_taken() => return Err(Errno::EISCONN),
         Err(error) => return Err(error),
     };
+    match scope_of(context, socket, remote)? {
+        None | Some(Scope::Card) => {}
+        Some(Scope::None) => return Err(Errno::EINVAL),
+        Some(Scope::Loopback | Scope::Unknown) => return Err(Errno::ENETUNREACH),
+    }
     if is_datagram {
         return socket.connect_datagram(remote);
     }
     let is_begun = socket.begin_connect(remote)?;
-    if description.is_non_blocking() {
+    if !may_wait || description.is_non_blocking() {
         // As on Linux, where the answer is on its way while this call returns.
         if is_begun {
             return Err(Errno::EINPROGRESS);
@@ -101,6 +142,43 @@ pub(super) fn connect(
             outcome
         }
     }
+}
+
+/// Connects as the first send of a connection asks for it (`MSG_FASTOPEN`): no other end has ever given a cookie here,
+/// so this asks for one, and the bytes go once there is a connection (`tcp_sendmsg_fastopen` of Linux).
+pub(super) fn connect_first(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    socket: &Arc<Socket>,
+    name: Option<&[u8]>,
+    flags: u64,
+) -> Result<()> {
+    if socket.protocol() != Protocol::Tcp || flags & MSG_FASTOPEN == 0 {
+        return Ok(());
+    }
+    let name = name.unwrap_or_default();
+    if name.len() >= 2 && get::u16(name, 0) == AF_UNSPEC {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if socket.is_taken() {
+        return Err(Errno::EISCONN);
+    }
+    socket.settings().set(Setting::FastOpenConnect, 1);
+    connect(context, description, socket, (name, flags & MSG_DONTWAIT == 0))
+}
+
+/// Gives back an open file whose descriptor is gone. Where it was a connection's last and that lingers, this waits for
+/// what was sent, whether the descriptor waits or not; a signal ends the wait (`tcp_close` of Linux).
+pub(super) fn release(context: &mut Context<'_>, closed: Arc<Description>) {
+    let lingering = match closed.extension::<SocketFile>().map(SocketFile::socket) {
+        Some(AnySocket::Inet(socket)) => socket.lingering(),
+        _ => None,
+    };
+    context.process.files.release(closed);
+    let Some(lingering) = lingering else { return };
+    let deadline_ns = context.now_ns().saturating_add(lingering.limit_ns);
+    let _watching = context.watch(&lingering.queue, Readiness::all());
+    while lingering.is_on() && context.now_ns() < deadline_ns && context.wait(Some(deadline_ns)).is_ok() {}
 }
 
 /// Where a datagram goes that is sent to `name`; `None`: to the peer.

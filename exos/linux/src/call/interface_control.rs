@@ -106,12 +106,10 @@ pub(super) fn control(context: &Context<'_>, socket: &AnySocket, number: u32, ad
     Some(outcome)
 }
 
-/// Whether the next byte is an urgent one: none ever is here.
+/// Whether the next byte is the urgent one.
 fn at_mark(context: &Context<'_>, socket: &AnySocket, address: u64) -> Result<()> {
-    if socket.is_listening() {
-        return Err(Errno::EINVAL);
-    }
-    write_all(context.memory, address, &0_i32.to_le_bytes())
+    let is_there = matches!(socket, AnySocket::Inet(socket) if socket.is_at_mark());
+    write_all(context.memory, address, &i32::from(is_there).to_le_bytes())
 }
 
 /// Bytes that have not been sent yet.

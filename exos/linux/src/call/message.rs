@@ -9,6 +9,7 @@ use exos::fs::readiness::Readiness;
 use exos::fs::step::{Step, Transfer, TransferCaller};
 use exos::fs::transfer::{Destination, Source};
 use exos::net::AnySocket;
+use exos::net::inet::Way;
 use exos::net::unix::address::Address;
 use exos::net::unix::flight::{RIGHTS_COUNT_MAX, Rights};
 use exos::net::unix::{Identity, Received, Sending, Socket, SocketKind, Wants};
@@ -18,7 +19,7 @@ use exos::task::capability::Capability;
 use super::file_transfer::one;
 use super::socket::{find, read_address, socket_at, write_address};
 use super::waiting::in_steps;
-use super::{inet_message, inet_socket, netlink_socket, packet_socket};
+use super::{inet_control, inet_message, inet_socket, netlink_socket, packet_socket};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::linux::{
     MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
@@ -38,10 +39,10 @@ use crate::call::entry::entries;
 entries! {
     sendto;
     recvfrom;
-    sendmsg: "no MSG_OOB";
-    recvmsg: "no MSG_OOB, no SO_PEEK_OFF";
-    sendmmsg: "no MSG_OOB";
-    recvmmsg: "no MSG_OOB, no SO_PEEK_OFF";
+    sendmsg: "MSG_OOB over loopback alone";
+    recvmsg: "MSG_OOB over loopback alone, no SO_PEEK_OFF";
+    sendmmsg: "MSG_OOB over loopback alone";
+    recvmmsg: "MSG_OOB over loopback alone, no SO_PEEK_OFF";
 }
 
 /// Most messages that one call moves.
@@ -138,9 +139,10 @@ pub fn sendto(
     let socket = match socket {
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
+            inet_socket::connect_first(context, &description, &socket, is_named.then_some(&name), flags)?;
             let target = inet_socket::target_of(&socket, is_named.then_some(&name))?;
             let mut reader = UserReader::new(context.memory, &extents);
-            return inet_message::send(context, &description, &socket, &mut reader, target, flags);
+            return inet_message::send(context, &description, &socket, &mut reader, (target, Way::default()), flags);
         }
         AnySocket::Netlink(socket) => {
             let mut reader = UserReader::new(context.memory, &extents);
@@ -223,14 +225,6 @@ fn read_control_bytes(context: &Context<'_>, header: &Header) -> Result<Vec<u8>>
     read_vec(context.memory, header.control, header.control_bytes, CONTROL_BYTES_MAX as usize)
 }
 
-/// Checks control messages that say how packets are to be sent: over loopback all go the one way that there is.
-fn check_controls(context: &Context<'_>, header: &Header) -> Result<()> {
-    let bytes = read_control_bytes(context, header)?;
-    let controls = read_controls(&bytes)?;
-    let is_foreign = controls.iter().any(|control| u64::from(control.level) == SOL_SOCKET);
-    if is_foreign { Err(Errno::EINVAL) } else { Ok(()) }
-}
-
 /// What a sender's control messages say.
 fn read_sending(context: &Context<'_>, header: &Header) -> Result<Sending<'static>> {
     let mut sending = Sending::default();
@@ -304,10 +298,13 @@ fn send_message(
     let socket = match socket {
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
-            check_controls(context, &header)?;
-            let target = inet_socket::target_of(socket, Some(&name[..]).filter(|name| !name.is_empty()))?;
+            let name = Some(&name[..]).filter(|name| !name.is_empty());
+            inet_socket::connect_first(context, description, socket, name, flags)?;
+            let target = inet_socket::target_of(socket, name)?;
+            let controls = read_control_bytes(context, &header)?;
+            let way = inet_control::read_way(context, socket, target, &read_controls(&controls)?)?;
             let mut reader = UserReader::new(context.memory, &extents);
-            return inet_message::send(context, description, socket, &mut reader, target, flags);
+            return inet_message::send(context, description, socket, &mut reader, (target, way), flags);
         }
         AnySocket::Netlink(socket) => {
             let target = Some(&name[..]).filter(|name| !name.is_empty());
@@ -447,7 +444,7 @@ fn receive_message(
             let arrival = inet_message::receive(context, description, socket, &extents, flags)?;
             write_name(context, &arrival.sender_name(socket))?;
             controls.flags = arrival.flags;
-            inet_message::put_controls(context, socket, &arrival, &mut controls);
+            inet_control::put_controls(context, socket, &arrival, &mut controls);
             arrival.byte_count
         }
         AnySocket::Netlink(socket) => {

@@ -14,7 +14,7 @@ use exos::net::options::Number;
 use exos::net::packet::{Choice, Kind, Membership, Received, RingRequest, Socket, Target};
 use exos::task::capability::Capability;
 
-use super::inet_message::time_bytes;
+use super::inet_control::time_bytes;
 use super::message::Controls;
 use super::waiting::in_steps;
 use crate::abi::bytes::{Encoder, get};

@@ -263,7 +263,7 @@ pub fn connect(context: &mut Context<'_>, [descriptor, address, length, ..]: Arg
     let socket = match socket {
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
-            return inet_socket::connect(context, &description, &socket, &name).map(|()| 0);
+            return inet_socket::connect(context, &description, &socket, (&name, true)).map(|()| 0);
         }
         AnySocket::Netlink(socket) => return netlink_socket::connect(context, &socket, &name).map(|()| 0),
         AnySocket::Packet(_) => return Err(Errno::EOPNOTSUPP),

@@ -7,7 +7,7 @@ use exos::error::{Errno, Result};
 use exos::net::AnySocket;
 use exos::net::inet::interface::{ETHERNET_NAME, LOOPBACK};
 use exos::net::inet::settings::Setting;
-use exos::net::inet::{Family, Protocol};
+use exos::net::inet::{Family, Protocol, Socket};
 use exos::net::netlink::socket::switch;
 use exos::net::options::{Number, SocketOptions};
 use exos::net::packet;
@@ -58,6 +58,9 @@ const BPF_EXTENSIONS: i32 = 64;
 const COOKIE_BYTES: usize = 8;
 const MICROSECOND_NS: u64 = 1000;
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// Bytes of an interface's name (`IFNAMSIZ`).
+const NAME_BYTES: usize = 16;
 
 /// `SOCK_*`.
 fn kind_number(socket: &AnySocket) -> i32 {
@@ -139,6 +142,7 @@ fn value_of(socket: &AnySocket, name: u64, room: usize) -> Result<Vec<u8>> {
         }
         name if KEPT.contains(&name) => i32::from(options.is_on(name)),
         SO_MARK => mark_of(socket)?,
+        SO_BINDTODEVICE if room < NAME_BYTES && bound_index(socket) != 0 => return Err(Errno::EINVAL),
         SO_BINDTODEVICE => return Ok(device_name(socket)),
         SO_LINGER => return Ok(options.linger().to_le_bytes().to_vec()),
         SO_PEERCRED => {
@@ -277,10 +281,19 @@ fn bind_to_device(context: &Context<'_>, socket: &AnySocket, address: u64, lengt
         b"" => 0,
         _ => NetworkView::of(&context.system.files.inet)?.by_name(name).ok_or(Errno::ENODEV)?.index,
     };
-    // A packet socket is bound by its address.
-    if let AnySocket::Inet(socket) = socket {
-        socket.set_bound_interface(index);
+    match socket {
+        AnySocket::Inet(socket) => bind_to(context, socket, index),
+        // A packet socket is bound by its address.
+        _ => Ok(()),
     }
+}
+
+/// Binds it, or ends that; another than before needs a right. `EPERM`.
+fn bind_to(context: &Context<'_>, socket: &Socket, index: u32) -> Result<()> {
+    if socket.bound_interface() != 0 && !context.can(Capability::NET_RAW) {
+        return Err(Errno::EPERM);
+    }
+    socket.set_bound_interface(index);
     Ok(())
 }
 
@@ -291,8 +304,7 @@ fn bind_to_index(context: &Context<'_>, socket: &AnySocket, index: i32) -> Resul
     if index != 0 && NetworkView::of(&context.system.files.inet)?.by_index(index).is_none() {
         return Err(Errno::ENODEV);
     }
-    socket.set_bound_interface(index);
-    Ok(())
+    bind_to(context, socket, index)
 }
 
 /// Reads a `timeval`. `EDOM`: no such number of microseconds. A negative time is the shortest there is.
@@ -306,7 +318,7 @@ fn read_timeout(context: &Context<'_>, address: u64) -> Result<u64> {
     Ok(seconds.saturating_mul(SECOND_NS).saturating_add(microseconds as u64 * MICROSECOND_NS))
 }
 
-/// `SO_LINGER`. Closing a local socket never waits; it is told back as Linux does.
+/// `SO_LINGER`. Closing a local socket never waits; it is told back as Linux does. TCP acts upon it.
 fn set_linger(context: &Context<'_>, options: &SocketOptions, (address, length): (u64, u64)) -> Result<()> {
     if length < 8 {
         return Err(Errno::EINVAL);
@@ -391,8 +403,10 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
         }
         _ => return Err(Errno::ENOPROTOOPT),
     }
-    if let (SO_KEEPALIVE, AnySocket::Inet(socket)) = (name, &socket) {
-        socket.apply_settings();
+    match (name, &socket) {
+        (SO_KEEPALIVE | SO_OOBINLINE, AnySocket::Inet(socket)) => socket.apply_settings(),
+        (SO_LINGER, AnySocket::Inet(socket)) if options.linger() >> 32 != 0 => socket.inet().note_lingering(),
+        _ => {}
     }
     Ok(0)
 }

@@ -389,6 +389,10 @@ fn open_for(caller: &Caller<'_>, access: Access, [directory, path, flags]: [u64;
 
 /// `close(2)`.
 pub fn close(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
+    // A connection that lingers has its closer wait.
+    if caller.system.files.inet.may_linger() {
+        return None;
+    }
     let files = &caller.process.files;
     let closed = files.table().remove(frame.rdi as u32);
     Some(closed.map(|description| {

@@ -1,5 +1,5 @@
 //! The process that is told of an open file by a signal: its owner (`F_SETOWN`), once `O_ASYNC` is set, a lease has to
-//! be given up, or something happens in a directory (`F_NOTIFY`).
+//! be given up, something happens in a directory (`F_NOTIFY`), or urgent data comes to a socket (`SIGURG`).
 //!
 //! A [`FileOwner`] is attached to the description and goes with it. It waits at the file's queue like any sleeper, and
 //! turns what it is told into a signal. Whether it may tell is decided when it tells, by the process that named the
@@ -71,6 +71,22 @@ pub struct FileOwner {
     readiness: Mutex<Option<Registration>>,
     /// While a directory is watched.
     notices: Mutex<Option<Registration>>,
+    /// Of a socket: what is told of urgent data.
+    urgent: Mutex<Option<(Arc<Urgent>, Registration)>>,
+}
+
+/// Tells an owner of urgent data, whether `O_ASYNC` is set or not.
+struct Urgent(Weak<FileOwner>);
+
+impl Waiter for Urgent {
+    fn wake(&self, events: Readiness) {
+        // Told apart from all that happens with it.
+        if events == Readiness::PRIORITY
+            && let Some(owner) = self.0.upgrade()
+        {
+            owner.send_signal(Signal::URG, PLAIN);
+        }
+    }
 }
 
 impl FileOwner {
@@ -95,7 +111,13 @@ impl FileOwner {
             state: Mutex::new(state),
             readiness: Mutex::default(),
             notices: Mutex::default(),
+            urgent: Mutex::default(),
         });
+        if let Some(queue) = description.wait_queue().filter(|_| made.state.lock().is_socket) {
+            let urgent = Arc::new(Urgent(Arc::downgrade(&made)));
+            let waiter: Weak<dyn Waiter> = Arc::<Urgent>::downgrade(&urgent);
+            *made.urgent.lock() = Some((urgent, queue.register(waiter, Readiness::PRIORITY)));
+        }
         description.attach(made.clone())?;
         Ok(made)
     }
@@ -214,15 +236,20 @@ impl FileOwner {
 
     /// Sends the owner its signal, with `si_code` and `si_band`.
     fn send(&self, (code, band): (i32, u32)) {
-        let Some(system) = self.system.upgrade() else { return };
-        let (owner, signal, descriptor) = {
+        let (signal, descriptor) = {
             let state = self.state.lock();
-            (state.owner, state.signal, state.descriptor)
+            (state.signal, state.descriptor)
         };
         let (signal, info) = match signal {
             Some(signal) => (signal, SignalInfo { code, errno: 0, payload: SignalPayload::File { band, descriptor } }),
             None => (Signal::IO, PLAIN),
         };
+        self.send_signal(signal, info);
+    }
+
+    fn send_signal(&self, signal: Signal, info: SignalInfo) {
+        let Some(system) = self.system.upgrade() else { return };
+        let owner = self.state.lock().owner;
         let members = match owner.kind {
             _ if owner.number == 0 => return,
             Kind::Group => system.processes.in_group(owner.number),

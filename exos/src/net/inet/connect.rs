@@ -10,8 +10,9 @@ use core::net::{IpAddr, SocketAddr};
 use super::BACKLOG_MAX;
 use super::connection::{Connection, Link, Party};
 use super::engine::host::Host;
+use super::interface::LOOPBACK;
 use super::ports::{Asking, Held, Place};
-use super::socket::{Family, Protocol, Socket};
+use super::socket::{Family, Protocol, Socket, switch};
 use super::tcp::{Attempt, Client, Listener, Phase, Progress, State, Tcp};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
@@ -103,6 +104,7 @@ impl Socket {
         for pending in listener.pending {
             pending.refuse();
         }
+        listener.deferred.values().for_each(|deferred| self.forget_deferred(deferred));
         for client in listener.waiting {
             if let Some(socket) = client.socket.upgrade()
                 && socket.waits_at(client.number).is_some()
@@ -128,7 +130,7 @@ impl Socket {
     }
 
     /// Takes a connection.
-    pub(super) fn accept_tcp(&self, tcp: &Tcp) -> Result<Arc<Self>> {
+    pub(super) fn accept_tcp(self: &Arc<Self>, tcp: &Tcp) -> Result<Arc<Self>> {
         let accepted = {
             let mut state = tcp.lock();
             let Phase::Listening(listener) = &mut state.phase else { return Err(Errno::EINVAL) };
@@ -139,7 +141,8 @@ impl Socket {
     }
 
     /// Lets those in that wait, as far as there is room.
-    fn admit_waiting(&self, tcp: &Tcp) {
+    fn admit_waiting(self: &Arc<Self>, tcp: &Tcp) {
+        self.admit_all_deferred(tcp);
         loop {
             let client = {
                 let mut state = tcp.lock();
@@ -201,7 +204,12 @@ impl Socket {
         if !inet.is_local(remote.ip()) {
             return self.begin_remote(tcp, attempt).map(|()| true);
         }
-        let found = inet.tcp.find(remote, || inet.seed_for(Some(remote)), |_| Some(0));
+        if tcp.lock().local == Some(remote) {
+            self.meet_itself(attempt);
+            return Ok(true);
+        }
+        let rank = |socket: &Self| socket.interface_rank(LOOPBACK.index);
+        let found = inet.tcp.find(remote, || inet.seed_for(Some(remote)), rank);
         let admission = match found.as_ref().and_then(|listener| Some((listener, listener.tcp()?))) {
             Some((listener, listening)) => self.knock(listener, listening, attempt),
             None => Ok(Admission::Refused),
@@ -254,7 +262,7 @@ impl Socket {
     }
 
     /// Asks to be let in by a listener; a client that finds its queue full is called when it is not.
-    fn knock(self: &Arc<Self>, listener: &Self, listening: &Tcp, attempt: Attempt) -> Result<Admission> {
+    fn knock(self: &Arc<Self>, listener: &Arc<Self>, listening: &Tcp, attempt: Attempt) -> Result<Admission> {
         {
             let mut state = listening.lock();
             let Phase::Listening(queue) = &mut state.phase else { return Ok(Admission::Refused) };
@@ -264,6 +272,10 @@ impl Socket {
             }
         }
         let Some(accepted) = self.meet(listener, attempt)? else { return Ok(Admission::Made) };
+        let Some(accepted) = listener.defer(listening, accepted) else {
+            self.wait_queue().notify(Readiness::WRITE);
+            return Ok(Admission::Made);
+        };
         let mut state = listening.lock();
         if let Phase::Listening(queue) = &mut state.phase
             && reserve_queue(&mut queue.pending, 1).is_ok()
@@ -280,6 +292,34 @@ impl Socket {
         Ok(Admission::Made)
     }
 
+    /// What it brings into a connection.
+    fn party(&self, address: SocketAddr) -> Party {
+        Party {
+            queue: self.wait_queue().clone(),
+            address,
+            window_bytes: self.window_bytes(),
+            send_bytes: self.send_buffer_bytes(),
+            sharing: self.sharing(),
+            is_urgent_inline: self.options().is_on(switch::URGENT_INLINE),
+        }
+    }
+
+    /// Makes a connection with itself: both ends are its own, and begin at once.
+    fn meet_itself(&self, attempt: Attempt) {
+        let Some(tcp) = self.tcp() else { return };
+        self.connected_buffer();
+        let connection = Connection::with_itself(self.inet(), &self.party(attempt.remote));
+        let mut state = tcp.lock();
+        if matches!(&state.phase, Phase::Connecting(current) if *current == attempt) {
+            let link = Link::new(&connection, 0);
+            let shut = state.shut;
+            state.phase = Phase::Connected(link.clone());
+            drop(state);
+            link.shut_quietly(shut);
+            self.wait_queue().notify(Readiness::WRITE);
+        }
+    }
+
     /// Makes the connection, and the socket that the listener accepts; `None`: the client does not wait any more.
     fn meet(self: &Arc<Self>, listener: &Self, attempt: Attempt) -> Result<Option<Arc<Self>>> {
         let remote = attempt.remote;
@@ -291,23 +331,16 @@ impl Socket {
             return Ok(None);
         }
         self.connected_buffer();
-        let party = |socket: &Self, address| Party {
-            queue: socket.wait_queue().clone(),
-            address,
-            window_bytes: socket.window_bytes(),
-            send_bytes: socket.send_buffer_bytes(),
-            sharing: socket.sharing(),
-        };
-        let connection = Connection::new(self.inet(), [party(self, local), party(&other, remote)]);
+        let connection = Connection::new(self.inet(), [self.party(local), other.party(remote)]);
         if let Some(tcp) = other.tcp() {
             let place = Place { address: remote.ip(), is_v6_only: false };
             let mut state = tcp.lock();
             state.held = Some(self.inet().tcp.accept(remote.port(), place, &other));
             (state.local, state.progress) = (Some(remote), Progress::Done);
             (state.is_bound, state.has_own_address) = (true, true);
-            state.phase = Phase::Connected(Link { connection: connection.clone(), side: 1 });
+            state.phase = Phase::Connected(Link::new(&connection, 1));
         }
-        let link = Link { connection, side: 0 };
+        let link = Link::new(&connection, 0);
         if state.shut.sending || state.shut.receiving {
             let shut = state.shut;
             state.phase = Phase::Connected(link.clone());

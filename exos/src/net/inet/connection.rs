@@ -2,7 +2,8 @@
 //!
 //! A step of one side and what it does to the other are one step, as if every segment arrived at once: a side that
 //! ends makes the other see the end, bytes for a side that is gone come back as a reset. States and their changes are
-//! those of tcp(7), RFC 9293, 3.3.2, without those that last only as long as a segment travels.
+//! those of tcp(7), RFC 9293, 3.3.2, without those that last only as long as a segment travels. A connection of a
+//! socket with itself is one side that is its own other; in the place of the second is one that is long gone.
 //!
 //! Invariant: a side that [`Side::is_gone`] has no bytes. When both have ended, or one was reset, the connection gives
 //! its ports back ([`Connection::settle`]); a side that ended first leaves a wait behind.
@@ -11,26 +12,15 @@ use alloc::sync::Arc;
 use core::net::SocketAddr;
 
 use super::Inet;
+use super::information::Information;
 use super::ports::{Ends, Held, Sharing};
 use super::tcp_state::TcpState;
+use super::urgent::Urgent;
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::ring::Ring;
 use crate::net::Halves;
 use crate::sync::{Mutex, MutexGuard};
-
-/// What `TCP_INFO` tells of a connection that is not what every connection over loopback has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Information {
-    /// Bytes that the other side has room for and got.
-    pub acknowledged_bytes: u64,
-    /// Bytes that came in.
-    pub received_bytes: u64,
-    /// Bytes that were sent and do not fit into the other side's window.
-    pub unsent_bytes: usize,
-    /// Bytes that the other side's window is.
-    pub window_bytes: usize,
-}
 
 /// One side.
 pub(super) struct Side {
@@ -52,6 +42,7 @@ pub(super) struct Side {
     pub(super) send_bytes: usize,
     /// Bytes that ever came in.
     received_bytes: u64,
+    pub(super) urgent: Urgent,
     /// The port that it gives back at the end, if its socket is closed by then.
     held: Option<Held>,
     sharing: Sharing,
@@ -60,6 +51,8 @@ pub(super) struct Side {
 /// Both sides.
 pub(super) struct Pair {
     pub(super) sides: [Side; 2],
+    /// What makes the other side's number of a side's: 1, or 0 if it is the same side.
+    flip: usize,
     /// The one that ended its half first.
     first: Option<usize>,
     is_settled: bool,
@@ -77,8 +70,9 @@ pub(super) struct Connection {
 /// A side of a connection, as its socket has it.
 #[derive(Clone)]
 pub(super) struct Link {
-    pub(super) connection: Arc<Connection>,
+    connection: Arc<Connection>,
     pub(super) side: usize,
+    other: usize,
 }
 
 /// What a side brings into a connection.
@@ -88,6 +82,7 @@ pub(super) struct Party {
     pub(super) window_bytes: usize,
     pub(super) send_bytes: usize,
     pub(super) sharing: Sharing,
+    pub(super) is_urgent_inline: bool,
 }
 
 /// What a change is told as, to each side.
@@ -106,6 +101,7 @@ impl Side {
             window_bytes: party.window_bytes,
             send_bytes: party.send_bytes,
             received_bytes: 0,
+            urgent: Urgent::new(party.is_urgent_inline),
             held: None,
             sharing: party.sharing,
         }
@@ -136,6 +132,11 @@ impl Side {
         let mut events = Readiness::READ | Readiness::READ_HANG_UP;
         events.set(Readiness::HANG_UP | Readiness::WRITE, self.is_over());
         events
+    }
+
+    /// Whether it is gone without having ended or been reset.
+    fn is_vanished(&self) -> bool {
+        self.is_gone && self.is_over() && !self.has_seen_end && self.error.is_none()
     }
 
     /// Whether it may send.
@@ -169,19 +170,52 @@ impl Side {
     pub(super) fn note_received(&mut self, count: usize) {
         self.received_bytes += count as u64;
     }
+
+    /// The place of the byte that is read next.
+    pub(super) fn read_place(&self) -> u64 {
+        self.received_bytes - self.inbox.length() as u64
+    }
+
+    /// The last of `count` bytes that are about to come in is urgent. Whether that is news.
+    pub(super) fn note_urgent(&mut self, count: usize) -> bool {
+        let (read, received) = (self.read_place(), self.received_bytes);
+        let Some(loses) = self.urgent.note(received + count as u64 - 1, read, received) else { return false };
+        if loses {
+            self.inbox.skip(1);
+        }
+        true
+    }
+
+    /// Bytes that are read in a row by a call that `has_some` already. `None`: it ends before the urgent one.
+    #[cold]
+    pub(super) fn marked_reach(&mut self, has_some: bool) -> Option<usize> {
+        if has_some && self.urgent.is_at(self.read_place()) {
+            return None;
+        }
+        if self.urgent.is_hole(self.read_place()) && self.inbox.length() > 0 {
+            self.inbox.skip(1);
+            self.urgent.pass(self.read_place());
+        }
+        Some(self.urgent.reach(self.read_place(), self.inbox.length()))
+    }
 }
 
 impl Pair {
+    #[inline]
+    fn other(&self, side: usize) -> usize {
+        side ^ self.flip
+    }
+
     /// Bytes that a side has sent and the other's window has no room for.
     pub(super) fn unsent_bytes(&self, side: usize) -> usize {
-        let other = &self.sides[1 - side];
+        let other = &self.sides[self.other(side)];
         other.inbox.length().saturating_sub(other.window_bytes)
     }
 
     /// Bytes that a side could send now.
     #[inline]
     pub(super) fn room(&self, side: usize) -> usize {
-        let other = &self.sides[1 - side];
+        let other = &self.sides[self.other(side)];
         (other.window_bytes + self.sides[side].send_bytes).saturating_sub(other.inbox.length())
     }
 
@@ -193,7 +227,7 @@ impl Pair {
 
     /// Whether what a side sends is lost: nobody is there who would read it.
     pub(super) fn is_refused(&self, side: usize) -> bool {
-        let other = &self.sides[1 - side];
+        let other = &self.sides[self.other(side)];
         other.is_gone || (other.state == TcpState::FinWait2 && other.is_receive_shut)
     }
 
@@ -206,6 +240,11 @@ impl Pair {
     fn end(&mut self, side: usize) -> Events {
         let mut events = [Readiness::empty(); 2];
         self.first.get_or_insert(side);
+        let other = self.other(side);
+        if self.sides[other].is_vanished() {
+            events[side] = self.sides[side].reset();
+            return events;
+        }
         let own = &mut self.sides[side];
         own.state = match own.state {
             TcpState::Established => TcpState::FinWait2,
@@ -214,7 +253,7 @@ impl Pair {
         if own.is_over() {
             events[side] = Readiness::HANG_UP | Readiness::WRITE;
         }
-        events[1 - side] = self.sides[1 - side].end();
+        events[other] |= self.sides[other].end();
         events
     }
 }
@@ -228,7 +267,18 @@ impl Connection {
             inet: inet.clone(),
             ends: (client.address, server.address),
             queues: [client.queue.clone(), server.queue.clone()],
-            pair: Mutex::new(Pair { sides, first: None, is_settled: false }),
+            pair: Mutex::new(Pair { sides, flip: 1, first: None, is_settled: false }),
+        })
+    }
+
+    /// A connection of a socket with itself.
+    pub(super) fn with_itself(inet: &Arc<Inet>, party: &Party) -> Arc<Self> {
+        let nobody = Side { state: TcpState::Close, is_gone: true, has_seen_end: true, ..Side::new(party) };
+        Arc::new(Self {
+            inet: inet.clone(),
+            ends: (party.address, party.address),
+            queues: [party.queue.clone(), party.queue.clone()],
+            pair: Mutex::new(Pair { sides: [Side::new(party), nobody], flip: 0, first: None, is_settled: false }),
         })
     }
 
@@ -273,6 +323,18 @@ impl Connection {
 }
 
 impl Link {
+    /// A side of a connection: the one that connected is 0.
+    pub(super) fn new(connection: &Arc<Connection>, side: usize) -> Self {
+        let other = connection.pair.lock().other(side);
+        Self { connection: connection.clone(), side, other }
+    }
+
+    /// The other side's number.
+    #[inline]
+    pub(super) fn other(&self) -> usize {
+        self.other
+    }
+
     /// Both sides, locked.
     #[inline]
     pub(super) fn pair(&self) -> MutexGuard<'_, Pair> {
@@ -281,13 +343,13 @@ impl Link {
 
     /// The other side's address.
     pub(super) fn remote(&self) -> SocketAddr {
-        self.connection.address_of(1 - self.side)
+        self.connection.address_of(self.other)
     }
 
     /// Tells the other side.
     #[inline]
     pub(super) fn tell_other(&self, events: Readiness) {
-        self.connection.queues[1 - self.side].notify(events);
+        self.connection.queues[self.other].notify(events);
     }
 
     /// Tells this side.
@@ -323,18 +385,20 @@ impl Link {
 
     /// Its socket is closed, at once with a reset if `resets`; `held` is its port.
     pub(super) fn close(&self, resets: bool, held: Option<Held>, sharing: Sharing) {
-        let side = self.side;
+        let (side, other) = (self.side, self.other);
         let lost = self.connection.change(|pair| {
             let own = &mut pair.sides[side];
             let has_unread = own.inbox.length() > 0;
             let lost = core::mem::take(&mut own.inbox);
             (own.is_gone, own.is_receive_shut, own.held, own.sharing) = (true, true, held, sharing);
+            // It has no use for room: it is told when all that it sent has its place ([`Self::is_lingering`]).
+            own.send_bytes = 0;
             let had_ended = core::mem::replace(&mut own.is_send_shut, true);
             let mut events = [Readiness::empty(); 2];
             if !own.is_over() {
                 if has_unread || resets {
                     own.state = TcpState::Close;
-                    events[1 - side] = pair.sides[1 - side].reset();
+                    events[other] = pair.sides[other].reset();
                 } else if !had_ended {
                     events = pair.end(side);
                 }
@@ -344,25 +408,37 @@ impl Link {
         drop(lost);
     }
 
-    /// A reset that a call met after a part was done is for the next call.
-    pub(super) fn keep_error(&self, error: Errno) {
-        let mut pair = self.pair();
-        let own = &mut pair.sides[self.side];
-        if error == Errno::ECONNRESET && own.is_over() {
-            own.error.get_or_insert(error);
-        }
+    /// This side is no more, which the other learns when it sends something or ends; `held` is its port.
+    pub(super) fn vanish(&self, held: Option<Held>) {
+        let side = self.side;
+        self.connection.change(|pair| {
+            let own = &mut pair.sides[side];
+            (own.is_gone, own.held, own.error) = (true, held, None);
+            (own.state, own.is_receive_shut, own.is_send_shut) = (TcpState::Close, true, true);
+            ((), [Readiness::empty(); 2])
+        });
+    }
+
+    /// Whether its socket is closed and something that it sent does not fit into the other side's window.
+    pub(super) fn is_lingering(&self) -> bool {
+        let pair = self.pair();
+        let own = &pair.sides[self.side];
+        own.is_gone && !own.is_over() && pair.unsent_bytes(self.side) > 0
     }
 
     /// What `TCP_INFO` tells.
     pub(super) fn information(&self) -> Information {
         let pair = self.pair();
-        let (own, other) = (&pair.sides[self.side], &pair.sides[1 - self.side]);
+        let (own, other) = (&pair.sides[self.side], &pair.sides[self.other]);
         let unsent_bytes = pair.unsent_bytes(self.side);
+        let acknowledged_bytes = other.received_bytes - unsent_bytes as u64;
         Information {
-            acknowledged_bytes: other.received_bytes - unsent_bytes as u64,
+            acknowledged_bytes,
             received_bytes: own.received_bytes,
-            unsent_bytes,
-            window_bytes: other.window_bytes,
+            unsent_bytes: unsent_bytes as u32,
+            sent_bytes: acknowledged_bytes,
+            window_bytes: (other.window_bytes as u32, own.window_bytes as u32),
+            ..Information::default()
         }
     }
 }

@@ -7,13 +7,16 @@
 //!
 //! - [`socket`]: the socket of either protocol, its options, and what calls ask of both;
 //! - `tcp`: a TCP socket's states; `connection`: the pair of queues and the two sides' states; `connect` listens,
-//!   connects and accepts; `stream` sends and receives;
+//!   connects and accepts; `stream` sends and receives; `end`: the loops that move bytes, over loopback or not;
+//!   `urgent`: which byte is urgent; `deferred`: connections that a listener hears of later; `lingering`: what `close`
+//!   waits for;
 //! - [`engine`]: TCP's machinery, for connections to other machines; `remote`: the sockets that have them;
 //! - `udp`: datagrams; `udp_far`: those to other machines and from them;
 //!   [`raw`]: packets of other protocols, and ping; `datagram_filter`: filters of both;
 //! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port,
 //!   in a [`port_map`] and a [`hashed`] map;
-//! - [`settings`]: options that are numbers; `error_queue`: what ICMP said of datagrams;
+//! - [`settings`]: options that are numbers; `information`: what `TCP_INFO` tells; `error_queue`: what ICMP said of
+//!   datagrams;
 //! - [`stack`]: everything between the card and the transports; [`network`]: what the network does with what comes in,
 //!   and when; `tcp_input`: where TCP takes part in that;
 //! - [`wire`]: what card, stack, TCP and configuration owe each other.
@@ -30,17 +33,21 @@
 //! by the receiver's buffer, and what does not fit is
 //! lost; [`BACKLOG_MAX`] + 1 connections wait to be accepted; ends of connections: `ports::TIME_WAIT_COUNT_MAX`.
 //!
-//! Differences from Linux that a program can see: there is no urgent data (`MSG_OOB`); a listener's full queue lets a
+//! Differences from Linux that a program can see: a listener's full queue lets a
 //! client in when there is room, not at its next attempt, and one that does not wait for it never times out; nothing
 //! is held back for `TCP_CORK` over loopback. What connections to other machines lack stands in ADR 0068.
 
 mod connect;
 mod connection;
 mod datagram_filter;
+mod deferred;
+mod end;
 mod engine;
 mod error_queue;
 mod hashed;
+mod information;
 pub mod interface;
+mod lingering;
 mod network;
 mod payload;
 mod port_map;
@@ -57,20 +64,22 @@ mod tcp_input;
 mod tcp_state;
 mod udp;
 mod udp_far;
+mod urgent;
 pub mod wire;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-pub use connection::Information;
 use engine::table::Tables;
 pub use error_queue::SendError;
+pub use information::Information;
+pub use lingering::Lingering;
 use ports::Ports;
 use siphasher::sip::SipHasher13;
-pub use socket::{Family, Protocol, Received, Sending, Socket, Wants};
+pub use socket::{Family, Protocol, Received, Sending, Socket, Wants, Way};
 use socket_list::SocketList;
 use stack::Stack;
 pub use tcp_state::TcpState;
@@ -116,6 +125,7 @@ pub struct Inet {
     raw: SocketList<Socket>,
     stack: Stack,
     engine: Tables,
+    may_linger: AtomicBool,
 }
 
 /// An end of a connection that is remembered.
@@ -146,7 +156,19 @@ impl Inet {
             raw: SocketList::default(),
             stack: Stack::new(kernel),
             engine: Tables::new(key),
+            may_linger: AtomicBool::new(false),
         })
+    }
+
+    /// Whether closing ever waits: a socket was asked to linger.
+    #[inline]
+    pub fn may_linger(&self) -> bool {
+        self.may_linger.load(Ordering::Relaxed)
+    }
+
+    /// A socket is to linger for a time when it is closed (`SO_LINGER`).
+    pub fn note_lingering(&self) {
+        self.may_linger.store(true, Ordering::Relaxed);
     }
 
     fn ports(&self, protocol: Protocol) -> &Ports {

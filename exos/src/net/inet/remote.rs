@@ -9,11 +9,13 @@ use core::net::SocketAddr;
 use core::sync::atomic::Ordering;
 
 use super::Inet;
-use super::engine::attempt::begin;
+use super::end::End;
+use super::engine::attempt::{Wishes, begin};
 use super::engine::flow::{Flow, Knobs};
 use super::engine::host::{Host, Listener, PortRelease, PortSharing};
 use super::engine::table::{Key, Tables};
 use super::engine::{Terms, Tuning, flow_bytes::Piece};
+use super::interface::ETHERNET_INDEX;
 use super::ports::{Held, Place, Sharing};
 use super::settings::Setting;
 use super::socket::{Socket, switch};
@@ -22,8 +24,7 @@ use super::tcp::{Phase, Progress, Tcp};
 use super::wire::SegmentSender;
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
-use crate::fs::transfer::{Destination, Source, partial};
-use crate::preempt::Pace;
+use crate::fs::transfer::{Destination, Source};
 use crate::reserve::reserve_queue;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -69,6 +70,9 @@ impl Socket {
 
     /// An option has changed that its connection acts upon.
     pub fn apply_settings(&self) {
+        if let Some(link) = self.tcp().and_then(Tcp::link) {
+            link.set_urgent_inline(self.options().is_on(switch::URGENT_INLINE));
+        }
         if let Some(flow) = self.flow() {
             flow.tune(&self.tuning(), &self.knobs(flow.remote().is_ipv4()));
         }
@@ -77,9 +81,14 @@ impl Socket {
     /// Begins to connect to another machine, from an address and port that are its own by now.
     pub(super) fn connect_flow(self: &Arc<Self>, tcp: &Tcp, held: Held, ends: (SocketAddr, SocketAddr)) -> Result<()> {
         self.connected_buffer();
-        let is_fixed = self.has_own_receive_buffer();
         let host: Arc<dyn Host> = self.inet().clone();
-        let wants = (&self.tuning(), &self.knobs(ends.1.is_ipv4()), self.port_sharing(), is_fixed);
+        let wishes = Wishes {
+            sharing: self.port_sharing(),
+            is_receive_fixed: self.has_own_receive_buffer(),
+            segment_bytes_max: Listener::segment_bytes_max(&**self),
+            asks_cookie: self.settings().is_on(Setting::FastOpenConnect),
+        };
+        let wants = (&self.tuning(), &self.knobs(ends.1.is_ipv4()), wishes);
         let flow = begin(&host, ends, self.wait_queue(), wants).inspect_err(|_| {
             self.inet().tcp.end(ends, None, self.inet().now_ns());
         })?;
@@ -171,6 +180,17 @@ impl Listener for Socket {
         (self.window_bytes(), self.has_own_receive_buffer())
     }
 
+    fn segment_bytes_max(&self) -> u16 {
+        match self.settings().get(Setting::SegmentBytesMax) {
+            0 => u16::MAX,
+            bytes => u16::try_from(bytes).unwrap_or(u16::MAX),
+        }
+    }
+
+    fn defer_count(&self) -> u32 {
+        self.settings().get(Setting::DeferAccept).max(0) as u32
+    }
+
     fn admit_flow(&self, key: &Key, terms: &Terms, place: &dyn Fn(&Arc<Flow>) -> bool) -> Option<Arc<Flow>> {
         let other = self.make_accepted().ok()?;
         let (tcp, host): (_, Arc<dyn Host>) = (other.tcp()?, self.inet().clone());
@@ -237,65 +257,50 @@ impl Host for Inet {
     }
 
     fn listener(&self, local: SocketAddr, seed: u64) -> Option<Arc<dyn Listener>> {
-        let found = self.tcp.find(local, || seed, |socket| socket.is_listening().then_some(0))?;
+        let rank = |socket: &Socket| socket.interface_rank(ETHERNET_INDEX).filter(|_| socket.is_listening());
+        let found = self.tcp.find(local, || seed, rank)?;
         Some(found)
     }
 }
 
-/// Sends on a connection to another machine what there is room for.
-pub(super) fn send(flow: &Arc<Flow>, source: &mut dyn Source) -> Result<usize> {
-    let (mut done, mut pace) = (0, Pace::default());
-    loop {
-        let step = match flow.send_nofault(source) {
-            Ok(Piece::Slow) => flow.send_bounced(source),
-            Ok(Piece::Moved(count)) => Ok(count),
-            Err(error) => Err(error),
-        };
-        match step {
-            Ok(count) => done += count,
-            Err(error) => {
-                if done > 0 {
-                    flow.keep_error(error);
-                }
-                return partial(done, error);
-            }
-        }
-        if source.remaining() == 0 {
-            return Ok(done);
-        }
-        if let Err(error) = pace.page_unless_killed() {
-            return partial(done, error);
-        }
+impl End for Arc<Flow> {
+    fn send_nofault(&self, source: &mut dyn Source) -> Result<Piece> {
+        Flow::send_nofault(self, source)
     }
-}
 
-/// Receives from a connection to another machine what is there: how much, and whether none follows for this call.
-pub(super) fn read(flow: &Arc<Flow>, destination: &mut dyn Destination) -> Result<(usize, bool)> {
-    let (mut done, mut pace) = (0, Pace::default());
-    let error = loop {
-        if destination.remaining() == 0 && done > 0 {
-            return Ok((done, false));
-        }
-        let step = match flow.receive_nofault(destination) {
-            Ok(Piece::Slow) => flow.receive_bounced(destination),
-            Ok(Piece::Moved(count)) => Ok(count),
-            Err(error) => Err(error),
-        };
-        match step {
-            Ok(0) => return Ok((done, true)),
-            Ok(count) => done += count,
-            Err(error) => break error,
-        }
-        if pace.page_unless_killed().is_err() {
-            return Ok((done, false));
-        }
-    };
-    if done == 0 {
-        return Err(error);
+    fn send_bounced(&self, source: &mut dyn Source) -> Result<usize> {
+        Flow::send_bounced(self, source)
     }
-    // What was received comes first. A failure is for the next call.
-    if !matches!(error, Errno::EAGAIN | Errno::EFAULT | Errno::ENOMEM) {
-        flow.return_error(error);
+
+    fn send_urgent(&self, _: &mut dyn Source) -> Result<usize> {
+        Err(Errno::EOPNOTSUPP)
     }
-    Ok((done, error != Errno::EAGAIN))
+
+    fn note_sent(&self) {}
+
+    fn receive_nofault(&self, destination: &mut dyn Destination, _: bool) -> Result<Piece> {
+        Flow::receive_nofault(self, destination)
+    }
+
+    fn receive_bounced(&self, destination: &mut dyn Destination) -> Result<usize> {
+        Flow::receive_bounced(self, destination)
+    }
+
+    fn keep_error(&self, error: Errno) {
+        Flow::keep_error(self, error);
+    }
+
+    fn return_error(&self, error: Errno) {
+        Flow::return_error(self, error);
+    }
+
+    fn urgent_byte(&self, _: bool) -> Result<Option<u8>> {
+        Err(Errno::EINVAL)
+    }
+
+    fn is_at_mark(&self) -> bool {
+        false
+    }
+
+    fn set_urgent_inline(&self, _: bool) {}
 }

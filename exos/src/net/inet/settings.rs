@@ -88,6 +88,8 @@ settings! {
     DeferAccept = 0,
     /// `TCP_FASTOPEN`: how many connections may begin with data, of which none does.
     FastOpen = 0,
+    /// `TCP_FASTOPEN_CONNECT`, or a first send that asked for it: connections ask for a cookie, which none is given.
+    FastOpenConnect = 0,
     /// `TCP_CONGESTION`, by its place among those that are known.
     Congestion = 0,
     /// `IP_MINTTL`.

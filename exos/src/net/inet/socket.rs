@@ -4,10 +4,11 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use super::connection::Information;
+use super::end::End;
+use super::information::Information;
 use super::ports::Sharing;
 use super::settings::{Setting, Settings};
-use super::tcp::{Progress, Tcp};
+use super::tcp::{Phase, Progress, Tcp};
 use super::tcp_state::TcpState;
 use super::udp::Udp;
 use super::{
@@ -51,6 +52,8 @@ pub mod switch {
     pub const BROADCAST: u64 = 6;
     /// `SO_KEEPALIVE`.
     pub const KEEP_ALIVE: u64 = 9;
+    /// `SO_OOBINLINE`.
+    pub const URGENT_INLINE: u64 = 10;
     /// `SO_REUSEPORT`.
     pub const REUSE_PORT: u64 = 15;
 }
@@ -67,6 +70,23 @@ pub struct Sending {
     pub target: Option<SocketAddr>,
     /// More follows on the connection, so a segment that is not full waits for it (`MSG_MORE`).
     pub has_more: bool,
+    /// The last byte is urgent (`MSG_OOB`).
+    pub is_urgent: bool,
+    /// How a datagram is to go.
+    pub way: Way,
+}
+
+/// How a datagram is to go, where that is not as its socket has it (`IP_PKTINFO` and its like with `sendmsg`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Way {
+    /// The address that it is from.
+    pub source: Option<IpAddr>,
+    /// The number of the interface that it goes by, 0 for any.
+    pub interface: u32,
+    /// `IP_TTL`, hop limit.
+    pub hop_limit: Option<u8>,
+    /// `IP_TOS`, traffic class.
+    pub traffic_class: Option<u8>,
 }
 
 /// What a receiver wants.
@@ -164,6 +184,7 @@ impl Socket {
         let number = self.inet.next_inode_number();
         let made = Self::new(&self.inet, self.family, Protocol::Tcp, number, self.uid);
         made.options.inherit(&self.options);
+        made.set_bound_interface(self.bound_interface());
         made.settings.inherit(&self.settings);
         made.receive_bytes.store(self.receive_buffer_bytes(), Ordering::Relaxed);
         made.send_bytes.store(self.send_buffer_bytes(), Ordering::Relaxed);
@@ -340,7 +361,7 @@ impl Socket {
     ///
     /// # Errors
     /// `EINVAL`: it takes none. `EOPNOTSUPP`: datagrams need none. `EAGAIN`: none is waiting.
-    pub fn accept(&self) -> Result<Arc<Self>> {
+    pub fn accept(self: &Arc<Self>) -> Result<Arc<Self>> {
         self.accept_tcp(self.tcp().ok_or(Errno::EOPNOTSUPP)?)
     }
 
@@ -412,7 +433,7 @@ impl Socket {
     pub fn send(self: &Arc<Self>, source: &mut dyn Source, sending: &Sending) -> Result<usize> {
         match &self.body {
             Body::Tcp(tcp) if sending.has_more || self.expects_more() => self.send_and_more(tcp, source, sending),
-            Body::Tcp(tcp) => self.send_tcp(tcp, source),
+            Body::Tcp(tcp) => self.send_tcp(tcp, source, sending.is_urgent),
             Body::Udp(udp) if self.protocol == Protocol::Udp => self.send_udp(udp, source, sending),
             Body::Udp(udp) => self.send_raw(udp, source, sending),
         }
@@ -433,9 +454,9 @@ impl Socket {
         };
         if sending.has_more {
             say();
-            return self.send_tcp(tcp, source);
+            return self.send_tcp(tcp, source, sending.is_urgent);
         }
-        let outcome = self.send_tcp(tcp, source);
+        let outcome = self.send_tcp(tcp, source, sending.is_urgent);
         // What waits for room goes on with the same send.
         if source.remaining() == 0 || outcome.is_err_and(|error| error != Errno::EAGAIN) {
             say();
@@ -529,6 +550,31 @@ impl Socket {
         }
     }
 
+    /// The urgent byte of a connection, which is gone then unless this is a look (`MSG_OOB`). `None`: none will come.
+    ///
+    /// # Errors
+    /// `EINVAL`: there is none; `EAGAIN`: it is on its way; `ENOTCONN`: it takes connections.
+    pub fn urgent_byte(&self, is_peek: bool) -> Result<Option<u8>> {
+        let tcp = self.tcp().ok_or(Errno::EOPNOTSUPP)?;
+        if self.is_listening() {
+            return Err(Errno::ENOTCONN);
+        }
+        match (tcp.link(), self.flow()) {
+            (Some(link), _) => link.urgent_byte(is_peek),
+            (None, Some(flow)) => flow.urgent_byte(is_peek),
+            (None, None) => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Whether the next byte of a connection is the urgent one (`SIOCATMARK`).
+    pub fn is_at_mark(&self) -> bool {
+        match (self.tcp().and_then(Tcp::link), self.flow()) {
+            (Some(link), _) => link.is_at_mark(),
+            (None, Some(flow)) => flow.is_at_mark(),
+            (None, None) => false,
+        }
+    }
+
     /// Ends one half of the connection or both.
     ///
     /// # Errors
@@ -577,19 +623,17 @@ impl Socket {
     pub fn information(&self) -> Option<Information> {
         match self.tcp()?.link() {
             Some(link) => Some(link.information()),
-            None => self.flow().and_then(|flow| flow.report()).map(|report| Information {
-                acknowledged_bytes: report.acknowledged_bytes,
-                received_bytes: report.received_bytes,
-                unsent_bytes: report.unsent_bytes as usize,
-                window_bytes: report.receive_window_bytes as usize,
-            }),
+            None => {
+                let report = self.flow().and_then(|flow| flow.report());
+                report.map(|report| Information::of(&report, self.inet.now_ns()))
+            }
         }
     }
 
     /// Connections that wait at a listener, and how many may.
     pub fn backlog(&self) -> Option<(usize, usize)> {
         match &self.tcp()?.lock().phase {
-            super::tcp::Phase::Listening(listener) => Some((listener.pending.len(), listener.backlog)),
+            Phase::Listening(listener) => Some((listener.pending.len(), listener.backlog)),
             _ => None,
         }
     }
@@ -666,6 +710,14 @@ impl Socket {
         self.bound_interface.load(Ordering::Relaxed)
     }
 
+    /// How well it fits what comes in by an interface: one that is bound to it better than one that is bound to none.
+    pub(super) fn interface_rank(&self, interface: u32) -> Option<u32> {
+        match self.bound_interface() {
+            0 => Some(0),
+            bound => (bound == interface).then_some(1),
+        }
+    }
+
     /// Sets it.
     pub fn set_bound_interface(&self, index: u32) {
         self.bound_interface.store(index, Ordering::Relaxed);
@@ -681,7 +733,11 @@ impl Socket {
         }
         Ok(match &self.body {
             Body::Tcp(tcp) => match tcp.link() {
-                Some(link) => link.pair().sides[link.side].inbox.length(),
+                Some(link) => {
+                    let pair = link.pair();
+                    let own = &pair.sides[link.side];
+                    own.urgent.told_bytes(own.read_place(), own.inbox.length())
+                }
                 None => self.flow().map_or(0, |flow| flow.readable_bytes()),
             },
             Body::Udp(udp) => udp.first_bytes(),

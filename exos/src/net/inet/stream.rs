@@ -7,28 +7,23 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::connection::Link;
+use super::end::{self, End};
 use super::engine::flow::Flow;
-use super::remote;
+use super::engine::flow_bytes::Piece;
 use super::socket::{Received, Socket, Wants};
 use super::tcp::{Phase, Tcp};
+use super::tcp_state::TcpState;
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
-use crate::fs::transfer::{Destination, Source, partial};
-use crate::preempt::Pace;
+use crate::fs::transfer::{Destination, Source};
 use crate::reserve;
 
 /// Bytes that are moved under one lock.
 const PIECE_BYTES_MAX: usize = 65_536;
 /// Bytes that are moved by way of the stack.
 const BOUNCE_BYTES: usize = 2048;
-
-/// What a piece of a transfer came to.
-enum Piece {
-    /// So many bytes were moved.
-    Moved(usize),
-    /// The program's memory is not at hand for the next ones.
-    Slow,
-}
+/// What an arrival is told as: a waiter for urgent data looks again at any, as on Linux.
+const ARRIVAL: Readiness = Readiness::READ.union(Readiness::PRIORITY);
 
 /// What a socket receives from.
 enum Readable {
@@ -40,7 +35,8 @@ enum Readable {
 
 impl Socket {
     /// Sends on a connection what there is room for.
-    pub(super) fn send_tcp(&self, tcp: &Tcp, source: &mut dyn Source) -> Result<usize> {
+    pub(super) fn send_tcp(&self, tcp: &Tcp, source: &mut dyn Source, is_urgent: bool) -> Result<usize> {
+        let is_urgent = is_urgent && source.remaining() > 0;
         let link = {
             let mut state = tcp.lock();
             match &state.phase {
@@ -49,36 +45,12 @@ impl Socket {
                 Phase::Remote(flow) => {
                     let flow = flow.clone();
                     drop(state);
-                    return remote::send(&flow, source);
+                    return end::send(&flow, source, is_urgent);
                 }
                 _ => return Err(state.error.take().unwrap_or(Errno::EPIPE)),
             }
         };
-        let (mut done, mut pace) = (0, Pace::default());
-        let outcome = loop {
-            let step = match link.send_nofault(source) {
-                Ok(Piece::Slow) => link.send_bounced(source),
-                Ok(Piece::Moved(count)) => Ok(count),
-                Err(error) => Err(error),
-            };
-            match step {
-                Ok(count) => done += count,
-                Err(error) => break Err(error),
-            }
-            if source.remaining() == 0 {
-                break Ok(());
-            }
-            if let Err(error) = pace.page_unless_killed() {
-                break Err(error);
-            }
-        };
-        if done > 0 {
-            link.tell_other(Readiness::READ);
-            if let Err(error) = outcome {
-                link.keep_error(error);
-            }
-        }
-        outcome.map(|()| done).or_else(|error| partial(done, error))
+        end::send(&link, source, is_urgent)
     }
 
     /// Receives from a connection what is there.
@@ -123,14 +95,14 @@ impl Tcp {
             if !may_send || pair.room(link.side) < wanted {
                 return None;
             }
-            let other = &mut pair.sides[1 - link.side];
+            let other = &mut pair.sides[link.other()];
             other.inbox.reserve(wanted).ok()?;
             if wanted > other.inbox.back_room() || !other.inbox.push_with(wanted, |room| source.take_nofault(room)) {
                 return None;
             }
             other.note_received(wanted);
         }
-        link.tell_other(Readiness::READ);
+        link.tell_other(ARRIVAL);
         Some(wanted)
     }
 
@@ -151,41 +123,14 @@ impl Tcp {
     pub(super) fn read(&self, destination: &mut dyn Destination) -> Result<(usize, bool)> {
         let link = match self.readable()? {
             Readable::Link(link) => link,
-            Readable::Flow(flow) => return remote::read(&flow, destination),
+            Readable::Flow(flow) => return end::read(&flow, destination),
             Readable::End => return Ok((0, true)),
         };
-        let (mut done, mut pace) = (0, Pace::default());
-        let error = loop {
-            if destination.remaining() == 0 && done > 0 {
-                return Ok((done, false));
-            }
-            let step = match link.receive_nofault(destination) {
-                Ok(Piece::Slow) => link.receive_bounced(destination),
-                Ok(Piece::Moved(count)) => Ok(count),
-                Err(error) => Err(error),
-            };
-            match step {
-                Ok(0) => return Ok((done, true)),
-                Ok(count) => done += count,
-                Err(error) => break error,
-            }
-            if pace.page_unless_killed().is_err() {
-                return Ok((done, false));
-            }
-        };
-        if done == 0 {
-            return Err(error);
-        }
-        // What was received comes first. A failure is for the next call.
-        if !matches!(error, Errno::EAGAIN | Errno::EFAULT | Errno::ENOMEM) {
-            link.pair().sides[link.side].error = Some(error);
-        }
-        Ok((done, error != Errno::EAGAIN))
+        end::read(&link, destination)
     }
 }
 
-impl Link {
-    /// Sends what is at hand, up to a piece of it.
+impl End for Link {
     fn send_nofault(&self, source: &mut dyn Source) -> Result<Piece> {
         let mut pair = self.pair();
         pair.sides[self.side].check_sender()?;
@@ -203,7 +148,7 @@ impl Link {
         if granted == 0 {
             return Err(Errno::EAGAIN);
         }
-        let other = &mut pair.sides[1 - self.side];
+        let other = &mut pair.sides[self.other()];
         other.inbox.reserve(granted).map_err(|_| Errno::ENOBUFS)?;
         let mut done = 0;
         while done < granted {
@@ -217,16 +162,124 @@ impl Link {
         Ok(if done > 0 { Piece::Moved(done) } else { Piece::Slow })
     }
 
-    /// Sends some of what is not at hand.
     fn send_bounced(&self, source: &mut dyn Source) -> Result<usize> {
+        self.send_by_stack(source, false)
+    }
+
+    fn send_urgent(&self, source: &mut dyn Source) -> Result<usize> {
+        self.send_by_stack(source, true)
+    }
+
+    fn note_sent(&self) {
+        self.tell_other(ARRIVAL);
+    }
+
+    fn receive_nofault(&self, destination: &mut dyn Destination, has_some: bool) -> Result<Piece> {
+        let mut pair = self.pair();
+        let was_writable = pair.is_writable(self.other());
+        let own = &mut pair.sides[self.side];
+        let (mut reach, is_marked) = (own.inbox.length(), own.urgent.is_noted());
+        if is_marked {
+            let Some(before) = own.marked_reach(has_some) else { return Ok(Piece::Moved(0)) };
+            reach = before;
+        }
+        if reach == 0 {
+            return own.empty_outcome().map(|()| Piece::Moved(0));
+        }
+        let wanted = destination.remaining().min(reach).min(PIECE_BYTES_MAX);
+        let mut done = 0;
+        while done < wanted {
+            let count = (wanted - done).min(own.inbox.front_length());
+            if !own.inbox.front(count).is_some_and(|bytes| destination.put_nofault(bytes)) {
+                break;
+            }
+            own.inbox.skip(count);
+            done += count;
+        }
+        if is_marked {
+            own.urgent.pass(own.read_place());
+        }
+        let makes_writable = !was_writable && pair.is_writable(self.other());
+        drop(pair);
+        if makes_writable {
+            self.tell_other(Readiness::WRITE);
+        }
+        Ok(if done > 0 || wanted == 0 { Piece::Moved(done) } else { Piece::Slow })
+    }
+
+    fn receive_bounced(&self, destination: &mut dyn Destination) -> Result<usize> {
+        let mut bounce = [0; BOUNCE_BYTES];
+        let (count, was_writable) = {
+            let mut pair = self.pair();
+            let was_writable = pair.is_writable(self.other());
+            let own = &mut pair.sides[self.side];
+            let reach = own.urgent.reach(own.read_place(), own.inbox.length());
+            let count = reach.min(destination.remaining()).min(BOUNCE_BYTES);
+            if count == 0 {
+                return own.empty_outcome().map(|()| 0);
+            }
+            own.inbox.pop(&mut bounce[..count]);
+            (count, was_writable)
+        };
+        let is_put = destination.put(&bounce[..count]) == count;
+        let mut pair = self.pair();
+        let own = &mut pair.sides[self.side];
+        // As on Linux, what cannot be put whole was not read. There is room where it was, unless much has come in
+        // meanwhile and there is no memory.
+        if !is_put && own.inbox.reserve(count).is_ok() {
+            own.inbox.unpop(&bounce[..count]);
+        }
+        own.urgent.pass(own.read_place());
+        let makes_writable = !was_writable && pair.is_writable(self.other());
+        drop(pair);
+        if makes_writable {
+            self.tell_other(Readiness::WRITE);
+        }
+        if is_put { Ok(count) } else { Err(Errno::EFAULT) }
+    }
+
+    fn keep_error(&self, error: Errno) {
+        let mut pair = self.pair();
+        let own = &mut pair.sides[self.side];
+        if error == Errno::ECONNRESET && own.state == TcpState::Close {
+            own.error.get_or_insert(error);
+        }
+    }
+
+    fn return_error(&self, error: Errno) {
+        self.pair().sides[self.side].error = Some(error);
+    }
+
+    fn urgent_byte(&self, is_peek: bool) -> Result<Option<u8>> {
+        let mut pair = self.pair();
+        let own = &mut pair.sides[self.side];
+        // What is told to be urgent is there: both come at once.
+        own.urgent.take(is_peek)
+    }
+
+    fn is_at_mark(&self) -> bool {
+        let pair = self.pair();
+        let own = &pair.sides[self.side];
+        own.urgent.is_at(own.read_place())
+    }
+
+    fn set_urgent_inline(&self, value: bool) {
+        self.pair().sides[self.side].urgent.is_inline = value;
+    }
+}
+
+impl Link {
+    /// Sends some of what is not at hand, or is urgent at its end.
+    fn send_by_stack(&self, source: &mut dyn Source, is_urgent: bool) -> Result<usize> {
         let mut bounce = [0; BOUNCE_BYTES];
         let granted = {
             let mut pair = self.pair();
+            pair.sides[self.side].check_sender()?;
             let granted = pair.room(self.side).min(source.remaining()).min(BOUNCE_BYTES);
             if granted == 0 {
                 return Err(Errno::EAGAIN);
             }
-            pair.sides[1 - self.side].inbox.reserve(granted).map_err(|_| Errno::ENOBUFS)?;
+            pair.sides[self.other()].inbox.reserve(granted).map_err(|_| Errno::ENOBUFS)?;
             granted
         };
         let taken = source.take(&mut bounce[..granted]);
@@ -240,81 +293,33 @@ impl Link {
             self.reset();
             return Ok(taken);
         }
-        let other = &mut pair.sides[1 - self.side];
+        let is_last = source.remaining() == 0 || pair.room(self.side) <= taken;
+        let other = &mut pair.sides[self.other()];
         other.inbox.reserve(taken).map_err(|_| Errno::ENOBUFS)?;
+        let is_news = is_urgent && is_last && other.note_urgent(taken);
         other.inbox.push(&bounce[..taken]);
         other.note_received(taken);
+        if is_news {
+            other.urgent.fill(bounce[taken - 1]);
+            drop(pair);
+            self.tell_other(Readiness::PRIORITY);
+        }
         Ok(taken)
-    }
-
-    /// Receives what can be put at once, up to a piece of it. Nothing: the end.
-    fn receive_nofault(&self, destination: &mut dyn Destination) -> Result<Piece> {
-        let mut pair = self.pair();
-        let other = 1 - self.side;
-        let was_writable = pair.is_writable(other);
-        let own = &mut pair.sides[self.side];
-        if own.inbox.length() == 0 {
-            return own.empty_outcome().map(|()| Piece::Moved(0));
-        }
-        let wanted = destination.remaining().min(own.inbox.length()).min(PIECE_BYTES_MAX);
-        let mut done = 0;
-        while done < wanted {
-            let count = (wanted - done).min(own.inbox.front_length());
-            if !own.inbox.front(count).is_some_and(|bytes| destination.put_nofault(bytes)) {
-                break;
-            }
-            own.inbox.skip(count);
-            done += count;
-        }
-        let makes_writable = !was_writable && pair.is_writable(other);
-        drop(pair);
-        if makes_writable {
-            self.tell_other(Readiness::WRITE);
-        }
-        Ok(if done > 0 || wanted == 0 { Piece::Moved(done) } else { Piece::Slow })
-    }
-
-    /// Receives some of what cannot be put at once.
-    fn receive_bounced(&self, destination: &mut dyn Destination) -> Result<usize> {
-        let mut bounce = [0; BOUNCE_BYTES];
-        let other = 1 - self.side;
-        let (count, was_writable) = {
-            let mut pair = self.pair();
-            let was_writable = pair.is_writable(other);
-            let own = &mut pair.sides[self.side];
-            let count = own.inbox.length().min(destination.remaining()).min(BOUNCE_BYTES);
-            if count == 0 {
-                return own.empty_outcome().map(|()| 0);
-            }
-            own.inbox.pop(&mut bounce[..count]);
-            (count, was_writable)
-        };
-        let put = destination.put(&bounce[..count]);
-        let mut pair = self.pair();
-        let own = &mut pair.sides[self.side];
-        // There is room where they were, unless much has come in meanwhile and there is no memory.
-        if put < count && own.inbox.reserve(count - put).is_ok() {
-            own.inbox.unpop(&bounce[put..count]);
-        }
-        let makes_writable = !was_writable && pair.is_writable(other);
-        drop(pair);
-        if makes_writable {
-            self.tell_other(Readiness::WRITE);
-        }
-        if put == 0 { Err(Errno::EFAULT) } else { Ok(put) }
     }
 
     /// Drops what is there, at most `limit` bytes of it (`MSG_TRUNC`).
     fn discard(&self, limit: usize) -> Result<Received> {
         let mut pair = self.pair();
-        let other = 1 - self.side;
+        let other = self.other();
         let was_writable = pair.is_writable(other);
         let own = &mut pair.sides[self.side];
-        if own.inbox.length() == 0 {
+        let reach = own.marked_reach(false).unwrap_or(0);
+        if reach == 0 {
             return own.empty_outcome().map(|()| Received::end());
         }
-        let byte_count = limit.min(own.inbox.length());
+        let byte_count = limit.min(reach);
         own.inbox.skip(byte_count);
+        own.urgent.pass(own.read_place());
         let makes_writable = !was_writable && pair.is_writable(other);
         drop(pair);
         if makes_writable {
@@ -329,7 +334,11 @@ impl Link {
         {
             let mut pair = self.pair();
             let own = &mut pair.sides[self.side];
-            let length = own.inbox.length().min(skipped.saturating_add(destination.remaining()));
+            // The urgent byte that a reader would pass over is not seen either.
+            let skipped = skipped + usize::from(own.urgent.is_hole(own.read_place()));
+            let ahead = own.inbox.length().saturating_sub(skipped);
+            let length = skipped + own.urgent.reach(own.read_place() + skipped as u64, ahead);
+            let length = length.min(skipped.saturating_add(destination.remaining()));
             if length <= skipped {
                 return own.empty_outcome().map(|()| Received::end());
             }

@@ -1,17 +1,18 @@
 //! A TCP socket's states, and what depends on them: its addresses, what it is ready for, how it ends.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::connection::Link;
 use super::engine::flow::Flow;
+use super::engine::table::Appointment;
 use super::ports::Held;
 use super::socket::Socket;
 use super::tcp_state::TcpState;
 use crate::error::{Errno, Result};
-use crate::fs::readiness::Readiness;
+use crate::fs::readiness::{Readiness, Registration, WaitQueue};
 use crate::net::Halves;
 use crate::sync::Mutex;
 
@@ -22,6 +23,22 @@ pub(super) struct Listener {
     pub(super) backlog: usize,
     /// Sockets whose connections wait for a place.
     pub(super) waiting: VecDeque<Client>,
+    /// Connections that wait for their data, by the number of their socket.
+    pub(super) deferred: BTreeMap<u64, Arc<Deferred>>,
+    /// One of them was ready when there was no place.
+    pub(super) is_deferred_ready: bool,
+}
+
+/// A connection that waits for its data, so that its listener is not told of it yet.
+pub(super) struct Deferred {
+    pub(super) number: u64,
+    pub(super) listener: Weak<Socket>,
+    pub(super) link: Link,
+    pub(super) queue: Arc<WaitQueue>,
+    pub(super) accepted: Arc<Socket>,
+    pub(super) until_ns: u64,
+    /// What wakes it, and when its time is over.
+    pub(super) waits: Mutex<(Option<Registration>, Option<Appointment>)>,
 }
 
 /// An attempt to connect.
@@ -228,7 +245,9 @@ impl Tcp {
                 let is_over = own.state == TcpState::Close;
                 ready.set(Readiness::HANG_UP, is_over || own.is_receive_shut && own.is_send_shut);
                 ready.set(Readiness::READ_HANG_UP, own.is_receive_shut);
-                ready.set(Readiness::READ, own.is_receive_shut || own.inbox.length() >= low_water_bytes);
+                let wanted_bytes = low_water_bytes + usize::from(own.urgent.is_hole(own.read_place()));
+                ready.set(Readiness::READ, own.is_receive_shut || own.inbox.length() >= wanted_bytes);
+                ready.set(Readiness::PRIORITY, own.urgent.is_there());
                 ready.set(Readiness::WRITE, own.is_send_shut || pair.is_writable(link.side));
                 ready.set(Readiness::ERROR, own.error.is_some());
             }

@@ -2,11 +2,12 @@
 //!
 //! The stack calls these with no lock held. Neighbours: [`super::network`], which calls; TCP's engine, which is called.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 
 use super::Inet;
 use super::engine::host::Host;
 use super::engine::input::{self, Train};
+use super::engine::table::{Appointment, Timed};
 use super::wire::{Arrival, IcmpError};
 
 fn host(inet: &Arc<Inet>) -> Arc<dyn Host> {
@@ -28,4 +29,11 @@ pub(super) fn tcp_error(inet: &Arc<Inet>, error: &IcmpError<'_>) -> bool {
 /// something is due next; `now_ns` if there is more. What comes to be due earlier is told by [`Inet::wake_at`].
 pub(super) fn tcp_poll(inet: &Arc<Inet>, now_ns: u64) -> Option<u64> {
     input::poll(&host(inet), now_ns)
+}
+
+impl Inet {
+    /// Has something called at a time, if it is still there then.
+    pub(super) fn call_at(self: &Arc<Self>, at_ns: u64, timed: Weak<dyn Timed>) -> Appointment {
+        host(self).call_at(at_ns, timed)
+    }
 }

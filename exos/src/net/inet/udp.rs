@@ -19,7 +19,7 @@ use super::interface::LOOPBACK;
 use super::payload::Payload;
 use super::ports::{Held, Place};
 use super::settings::Setting;
-use super::socket::{Family, Protocol, Received, Sending, Socket, Wants};
+use super::socket::{Family, Protocol, Received, Sending, Socket, Wants, Way};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::{Destination, Source};
@@ -61,9 +61,9 @@ struct Inbox {
 }
 
 impl Datagram {
-    /// One that stays within the machine.
-    pub(super) fn near(bytes: Payload, from: SocketAddr, to: IpAddr) -> Self {
-        Self { bytes, from, to, interface: LOOPBACK.index as u8, hop_limit: HOP_LIMIT, traffic_class: 0 }
+    /// One that stays within the machine; `marks` are its hop limit and its traffic class.
+    pub(super) fn near(bytes: Payload, from: SocketAddr, to: IpAddr, marks: (u8, u8)) -> Self {
+        Self { bytes, from, to, interface: LOOPBACK.index as u8, hop_limit: marks.0, traffic_class: marks.1 }
     }
 }
 
@@ -275,25 +275,58 @@ impl Socket {
         }
         let route_source = self.source_towards(remote)?;
         let local = self.take_any_port(udp)?;
-        let address = if has_no_address(local.ip()) { route_source } else { local.ip() };
+        let address = match sending.way.source {
+            Some(source) if !self.inet().is_local(source) => return Err(Errno::EINVAL),
+            Some(source) => source,
+            None if has_no_address(local.ip()) => route_source,
+            None => local.ip(),
+        };
         if address.is_ipv4() != remote.is_ipv4() {
             return Err(Errno::ENETUNREACH);
         }
         let from = SocketAddr::new(address, local.port());
         let bytes = Payload::take(source, length)?;
-        let inet = self.inet();
-        if !remote.ip().is_loopback() && !inet.stack().is_own(remote.ip()) {
-            return self.send_far(from, remote, bytes);
+        let (inet, marks) = (self.inet(), self.marks(remote.ip(), &sending.way));
+        let is_far = !remote.ip().is_loopback() && !inet.stack().is_own(remote.ip());
+        match if sending.way.interface == 0 { self.bound_interface() } else { sending.way.interface } {
+            0 => {}
+            // As on Linux, what goes by an interface that does not lead there is sent, and lost.
+            interface if is_far == (interface == LOOPBACK.index) && (is_far || remote.ip().is_loopback()) => {
+                return Ok(length);
+            }
+            _ => {}
+        }
+        if is_far {
+            return self.send_far(from, remote, bytes, marks);
         }
         if !inet.stack().taps().is_empty() {
-            inet.stack().show_datagram(from, remote, (HOP_LIMIT, 0), &bytes);
+            inet.stack().show_datagram(from, remote, marks, &bytes);
         }
-        let receiver = inet.udp.find(remote, || inet.seed_for(Some(from)), |socket| socket.udp()?.rank(from));
+        let rank = |socket: &Self| socket.rank_datagram(from, LOOPBACK.index);
+        let receiver = inet.udp.find(remote, || inet.seed_for(Some(from)), rank);
         match receiver.as_ref().and_then(|receiver| Some((receiver, receiver.udp()?))) {
-            Some((receiver, inbox)) => receiver.take_in(inbox, Datagram::near(bytes, from, remote.ip()))?,
+            Some((receiver, inbox)) => receiver.take_in(inbox, Datagram::near(bytes, from, remote.ip(), marks))?,
             None => self.note_unreachable(udp, connected == Some(remote), remote, &bytes),
         }
         Ok(length)
+    }
+
+    /// Hop limit and traffic class of a datagram.
+    pub(super) fn marks(&self, remote: IpAddr, way: &Way) -> (u8, u8) {
+        let (hops, class) = match (remote, remote.is_multicast()) {
+            (IpAddr::V4(_), false) => (Setting::TimeToLive, Setting::TypeOfService),
+            (IpAddr::V4(_), true) => (Setting::MulticastTimeToLive, Setting::TypeOfService),
+            (IpAddr::V6(_), false) => (Setting::UnicastHops, Setting::TrafficClass),
+            (IpAddr::V6(_), true) => (Setting::MulticastHops, Setting::TrafficClass),
+        };
+        let setting = |setting, default| u8::try_from(self.settings().get(setting)).unwrap_or(default);
+        let hop_limit = way.hop_limit.unwrap_or_else(|| setting(hops, HOP_LIMIT));
+        (hop_limit, way.traffic_class.unwrap_or_else(|| setting(class, 0)))
+    }
+
+    /// How well a datagram that comes in from `from` by an interface fits; see [`Udp::rank`].
+    pub(super) fn rank_datagram(&self, from: SocketAddr, interface: u32) -> Option<u32> {
+        Some(self.udp()?.rank(from)? * 2 + self.interface_rank(interface)?)
     }
 
     /// The address that datagrams to `remote` are sent from.

@@ -15,7 +15,7 @@ use super::payload::Payload;
 use super::settings::Setting;
 use super::socket::{Family, Socket, switch};
 use super::stack::counters::Counter;
-use super::udp::{Datagram, HOP_LIMIT, Udp};
+use super::udp::{Datagram, Udp};
 use super::wire::{Arrival, IcmpError, Segment};
 use crate::error::{Errno, Result};
 use crate::reserve;
@@ -63,12 +63,12 @@ pub(super) fn udp_input(inet: &Arc<Inet>, arrival: &Arrival<'_>) -> bool {
         }
     };
     if is_for_group {
-        let all = inet.udp.find_all(to, |socket| socket.udp().is_some_and(|udp| udp.rank(from).is_some()));
+        let all = inet.udp.find_all(to, |socket| socket.rank_datagram(from, ETHERNET_INDEX).is_some());
         all.iter().flatten().for_each(take);
         // Nobody is told that nobody is there.
         return true;
     }
-    match inet.udp.find(to, || inet.seed_for(Some(from)), |socket| socket.udp()?.rank(from)) {
+    match inet.udp.find(to, || inet.seed_for(Some(from)), |socket| socket.rank_datagram(from, ETHERNET_INDEX)) {
         Some(socket) => {
             take(&socket);
             true
@@ -127,7 +127,13 @@ impl Socket {
     /// # Errors
     /// Those of [`Self::source_far`]; `EMSGSIZE`: it may not go in pieces, and is too long; `EINVAL`: it is bound to
     /// loopback; `ECONNREFUSED`: the host may not be spoken with.
-    pub(super) fn send_far(&self, from: SocketAddr, remote: SocketAddr, bytes: Payload) -> Result<usize> {
+    pub(super) fn send_far(
+        &self,
+        from: SocketAddr,
+        remote: SocketAddr,
+        bytes: Payload,
+        marks: (u8, u8),
+    ) -> Result<usize> {
         if from.ip().is_loopback() {
             return Err(Errno::EINVAL);
         }
@@ -138,12 +144,7 @@ impl Socket {
         header[2..4].copy_from_slice(&remote.port().to_be_bytes());
         header[4..6].copy_from_slice(&(length as u16).to_be_bytes());
         let is_group = remote.ip().is_multicast();
-        let [hops, class, discover] = match (remote.ip(), is_group) {
-            (IpAddr::V4(_), false) => [Setting::TimeToLive, Setting::TypeOfService, Setting::MtuDiscover],
-            (IpAddr::V4(_), true) => [Setting::MulticastTimeToLive, Setting::TypeOfService, Setting::MtuDiscover],
-            (IpAddr::V6(_), false) => [Setting::UnicastHops, Setting::TrafficClass, Setting::MtuDiscover6],
-            (IpAddr::V6(_), true) => [Setting::MulticastHops, Setting::TrafficClass, Setting::MtuDiscover6],
-        };
+        let discover = if remote.is_ipv4() { Setting::MtuDiscover } else { Setting::MtuDiscover6 };
         let segment = Segment {
             source: from.ip(),
             destination: remote.ip(),
@@ -152,8 +153,8 @@ impl Socket {
             checksum_offset_bytes: Some(CHECKSUM_OFFSET_BYTES),
             payload: &[&bytes],
             segment_bytes: 0,
-            hop_limit: u8::try_from(settings.get(hops)).unwrap_or(HOP_LIMIT),
-            traffic_class: u8::try_from(settings.get(class).max(0)).unwrap_or(0),
+            hop_limit: marks.0,
+            traffic_class: marks.1,
             is_whole: WHOLE_MODES.contains(&settings.get(discover)),
         };
         inet.stack().counters().add(Counter::UdpSent);
@@ -165,13 +166,13 @@ impl Socket {
         inet.stack().flush();
         let count = bytes.len();
         if is_group {
-            self.send_to_own_members(from, remote, &bytes);
+            self.send_to_own_members(from, remote, &bytes, marks);
         }
         Ok(count)
     }
 
     /// What is sent to a group that this machine has joined comes back, too (`IP_MULTICAST_LOOP`).
-    fn send_to_own_members(&self, from: SocketAddr, remote: SocketAddr, bytes: &Payload) {
+    fn send_to_own_members(&self, from: SocketAddr, remote: SocketAddr, bytes: &Payload, marks: (u8, u8)) {
         let setting = if remote.is_ipv4() { Setting::MulticastLoop } else { Setting::MulticastLoop6 };
         if !self.settings().is_on(setting) || !self.inet().stack().has_joined(remote.ip()) {
             return;
@@ -179,7 +180,8 @@ impl Socket {
         let fits = |socket: &Socket| socket.udp().is_some_and(|udp| udp.rank(from).is_some());
         for member in self.inet().udp.find_all(remote, fits).iter().flatten() {
             if let (Some(udp), Ok(bytes)) = (member.udp(), bytes.copy()) {
-                let datagram = Datagram { interface: ETHERNET_INDEX as u8, ..Datagram::near(bytes, from, remote.ip()) };
+                let near = Datagram::near(bytes, from, remote.ip(), marks);
+                let datagram = Datagram { interface: ETHERNET_INDEX as u8, ..near };
                 let _ = member.take_in(udp, datagram);
             }
         }

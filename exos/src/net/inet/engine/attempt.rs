@@ -25,6 +25,22 @@ pub(super) struct Attempt {
     met: Option<(u32, Offer)>,
     sent_ns: u64,
     sent_count: u32,
+    /// When it was sent first.
+    begun_ns: u64,
+    /// It asks for a cookie, the first time (`MSG_FASTOPEN`).
+    asks_cookie: bool,
+}
+
+/// What a program wants of a connection that begins, beside what it asks of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Wishes {
+    pub(in super::super) sharing: PortSharing,
+    /// `SO_RCVBUF` was asked for.
+    pub(in super::super) is_receive_fixed: bool,
+    /// Longest payload that is offered (`TCP_MAXSEG`).
+    pub(in super::super) segment_bytes_max: u16,
+    /// A cookie is asked for.
+    pub(in super::super) asks_cookie: bool,
 }
 
 impl Attempt {
@@ -43,9 +59,20 @@ impl Attempt {
 
     fn header(&self, now_ns: u64) -> Header {
         match &self.met {
-            None => self.own.first_header(self.own_first, now_ns),
+            None => {
+                let asks_cookie = self.asks_cookie && self.sent_count == 1;
+                Header { asks_cookie, ..self.own.first_header(self.own_first, now_ns) }
+            }
             Some((other_first, offer)) => self.own.answer_header(self.own_first, *other_first, offer, now_ns),
         }
+    }
+
+    /// Whether an answer echoes a time that was never told (`tcp_rcv_synsent_state_process` of Linux).
+    fn is_wrong_echo(&self, header: &Header, now_ns: u64) -> bool {
+        let told = header.times.filter(|(_, echo)| *echo != 0 && header.has(flag::ACK));
+        let Some((_, echo)) = told else { return false };
+        let begun = self.own.time(self.begun_ns);
+        echo.wrapping_sub(begun) > self.own.time(now_ns).wrapping_sub(begun)
     }
 
     fn terms(&self, (other_first, offer): (u32, &Offer), window_bytes: u32, now_ns: u64) -> Terms {
@@ -63,22 +90,23 @@ pub(in super::super) fn begin(
     host: &Arc<dyn Host>,
     (local, remote): (SocketAddr, SocketAddr),
     queue: &Arc<WaitQueue>,
-    (tuning, knobs, sharing, is_receive_fixed): (&Tuning, &Knobs, PortSharing, bool),
+    (tuning, knobs, wishes): (&Tuning, &Knobs, Wishes),
 ) -> Result<Arc<Flow>> {
     crate::reserve::check()?;
     let (now_ns, tables) = (host.now_ns(), host.tables());
     let key = tables.key(local, remote);
     let packet_bytes = host.sender().packet_bytes_max(remote.ip());
     let own = Own {
-        segment_bytes_max: segment_bytes_of(packet_bytes, remote),
+        segment_bytes_max: segment_bytes_of(packet_bytes, remote).min(wishes.segment_bytes_max),
         receive_bytes_max: tuning.receive_bytes_max,
-        is_receive_fixed,
+        is_receive_fixed: wishes.is_receive_fixed,
         time_offset: tables.time_offset(&key),
     };
     let own_first = tables.first_number(&key, now_ns);
-    let attempt = Attempt { own, own_first, met: None, sent_ns: now_ns, sent_count: 0 };
+    let (begun_ns, asks_cookie) = (now_ns, wishes.asks_cookie);
+    let attempt = Attempt { own, own_first, met: None, sent_ns: now_ns, sent_count: 0, begun_ns, asks_cookie };
     let mut body = Body::new(Phase::Attempt(Box::new(attempt)), tuning, knobs, now_ns);
-    body.sharing = sharing;
+    body.sharing = wishes.sharing;
     let flow = Flow::new(host, key, true, queue, body);
     let is_free = |entry: Option<&Entry>| matches!(entry, None | Some(Entry::Remembered(_)));
     if !tables.put(key, Entry::Flow(flow.clone()), is_free) {
@@ -124,7 +152,8 @@ impl Flow {
     pub(super) fn arrive_attempt(&self, body: &mut Body, (header, payload): (&Header, &[u8]), now_ns: u64) {
         let Phase::Attempt(attempt) = &mut body.phase else { return };
         let is_acknowledged = header.has(flag::ACK) && header.acknowledgement == attempt.own_first.wrapping_add(1);
-        if header.has(flag::ACK) && !is_acknowledged {
+        let is_wrong = attempt.met.is_none() && attempt.is_wrong_echo(header, now_ns);
+        if header.has(flag::ACK) && (!is_acknowledged || is_wrong) {
             if !header.has(flag::RST) {
                 let refusal = Header { sequence: header.acknowledgement, flags: flag::RST, ..Header::default() };
                 // The other end says it again if this is lost.
@@ -161,13 +190,12 @@ impl Flow {
         let shift = if header.has(flag::SYN) { 0 } else { offer.window_shift.unwrap_or(0) };
         let terms = attempt.terms((other_first, &offer), u32::from(header.window) << shift, now_ns);
         self.open(body, &terms, now_ns);
-        let rest = Header { flags: header.flags & !flag::SYN, sequence: other_first.wrapping_add(1), ..*header };
         self.with_engine(body, |engine, outlet| {
+            // As on Linux, what goes with the answer is not taken, and comes again.
             if header.has(flag::SYN) {
                 engine.acknowledge(now_ns, outlet);
-            }
-            if !payload.is_empty() || header.has(flag::FIN) {
-                engine.arrive(&rest, payload, now_ns, outlet);
+            } else if !payload.is_empty() || header.has(flag::FIN) {
+                engine.arrive(header, payload, now_ns, outlet);
             }
         });
     }

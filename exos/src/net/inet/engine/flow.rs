@@ -394,6 +394,8 @@ impl Flow {
             body.is_awaited = false;
             events |= Readiness::WRITE;
         }
+        // A thread may wait in `close` for this.
+        events.set(Readiness::HANG_UP, body.is_gone && !body.is_lingering());
         if body.is_over() {
             if !before.is_over {
                 events |= Readiness::EVENTS.difference(Readiness::PRIORITY);
@@ -717,6 +719,11 @@ impl Flow {
         }
     }
 
+    /// Whether its socket is closed and the other end has not acknowledged all, the end included (`SO_LINGER`).
+    pub(in super::super) fn is_lingering(&self) -> bool {
+        self.body.lock().is_lingering()
+    }
+
     /// Whether it is or was a connection.
     pub(in super::super) fn was_made(&self) -> bool {
         self.body.lock().was_made
@@ -724,6 +731,11 @@ impl Flow {
 }
 
 impl Body {
+    /// See [`Flow::is_lingering`].
+    fn is_lingering(&self) -> bool {
+        self.is_gone && matches!(self.state(), TcpState::FinWait1 | TcpState::Closing | TcpState::LastAck)
+    }
+
     /// How long something may be sent again without an answer.
     fn stall_limit_ns(&self) -> u64 {
         match self.knobs.user_timeout_ns {

@@ -70,6 +70,10 @@ pub(super) struct HalfOpen {
     pub(super) is_round_trip_unknown: bool,
     pub(super) answers_from_ns: u64,
     pub(super) appointment: Option<Appointment>,
+    /// Answers that it is worth without data.
+    pub(super) defer_count: u32,
+    /// Its third segment came without data, and was not enough.
+    pub(super) is_acknowledged: bool,
 }
 
 /// Longest payload of packets of a length, without options.

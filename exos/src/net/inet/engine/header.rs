@@ -48,6 +48,10 @@ pub(crate) struct Header {
     pub(crate) is_sack_permitted: bool,
     /// The sender's time, and the time of the receiver that it answers.
     pub(crate) times: Option<(u32, u32)>,
+    /// It has a signature (RFC 2385). Read only.
+    pub(crate) is_signed: bool,
+    /// It asks for a cookie that lets data go with the first segment (RFC 7413). Written only.
+    pub(crate) asks_cookie: bool,
     /// What came in behind a gap: first and one past the last number.
     pub(crate) sack: [Option<(u32, u32)>; SACK_COUNT_MAX],
 }
@@ -121,6 +125,7 @@ impl Header {
                     *block = word(option, 2 + 8 * index).zip(word(option, 6 + 8 * index));
                 }
             }
+            (19, 18) => self.is_signed = true,
             (8, 10) => self.times = word(option, 2).zip(word(option, 6)),
             _ => {}
         }
@@ -152,6 +157,9 @@ impl Header {
         }
         if let Some(shift) = self.window_shift {
             put(&[1, 3, 3, shift]);
+        }
+        if self.asks_cookie {
+            put(&[34, 2, 1, 1]);
         }
         let room = (HEADER_BYTES_MAX - HEADER_BYTES_MIN) / 8 - usize::from(self.times.is_some()) * 2;
         let blocks = self.sack.iter().flatten().take(room.min(SACK_COUNT_MAX));

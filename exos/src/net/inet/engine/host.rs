@@ -3,12 +3,12 @@
 //! Why traits: the network has the tables, and these have connections. So neither needs to be read to read the other.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::net::SocketAddr;
 
 use super::Terms;
 use super::flow::Flow;
-use super::table::{Appointment, Due, Key, Tables};
+use super::table::{Appointment, Due, Key, Tables, Timed};
 use crate::net::inet::wire::SegmentSender;
 
 /// What decides whether a port that is remembered may be shared: `SO_REUSEADDR`, `SO_REUSEPORT`, whose it is.
@@ -49,6 +49,10 @@ pub(in super::super) trait Listener: Send + Sync {
     fn count_half_open(&self, is_more: bool);
     /// Bytes that its connections take in, and whether that was asked for.
     fn receive_window(&self) -> (usize, bool);
+    /// Longest payload that it was told to offer (`TCP_MAXSEG`).
+    fn segment_bytes_max(&self) -> u16;
+    /// How many answers a connection is worth that has no data (`TCP_DEFER_ACCEPT`).
+    fn defer_count(&self) -> u32;
     /// Makes the socket of a connection that came in, if `place` finds its flow a place in the tables.
     fn admit_flow(&self, key: &Key, terms: &Terms, place: &dyn Fn(&Arc<Flow>) -> bool) -> Option<Arc<Flow>>;
     /// A connection waits to be accepted.
@@ -56,6 +60,11 @@ pub(in super::super) trait Listener: Send + Sync {
 }
 
 impl dyn Host {
+    /// Has something else called at a time.
+    pub(in super::super) fn call_at(&self, at_ns: u64, timed: Weak<dyn Timed>) -> Appointment {
+        self.appoint(at_ns, Due::Other(timed), None)
+    }
+
     /// Has something called at a time; see [`Tables::appoint`].
     pub(super) fn appoint(&self, at_ns: u64, due: Due, old: Option<Appointment>) -> Appointment {
         let (appointment, is_first) = self.tables().appoint(at_ns, due, old);

@@ -25,6 +25,8 @@ const TCP: u8 = 6;
 const HOP_LIMIT: u8 = 64;
 /// How often a half-open connection answers what does not belong to it.
 const ANSWER_INTERVAL_NS: u64 = 500_000_000;
+/// Most times that the wait between two answers doubles.
+const TIMEOUT_POWER_MAX: u32 = 7;
 /// Appointments that are kept in one call.
 const DUE_COUNT_MAX: usize = 64;
 
@@ -105,6 +107,10 @@ impl Train {
 /// A segment came in for one of the pod's addresses.
 pub(in super::super) fn arrive(host: &Arc<dyn Host>, arrival: &Arrival<'_>, train: &mut Train) {
     let Some((header, payload)) = Header::parse(arrival.bytes) else { return };
+    // Nobody asked for signatures, so a segment that has one is another's.
+    if header.is_signed {
+        return;
+    }
     let local = SocketAddr::new(arrival.destination, header.destination_port);
     let remote = SocketAddr::new(arrival.source, header.source_port);
     if let Some(flow) = train.flow(local, remote) {
@@ -177,7 +183,22 @@ impl HalfOpen {
         if header.acknowledgement != self.own_first.wrapping_add(1) {
             return Route::Done(refusal(header, payload_bytes));
         }
+        // One that its listener wants with its data waits for that, or for an answer that is sent again.
+        if self.retry_count < self.defer_count && payload_bytes == 0 && !header.has(flag::FIN) {
+            self.is_acknowledged = true;
+            return Route::Done(None);
+        }
         Route::Complete(Box::new(self.copy()))
+    }
+
+    /// Its time has come (`syn_ack_recalc` of Linux). `None`: it is given up; else whether it answers again.
+    fn come_due(&mut self) -> Option<bool> {
+        let count = self.retry_count;
+        if count >= ANSWER_RETRY_COUNT_MAX && (!self.is_acknowledged || count >= self.defer_count) {
+            return None;
+        }
+        self.retry_count += 1;
+        Some(!self.is_acknowledged || count + 1 >= self.defer_count)
     }
 }
 
@@ -285,7 +306,7 @@ fn half_open(
     let (receive_bytes_max, is_receive_fixed) = listener.receive_window();
     let packet_bytes = host.sender().packet_bytes_max(key.remote.ip());
     let own = Own {
-        segment_bytes_max: segment_bytes_of(packet_bytes, key.remote),
+        segment_bytes_max: segment_bytes_of(packet_bytes, key.remote).min(listener.segment_bytes_max()),
         receive_bytes_max,
         is_receive_fixed,
         time_offset: host.tables().time_offset(key),
@@ -301,6 +322,8 @@ fn half_open(
         is_round_trip_unknown: false,
         answers_from_ns: 0,
         appointment: None,
+        defer_count: listener.defer_count(),
+        is_acknowledged: false,
     }
 }
 
@@ -333,7 +356,7 @@ fn by_cookie(
     let (window_shift, has_sack) = header.times.map_or((None, false), |(_, answered)| options_of_time(answered));
     let offer = Offer { segment_bytes_max, window_shift, has_sack, time: header.times.map(|times| times.0) };
     let half = half_open(host, key, listener, (own_first, other_first), offer, now_ns);
-    Some(HalfOpen { is_round_trip_unknown: true, ..half })
+    Some(HalfOpen { is_round_trip_unknown: true, defer_count: 0, ..half })
 }
 
 /// ICMP says something of a segment that was sent. Whether it was one of a connection that there is, with a sequence
@@ -363,6 +386,7 @@ pub(in super::super) fn poll(host: &Arc<dyn Host>, now_ns: u64) -> Option<u64> {
         match due {
             Due::Flow(flow) => flow.upgrade().into_iter().for_each(|flow| flow.poll()),
             Due::Entry(key) => poll_entry(host, &key, now_ns),
+            Due::Other(timed) => timed.upgrade().into_iter().for_each(|timed| timed.come_due()),
         }
     }
     host.tables().deadline_ns().map(|at_ns| at_ns.max(now_ns))
@@ -373,15 +397,14 @@ fn poll_entry(host: &Arc<dyn Host>, key: &Key, now_ns: u64) {
     let answer = host.tables().with(key, |entry| match entry {
         Some(Entry::HalfOpen(half)) => {
             half.appointment = None;
-            half.retry_count += 1;
-            (half.retry_count <= ANSWER_RETRY_COUNT_MAX).then(|| (half.answer_header(now_ns), half.retry_count))
+            half.come_due().map(|answers| (answers.then(|| half.answer_header(now_ns)), half.retry_count))
         }
         _ => None,
     });
     match answer {
         Some((answer, count)) => {
-            send_bare(&**host, key, &answer);
-            appoint_half_open(host, key, now_ns + (FIRST_TIMEOUT_NS << count));
+            answer.iter().for_each(|answer| send_bare(&**host, key, answer));
+            appoint_half_open(host, key, now_ns + (FIRST_TIMEOUT_NS << count.min(TIMEOUT_POWER_MAX)));
         }
         None => {
             let next_ns = core::cell::Cell::new(None);

@@ -49,10 +49,16 @@ pub(super) enum Entry {
 pub(super) enum Due {
     Flow(Weak<Flow>),
     Entry(Key),
+    Other(Weak<dyn Timed>),
+}
+
+/// Something else that is called at a time, if it is still there. Called with no lock held.
+pub(in super::super) trait Timed: Send + Sync {
+    fn come_due(&self);
 }
 
 /// When something is due: an entry of the tree of times.
-pub(super) type Appointment = (u64, u64);
+pub(in super::super) type Appointment = (u64, u64);
 
 /// The tables.
 pub(in super::super) struct Tables {
@@ -197,7 +203,7 @@ impl Tables {
         (appointment, is_first)
     }
 
-    pub(super) fn cancel(&self, appointment: Appointment) {
+    pub(in super::super) fn cancel(&self, appointment: Appointment) {
         self.times.lock().remove(&appointment);
     }
 
