@@ -257,3 +257,133 @@ fn each_pod_has_a_card_of_its_own() {
         assert!(shown.contains(&format!("{host} -> 80/tcp")), "{shown}");
     }
 }
+
+/// A server on the host; ended when it is dropped.
+struct HostServer(Child);
+
+impl HostServer {
+    fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
+    }
+}
+
+impl Drop for HostServer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A port of the host's loopback that nobody has now.
+fn free_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port().to_string()
+}
+
+/// Runs a script on the host in a folder of its own, which it gives.
+fn made(name: &str, script: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("aegis-network-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+    let status = Command::new("sh").args(["-ec", script]).current_dir(&folder).env("HOME", &folder).status();
+    assert!(status.expect("a shell").success(), "{script}");
+    folder
+}
+
+#[test]
+fn programs_take_what_the_host_serves() {
+    let programs = ["git", "curl", "wget", "/usr/bin/python3", "/usr/lib/git-core/git-daemon"];
+    if !programs.iter().all(|program| is_there(program)) {
+        return;
+    }
+    let helpers = concat!(env!("CARGO_MANIFEST_DIR"), "/linux/network");
+    let script = format!(
+        "mkdir -p src/tiny tiny; echo 'word = \"installed\"' >src/tiny/__init__.py; \
+         /usr/bin/python3 {helpers}/wheel.py src tiny; head -c 30000000 /dev/urandom >f; git init -q -b main r; cd r; \
+         git config user.email a@b; git config user.name a; seq 50000 >f; git add f; git commit -q -m one"
+    );
+    let folder = made("served", &script);
+    let (git, http) = (free_port(), free_port());
+    let shown = folder.display().to_string();
+    let base = format!("--base-path={shown}");
+    let mut daemon = Command::new("/usr/lib/git-core/git-daemon");
+    daemon.args(["--listen=127.0.0.1", "--export-all", &base, &format!("--port={git}")]);
+    let _servers = [
+        HostServer::start(&mut daemon),
+        HostServer::start(
+            Command::new("/usr/bin/python3")
+                .args(["-m", "http.server", &http, "--bind", "127.0.0.1"])
+                .args(["--directory", &shown]),
+        ),
+    ];
+    let deadline = Instant::now() + START_LIMIT;
+    for port in [&git, &http] {
+        while TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
+            assert!(Instant::now() < deadline, "port {port} of the host");
+            std::thread::sleep(PAUSE);
+        }
+    }
+    let script = format!(
+        "set -e; cd $(mktemp -d); git clone -q git://host.aegis:{git}/r c; md5sum <c/f; \
+         curl -s http://host.aegis:{http}/f | md5sum; wget -q -O - http://host.aegis:{http}/f | md5sum; \
+         /usr/bin/python3 -m pip install -q --disable-pip-version-check --no-cache-dir --root-user-action ignore \
+         --trusted-host host.aegis --index-url http://host.aegis:{http} --target p tiny; cat p/tiny/__init__.py"
+    );
+    let ended = aegis(&["--root", "/", "--host-access", "-m", "512M"], &["sh", "-c", &script], b"");
+    let sums = "md5sum <r/f; md5sum <f; md5sum <f; cat src/tiny/__init__.py";
+    let sums = Command::new("sh").args(["-c", sums]).current_dir(&folder).output().expect("a shell");
+    let wanted = String::from_utf8_lossy(&sums.stdout).into_owned();
+    let _ = std::fs::remove_dir_all(&folder);
+    assert_eq!((ended.status, text(&ended)), (0, wanted), "{ended:?}");
+}
+
+/// An HTTP answer of so many bytes, `path` times over.
+const ASYNCIO_SERVER: &str = "\
+import asyncio, sys
+async def serve(reader, writer):
+    while line := await reader.readline():
+        word = line.split()[1].decode()
+        while (await reader.readline()).strip():
+            pass
+        body = (word * 400).encode()
+        writer.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n' % len(body) + body)
+        await writer.drain()
+async def main():
+    server = await asyncio.start_server(serve, '0.0.0.0', 8000, backlog=200)
+    print('up', flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+";
+
+#[test]
+fn many_clients_of_the_host_are_served_at_once() {
+    if !is_there("/usr/bin/python3") {
+        return;
+    }
+    let command = ["/usr/bin/python3", "-c", ASYNCIO_SERVER];
+    let serving = Serving::start(tool(&["--root", "/", "-p", "0:8000"], &command), 1);
+    serving.line_with("up");
+    let host = serving.hosts[0].as_str();
+    let ask = |number: usize| {
+        let stream = TcpStream::connect(host).expect("a connection");
+        stream.set_read_timeout(Some(START_LIMIT)).expect("a limit");
+        let mut reader = BufReader::new(stream.try_clone().expect("a descriptor"));
+        let mut writer = stream;
+        for turn in 0..10 {
+            let path = format!("/{number}/{turn}");
+            write!(writer, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
+            let mut line = String::new();
+            while line != "\r\n" {
+                line.clear();
+                assert!(reader.read_line(&mut line).expect("a head") > 0, "{path}: the server went away");
+            }
+            let mut body = vec![0; path.len() * 400];
+            reader.read_exact(&mut body).expect("a body");
+            assert_eq!(body, path.repeat(400).into_bytes());
+        }
+    };
+    std::thread::scope(|scope| {
+        for number in 0..32 {
+            scope.spawn(move || ask(number));
+        }
+    });
+}

@@ -525,6 +525,56 @@ def to_itself():
     print(sock.recv(100), sock.getpeername() == sock.getsockname())
 
 
+def thousands():
+    """A thousand connections that say nothing and a thousand half requests do not keep others waiting."""
+    import resource
+    import statistics
+    import time
+    resource.setrlimit(resource.RLIMIT_NOFILE, (5000, 5000))
+
+    async def serve(reader, writer):
+        while (await reader.readline()).strip():
+            pass
+        writer.write(b"answer")
+        writer.close()
+
+    async def server():
+        await (await asyncio.start_server(serve, *HERE, backlog=4000)).serve_forever()
+
+    child = os.fork()
+    if child == 0:
+        asyncio.run(server())
+
+    def opened():
+        while True:
+            try:
+                return socket.create_connection(HERE)
+            except ConnectionRefusedError:
+                time.sleep(0.05)
+
+    def took(count):
+        times = []
+        for _ in range(count):
+            begin = time.perf_counter()
+            with opened() as client:
+                client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                assert client.recv(10) == b"answer"
+            times.append(time.perf_counter() - begin)
+        return statistics.median(times)
+
+    alone = took(100)
+    silent = [opened() for _ in range(1000)]
+    half = [opened() for _ in range(1000)]
+    for client in half:
+        client.sendall(b"GET / HTTP/1.0\r\n")
+    crowded = took(100)
+    print(crowded < 3 * alone or (alone, crowded))
+    for client in half:
+        client.sendall(b"\r\n")
+    print(sum(client.recv(10) == b"answer" for client in half), sum(client.send(b"\n") for client in silent))
+    os.kill(child, 9)
+
+
 def rpc():
     import xmlrpc.client
     import xmlrpc.server
