@@ -1,16 +1,19 @@
 /*
  * What `aegis bench net` speaks with, on Aegis and on Linux alike: answers each datagram at port 7000 and each byte of a
  * connection to port 7001 by the same; takes a stream at port 7002, whose end it answers by a byte; sends one of
- * STREAM_BYTES to each connection to port 7003.
+ * STREAM_BYTES to each connection to port 7003; answers REQUEST_BYTES of a connection to port 7004 by ANSWER_BYTES.
  *
- *   server           serves
- *   server --init    the same as the first process of a Linux machine, which it gives its card and its addresses
+ *   server                           serves
+ *   server start PROGRAM WORDS...    the same, beside a program that serves port 7010
+ *   server ... --init                the same as the first process of a Linux machine, which it gives its card and its
+ *                                    addresses
  *
  * A datagram `<` begins what the plugin of QEMU's translator counts (bench/trace/trace.c), `>` ends it.
  */
 #define _GNU_SOURCE
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 
 #include "linux_network.h"
@@ -19,7 +22,12 @@
 #define TCP_PORT 7001
 #define SINK_PORT 7002
 #define SOURCE_PORT 7003
-#define LISTENERS 3
+#define REQUEST_PORT 7004
+#define LISTENERS 4
+#define REQUEST_BYTES 64
+#define ANSWER_BYTES 1024
+/* Libraries that came with the program (bench/host/src/net/programs.rs). */
+#define LIBRARIES "/bench/lib"
 #define DESCRIPTORS_MAX 1024
 #define STREAM_BYTES (4 << 20)
 #define EVENTS_MAX 16
@@ -93,11 +101,24 @@ static void go_on(int fd) {
         close(fd);
         return;
     }
+    if (port_of[fd] == REQUEST_PORT && length > 0) length = length / REQUEST_BYTES * ANSWER_BYTES;
     if (length <= 0 || write(fd, buffer, length) != length) close(fd);
 }
 
+static void start(char **words) {
+    if (fork()) return;
+    setenv("LD_LIBRARY_PATH", LIBRARIES, 1);
+    execv(words[0], words);
+    fail(words[0]);
+}
+
 int main(int argument_count, char **arguments) {
-    if (argument_count > 1 && !strcmp(arguments[argument_count - 1], "--init")) prepare_network();
+    if (argument_count > 1 && !strcmp(arguments[argument_count - 1], "--init")) {
+        prepare_network();
+        mount("dev", "/dev", "devtmpfs", 0, NULL), mount("tmp", "/tmp", "tmpfs", 0, NULL);
+        arguments[argument_count - 1] = NULL;
+    }
+    if (arguments[1] && !strcmp(arguments[1], "start")) start(arguments + 2);
     int udp = bound(SOCK_DGRAM, UDP_PORT), poll = epoll_create1(0), listeners[LISTENERS];
     if (poll < 0) fail("epoll_create1");
     watch(poll, udp);

@@ -77,7 +77,7 @@ pub(super) fn run(
         table_rows.push(Row { name: row.name.into(), cells, beside: None });
     }
     let table = suite.table(&systems, table_rows);
-    Ok(Some(Measured { tables: vec![table], figures: Vec::new(), doubts: suite.doubts }))
+    Ok(Some(Measured { tables: vec![table], doubts: suite.doubts, ..Measured::default() }))
 }
 
 struct Apps<'a> {

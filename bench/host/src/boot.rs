@@ -59,7 +59,7 @@ pub(super) fn run(
         tables.push(least_memory(machines, &ways, &busybox, &initramfs)?);
     }
     tables.extend(bytes::table(machines, &busybox, &initramfs, filter)?);
-    Ok(Some(Measured { tables, figures: Vec::new(), doubts: Vec::new() }))
+    Ok(Some(Measured { tables, ..Measured::default() }))
 }
 
 /// A machine type with a system on it.

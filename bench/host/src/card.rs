@@ -25,6 +25,9 @@ pub(crate) fn write_initramfs(kernel: &mut Kernel, cache: &Path, init: &Path, ta
 
 /// The kernel's words behind its own: the card has an old name, and its first process knows that it is that.
 pub(crate) const APPEND: &str = "net.ifnames=0 -- --init";
+/// Its two parts, for what stands between them.
+pub(crate) const APPEND_NAMES: &str = "net.ifnames=0";
+pub(crate) const APPEND_INIT: &str = "--init";
 
 /// Gives a Linux machine a card; `backend` is a kind of network with its options.
 pub(crate) fn add(line: &mut Line, backend: &str) {

@@ -83,6 +83,11 @@ impl Guest {
         self.child.stdin.take()
     }
 
+    /// The process's number.
+    pub(crate) fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn start_on(line: &Line, limits: Limits, input: Stdio) -> Result<Self, Failure> {
         let mut command = Command::new(&line.program);
         command.args(&line.arguments).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -62,6 +62,13 @@ fn put_head(out: &mut String, report: &Report, date: &str) {
         }
         out.push_str("</ul>\n</section>\n");
     }
+    if !report.notes.is_empty() {
+        out.push_str("<ul class=\"notes\">\n");
+        for note in &report.notes {
+            put!(out, "<li>{}</li>\n", escaped(note));
+        }
+        out.push_str("</ul>\n");
+    }
     out.push_str("<nav class=\"tiles\">\n");
     for table in &report.tables {
         put_tile(out, table);

@@ -153,6 +153,7 @@ fn report() -> Report {
         tables: vec![table("micro", "ns", rows.clone()), table("boot", "MiB", rows[..2].to_vec())],
         figures: vec![],
         doubts: vec!["the host was <busy>".into()],
+        notes: vec!["a row: passes".into()],
     }
 }
 

@@ -130,6 +130,7 @@ mod tests {
                 series: vec![Series { title: "a".into(), is_line: true, points: vec![(8.0, 0.5), (16.0, -1e9)] }],
             }],
             doubts: vec!["the host was busy".into()],
+            notes: vec!["a row: passes".into()],
         }
     }
 

@@ -100,6 +100,7 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
     let mut tables = Vec::new();
     let mut figures = Vec::new();
     let mut doubts = Vec::new();
+    let mut notes = Vec::new();
     for suite in options.suites() {
         let measured = match suite {
             Suite::Micro => micro::run(options, &machines, &filter)?,
@@ -112,6 +113,7 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
         };
         let Some(measured) = measured else { continue };
         doubts.extend(measured.doubts);
+        notes.extend(measured.notes);
         tables.extend(measured.tables);
         figures.extend(measured.figures);
     }
@@ -120,7 +122,7 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
         return Err(filter.nothing_found());
     }
     let versions = circumstances::versions(&machines, options, load);
-    Ok(Report { mode: options.mode(), date_unix_s: unix_time_s(), versions, tables, figures, doubts })
+    Ok(Report { mode: options.mode(), date_unix_s: unix_time_s(), versions, tables, figures, notes, doubts })
 }
 
 /// Files first: what is printed says that they are there.

@@ -71,7 +71,7 @@ pub(super) fn run(
     });
     let tables: Vec<Table> = tables.collect();
     let doubts = ratios.doubts.into_iter().chain(losses.doubts).chain(interrupts.doubts).collect();
-    Ok((!tables.is_empty()).then_some(Measured { tables, figures: ratios.figures, doubts }))
+    Ok((!tables.is_empty()).then_some(Measured { tables, figures: ratios.figures, doubts, ..Measured::default() }))
 }
 
 fn columns(arena: &Arena<'_>) -> Vec<Column> {

@@ -122,7 +122,7 @@ pub(super) fn run_program(
     }
     let table = suite.table(&systems, &columns);
     doubts.extend(unequal_controls(&table, mode));
-    Ok(Some(Measured { tables: vec![table], figures: Vec::new(), doubts }))
+    Ok(Some(Measured { tables: vec![table], doubts, ..Measured::default() }))
 }
 
 /// What is measured: the rows that the filter finds, what stands beside native ones, and the control row. `None` if it

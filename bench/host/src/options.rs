@@ -89,6 +89,9 @@ pub struct BenchOptions {
     /// Run the experiments of suite lottery once each, and a tenth as long
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Where programs of suite net are that this host lacks: Debian's packages, unpacked by dpkg -x
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) programs: Option<PathBuf>,
     /// Only the rows that this extended regular expression finds
     #[arg(long, value_name = "REGEX", default_value = ".", hide_default_value = true)]
     pub(crate) rows: String,

@@ -19,7 +19,10 @@ pub(crate) fn render(report: &Report) -> String {
         }
         text += &render_table(table);
     }
-    text
+    if !report.notes.is_empty() {
+        text.push('\n');
+    }
+    report.notes.iter().fold(text, |text, note| text + note + "\n")
 }
 
 fn render_table(table: &Table) -> String {

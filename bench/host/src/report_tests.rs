@@ -29,6 +29,7 @@ fn report(rows: Vec<Row>) -> Report {
         }],
         figures: vec![],
         doubts: vec![],
+        notes: vec![],
     }
 }
 

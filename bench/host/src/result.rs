@@ -152,6 +152,9 @@ pub(crate) struct Report {
     /// figures.
     #[serde(default)]
     pub(crate) doubts: Vec<String>,
+    /// What the figures come to, in sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
     /// In the order of the suites.
     #[serde(rename = "suites")]
     pub(crate) tables: Vec<Table>,
@@ -299,10 +302,12 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// A suite's tables and figures, and why they are not to be trusted, if so.
+/// A suite's tables and figures, what else is to be said of them, and why they are not to be trusted, if so.
+#[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) tables: Vec<Table>,
     pub(crate) figures: Vec<Figure>,
+    pub(crate) notes: Vec<String>,
     pub(crate) doubts: Vec<String>,
 }
 
