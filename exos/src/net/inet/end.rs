@@ -55,8 +55,6 @@ pub(super) trait End {
     fn urgent_byte(&self, is_peek: bool) -> Result<Option<u8>>;
     /// Whether the next byte is an urgent one (`SIOCATMARK`).
     fn is_at_mark(&self) -> bool;
-    /// Urgent bytes stay among the others from now on, or do not (`SO_OOBINLINE`).
-    fn set_urgent_inline(&self, value: bool);
 }
 
 /// Sends what there is room for.

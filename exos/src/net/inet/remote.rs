@@ -38,6 +38,7 @@ impl Socket {
         Tuning {
             has_no_delay: self.settings().is_on(Setting::NoDelay),
             is_corked: self.settings().is_on(Setting::Cork) || self.expects_more(),
+            is_urgent_inline: self.options().is_on(switch::URGENT_INLINE),
             receive_bytes_max: self.window_bytes(),
             send_bytes_max: self.send_buffer_bytes(),
         }
@@ -269,17 +270,17 @@ impl End for Arc<Flow> {
     }
 
     fn send_bounced(&self, source: &mut dyn Source) -> Result<usize> {
-        Flow::send_bounced(self, source)
+        Flow::send_bounced(self, source, false)
     }
 
-    fn send_urgent(&self, _: &mut dyn Source) -> Result<usize> {
-        Err(Errno::EOPNOTSUPP)
+    fn send_urgent(&self, source: &mut dyn Source) -> Result<usize> {
+        Flow::send_bounced(self, source, true)
     }
 
     fn note_sent(&self) {}
 
-    fn receive_nofault(&self, destination: &mut dyn Destination, _: bool) -> Result<Piece> {
-        Flow::receive_nofault(self, destination)
+    fn receive_nofault(&self, destination: &mut dyn Destination, has_some: bool) -> Result<Piece> {
+        Flow::receive_nofault(self, destination, has_some)
     }
 
     fn receive_bounced(&self, destination: &mut dyn Destination) -> Result<usize> {
@@ -294,13 +295,11 @@ impl End for Arc<Flow> {
         Flow::return_error(self, error);
     }
 
-    fn urgent_byte(&self, _: bool) -> Result<Option<u8>> {
-        Err(Errno::EINVAL)
+    fn urgent_byte(&self, is_peek: bool) -> Result<Option<u8>> {
+        Flow::urgent_byte(self, is_peek)
     }
 
     fn is_at_mark(&self) -> bool {
-        false
+        Flow::is_at_mark(self)
     }
-
-    fn set_urgent_inline(&self, _: bool) {}
 }

@@ -262,13 +262,14 @@ impl End for Link {
         let own = &pair.sides[self.side];
         own.urgent.is_at(own.read_place())
     }
-
-    fn set_urgent_inline(&self, value: bool) {
-        self.pair().sides[self.side].urgent.is_inline = value;
-    }
 }
 
 impl Link {
+    /// Urgent bytes stay among the others from now on, or do not (`SO_OOBINLINE`).
+    pub(super) fn set_urgent_inline(&self, value: bool) {
+        self.pair().sides[self.side].urgent.is_inline = value;
+    }
+
     /// Sends some of what is not at hand, or is urgent at its end.
     fn send_by_stack(&self, source: &mut dyn Source, is_urgent: bool) -> Result<usize> {
         let mut bounce = [0; BOUNCE_BYTES];

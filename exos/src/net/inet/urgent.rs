@@ -61,6 +61,11 @@ impl Urgent {
         }
     }
 
+    /// The place of the mark whose byte is on its way.
+    pub(super) fn awaited_place(&self) -> Option<u64> {
+        (self.state == State::Awaited).then_some(self.place)
+    }
+
     /// Whether the byte that is read next is the urgent one (`SIOCATMARK`).
     pub(super) fn is_at(&self, read: u64) -> bool {
         self.is_noted() && self.place == read

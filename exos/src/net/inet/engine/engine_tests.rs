@@ -29,8 +29,13 @@ impl Outlet for Sink {
     }
 }
 
-const TUNING: Tuning =
-    Tuning { has_no_delay: false, is_corked: false, receive_bytes_max: 65_535, send_bytes_max: 65_536 };
+const TUNING: Tuning = Tuning {
+    has_no_delay: false,
+    is_corked: false,
+    is_urgent_inline: false,
+    receive_bytes_max: 65_535,
+    send_bytes_max: 65_536,
+};
 
 fn terms(number: usize) -> Terms {
     let firsts = [0xffff_f000, 0x7fff_fff0];
@@ -169,6 +174,7 @@ fn bytes_come_through_bad_links() {
         let tuning = Tuning {
             has_no_delay: chance.happens(500),
             is_corked: chance.happens(200),
+            is_urgent_inline: false,
             receive_bytes_max: 2048 + chance.below(66_000) as usize,
             send_bytes_max: 2048 + chance.below(66_000) as usize,
         };

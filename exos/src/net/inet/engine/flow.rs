@@ -290,9 +290,14 @@ impl Flow {
     fn conclude(self: &Arc<Self>, mut body: MutexGuard<'_, Body>, before: &Before, now_ns: u64) {
         let events = self.settle(&mut body, before, now_ns);
         let has_sent = core::mem::take(&mut body.has_sent);
+        let has_urgent_news = body.engine_mut().is_some_and(Engine::take_urgent_news);
         drop(body);
         if has_sent {
             self.host.sender().flush();
+        }
+        if has_urgent_news {
+            // Alone, because the socket's owner is told of nothing else.
+            self.queue.notify(Readiness::PRIORITY);
         }
         if !events.is_empty() {
             self.queue.notify(events);
@@ -386,7 +391,10 @@ impl Flow {
                 _ => {}
             }
         }
-        events.set(Readiness::READ, body.received_bytes != before.received_bytes);
+        if body.received_bytes != before.received_bytes {
+            // What waits for urgent data looks again at any.
+            events |= Readiness::READ | Readiness::PRIORITY;
+        }
         if body.has_seen_end && !before.has_seen_end {
             events |= Readiness::READ | Readiness::READ_HANG_UP;
         }
@@ -688,7 +696,13 @@ impl Flow {
         body.is_awaited |= !is_writable;
         ready.set(Readiness::HANG_UP, body.is_over() || body.is_receive_shut && body.is_send_shut);
         ready.set(Readiness::READ_HANG_UP, body.is_receive_shut);
-        ready.set(Readiness::READ, body.is_receive_shut || body.readable_bytes() >= low_water_bytes);
+        let (is_hole, is_urgent) = body.engine_mut().map_or((false, false), |engine| {
+            let (urgent, read) = engine.urgent();
+            (urgent.is_hole(read), urgent.is_there())
+        });
+        let wanted_bytes = low_water_bytes + usize::from(is_hole);
+        ready.set(Readiness::READ, body.is_receive_shut || body.readable_bytes() >= wanted_bytes);
+        ready.set(Readiness::PRIORITY, is_urgent);
         ready.set(Readiness::WRITE, body.is_send_shut || is_writable);
         ready.set(Readiness::ERROR, body.error.is_some());
         ready
@@ -700,7 +714,36 @@ impl Flow {
 
     /// Bytes that can be read.
     pub(in super::super) fn readable_bytes(&self) -> usize {
-        self.body.lock().readable_bytes()
+        let mut body = self.body.lock();
+        let (kept, all) = (body.returned.len(), body.readable_bytes());
+        body.engine_mut().map_or(all, |engine| {
+            let (urgent, read) = engine.urgent();
+            kept + urgent.told_bytes(read, all - kept)
+        })
+    }
+
+    /// The urgent byte, which is gone then unless this is a look (`MSG_OOB`). `None`: the end.
+    ///
+    /// # Errors
+    /// `EINVAL`: there is none; `EAGAIN`: it is on its way.
+    pub(in super::super) fn urgent_byte(&self, is_peek: bool) -> Result<Option<u8>> {
+        let mut body = self.body.lock();
+        let has_ended = body.has_seen_end || body.is_receive_shut;
+        let Some(engine) = body.engine_mut() else { return Err(Errno::EINVAL) };
+        match engine.urgent().0.take(is_peek)? {
+            None if !has_ended => Err(Errno::EAGAIN),
+            byte => Ok(byte),
+        }
+    }
+
+    /// Whether the next byte is an urgent one (`SIOCATMARK`).
+    pub(in super::super) fn is_at_mark(&self) -> bool {
+        let mut body = self.body.lock();
+        body.returned.is_empty()
+            && body.engine_mut().is_some_and(|engine| {
+                let (urgent, read) = engine.urgent();
+                urgent.is_at(read)
+            })
     }
 
     /// Bytes that were given and not acknowledged.

@@ -55,6 +55,14 @@ impl Body {
         }
     }
 
+    /// See [`super::Engine::reach`].
+    fn reach(&mut self, has_some: bool) -> Option<usize> {
+        match self.returned.len() {
+            0 => self.engine_mut().map_or(Some(0), |engine| engine.reach(has_some)),
+            kept => Some(kept),
+        }
+    }
+
     /// Has `take` take bytes from the front, at most `most`.
     fn drain(&mut self, most: usize, take: &mut dyn FnMut(&[u8]) -> usize) -> usize {
         let mut done = 0;
@@ -120,36 +128,47 @@ impl Flow {
     ///
     /// # Errors
     /// As [`Self::send_nofault`]; `EFAULT`.
-    pub(in super::super) fn send_bounced(self: &Arc<Self>, source: &mut dyn Source) -> Result<usize> {
+    pub(in super::super) fn send_bounced(self: &Arc<Self>, source: &mut dyn Source, is_urgent: bool) -> Result<usize> {
         let mut bounce = [0; BOUNCE_BYTES];
         let granted = Self::room(&mut self.body.lock())?.min(source.remaining()).min(BOUNCE_BYTES);
         let taken = source.take(&mut bounce[..granted]);
         if taken == 0 {
             return Err(Errno::EFAULT);
         }
+        let is_last = source.remaining() == 0;
         self.change(|body, now_ns| {
             Self::room(body)?;
             let mut bytes = &bounce[..taken];
-            Self::fill(body, taken, now_ns, &mut |room| {
+            let count = Self::fill(body, taken, now_ns, &mut |room| {
                 let count = room.len().min(bytes.len());
                 room[..count].copy_from_slice(&bytes[..count]);
                 bytes = &bytes[count..];
                 count
-            })
+            })?;
+            if let Some(engine) = body.engine_mut().filter(|engine| is_urgent && (is_last || engine.send_room() == 0)) {
+                engine.mark_urgent();
+            }
+            Ok(count)
         })
     }
 
-    /// Receives what can be put at once, up to a piece of it. Nothing: the end.
+    /// Receives what can be put at once, up to a piece of it, in a call that `has_some` already. Nothing: the end, or a
+    /// mark where a call ends that has some.
     ///
     /// # Errors
     /// As [`crate::net::inet::Socket::receive`].
-    pub(in super::super) fn receive_nofault(self: &Arc<Self>, destination: &mut dyn Destination) -> Result<Piece> {
+    pub(in super::super) fn receive_nofault(
+        self: &Arc<Self>,
+        destination: &mut dyn Destination,
+        has_some: bool,
+    ) -> Result<Piece> {
         self.change(|body, now_ns| {
-            if body.readable_bytes() == 0 {
+            let Some(reach) = body.reach(has_some) else { return Ok(Piece::Moved(0)) };
+            if reach == 0 {
                 return body.empty_outcome().map(|()| Piece::Moved(0));
             }
             body.touched_ns = now_ns;
-            let wanted = destination.remaining().min(PIECE_BYTES_MAX);
+            let wanted = destination.remaining().min(reach).min(PIECE_BYTES_MAX);
             let done = body.drain(wanted, &mut |bytes| if destination.put_nofault(bytes) { bytes.len() } else { 0 });
             Ok(if done > 0 || wanted == 0 { Piece::Moved(done) } else { Piece::Slow })
         })
@@ -162,7 +181,8 @@ impl Flow {
     pub(in super::super) fn receive_bounced(self: &Arc<Self>, destination: &mut dyn Destination) -> Result<usize> {
         let mut bounce = [0; BOUNCE_BYTES];
         let count = self.change(|body, _| {
-            let wanted = destination.remaining().min(BOUNCE_BYTES);
+            let reach = body.reach(false).unwrap_or(0);
+            let wanted = destination.remaining().min(reach).min(BOUNCE_BYTES);
             let mut done = 0;
             body.drain(wanted, &mut |bytes| {
                 bounce[done..done + bytes.len()].copy_from_slice(bytes);
@@ -191,10 +211,11 @@ impl Flow {
     /// As [`Self::receive_nofault`].
     pub(in super::super) fn discard(self: &Arc<Self>, limit: usize) -> Result<Option<usize>> {
         self.change(|body, _| {
-            if body.readable_bytes() == 0 {
+            let reach = body.reach(false).unwrap_or(0);
+            if reach == 0 {
                 return body.empty_outcome().map(|()| None);
             }
-            let byte_count = body.drain(limit, &mut |bytes| bytes.len());
+            let byte_count = body.drain(limit.min(reach), &mut |bytes| bytes.len());
             Ok(Some(byte_count))
         })
     }
@@ -206,7 +227,16 @@ impl Flow {
     pub(in super::super) fn peek(&self, destination: &mut dyn Destination, skipped: usize) -> Result<Option<usize>> {
         let bytes = {
             let mut body = self.body.lock();
-            let length = body.readable_bytes().min(skipped.saturating_add(destination.remaining()));
+            // The urgent byte that a reader would pass over is not seen either.
+            let kept = body.returned.len();
+            let (hole, reach) = body.engine_mut().map_or((0, 0), |engine| {
+                let all = engine.readable_bytes();
+                let (urgent, read) = engine.urgent();
+                let hole = usize::from(urgent.is_hole(read)).min(all);
+                (hole, hole + urgent.reach(read + hole as u64, all - hole))
+            });
+            let skipped = if kept == 0 { skipped + hole } else { skipped };
+            let length = (kept + reach).min(skipped.saturating_add(destination.remaining()));
             if length <= skipped {
                 return body.empty_outcome().map(|()| None);
             }

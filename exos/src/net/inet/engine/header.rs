@@ -23,6 +23,8 @@ pub(crate) mod flag {
     pub(crate) const PSH: u8 = 8;
     /// The acknowledgement counts.
     pub(crate) const ACK: u8 = 16;
+    /// The urgent pointer counts.
+    pub(crate) const URG: u8 = 32;
 }
 
 /// A header.
@@ -40,6 +42,8 @@ pub(crate) struct Header {
     pub(crate) flags: u8,
     /// Bytes that may come, shifted.
     pub(crate) window: u16,
+    /// How far behind the first number what is urgent ends (`URG` only).
+    pub(crate) urgent: u16,
     /// Longest segment that the sender takes (`SYN` only).
     pub(crate) segment_bytes_max: Option<u16>,
     /// How far its windows are shifted (`SYN` only).
@@ -92,6 +96,7 @@ impl Header {
             acknowledgement: word(bytes, 8)?,
             flags: bytes[13] & 0x3f,
             window: half(bytes, 14)?,
+            urgent: half(bytes, 18)?,
             ..Self::default()
         };
         header.read_options(bytes.get(HEADER_BYTES_MIN..header_bytes)?);
@@ -177,7 +182,8 @@ impl Header {
         into[8..12].copy_from_slice(&self.acknowledgement.to_be_bytes());
         (into[12], into[13]) = ((at as u8 / 4) << 4, self.flags);
         into[14..16].copy_from_slice(&self.window.to_be_bytes());
-        into[16..20].fill(0);
+        into[16..18].fill(0);
+        into[18..20].copy_from_slice(&self.urgent.to_be_bytes());
         at
     }
 }
@@ -199,7 +205,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(
-            numbers in any::<(u16, u16, u32, u32, u16)>(),
+            numbers in any::<(u16, u16, u32, u32, u16, u16)>(),
             flags in 0u8..64,
             (mss, shift, sack) in any::<(Option<u16>, Option<u8>, bool)>(),
             times in any::<Option<(u32, u32)>>(),
@@ -214,6 +220,7 @@ mod tests {
                 acknowledgement: numbers.3,
                 flags,
                 window: numbers.4,
+                urgent: numbers.5,
                 segment_bytes_max: mss.filter(|_| is_first),
                 window_shift: shift.filter(|_| is_first).map(|shift| shift.min(14)),
                 is_sack_permitted: sack && is_first,

@@ -30,6 +30,7 @@ mod tests;
 use header::Header;
 
 use super::tcp_state::TcpState;
+use super::urgent::Urgent;
 use crate::error::Result;
 
 /// What two ends have agreed on, and where they stand: all that an engine begins with.
@@ -60,6 +61,8 @@ pub(super) struct Tuning {
     pub(super) has_no_delay: bool,
     /// Short segments are held back (`TCP_CORK`, `MSG_MORE`).
     pub(super) is_corked: bool,
+    /// Urgent bytes stay among the others (`SO_OOBINLINE`).
+    pub(super) is_urgent_inline: bool,
     /// What the receiver takes in at most.
     pub(super) receive_bytes_max: usize,
     /// What is kept of what was sent and not acknowledged.
@@ -151,6 +154,15 @@ pub(super) trait Engine: Send {
     /// Shows `take` what was received, a piece at a time, at most `most` in all; what it says it took is gone. Ends at
     /// the first piece that is not taken whole. How many were taken in all.
     fn drain(&mut self, most: usize, take: &mut dyn FnMut(&[u8]) -> usize) -> usize;
+    /// How many bytes are read in a row by a call that `has_some` already; an urgent byte that is passed over is gone
+    /// then. `None`: the call ends before the urgent one.
+    fn reach(&mut self, has_some: bool) -> Option<usize>;
+    /// What is known of urgent data, and the place of the byte that is read next.
+    fn urgent(&mut self) -> (&mut Urgent, u64);
+    /// Whether the other end has told of urgent data since this was asked.
+    fn take_urgent_news(&mut self) -> bool;
+    /// The last byte that was given is urgent.
+    fn mark_urgent(&mut self);
     /// Copies what can be read from `offset` on, and leaves it. How much.
     fn peek(&self, offset: usize, into: &mut [u8]) -> usize;
 

@@ -27,6 +27,7 @@ use super::header::{Header, distance, flag};
 use super::{Engine, Outlet, Report, Terms, Tuning, Verdict};
 use crate::error::{Errno, Result};
 use crate::net::inet::tcp_state::TcpState;
+use crate::net::inet::urgent::Urgent;
 use congestion::Congestion;
 use receive::Receiver;
 use recovery::Recovery;
@@ -73,12 +74,14 @@ impl ControlBlock {
     /// A machine for a connection that has just been established.
     pub(in super::super) fn new(terms: &Terms, tuning: &Tuning, now_ns: u64) -> Self {
         let (other_shift, own_shift) = terms.window_shifts.unwrap_or((0, 0));
+        let mut receive = Receiver::new(terms.receive_next, tuning.receive_bytes_max, own_shift);
+        receive.urgent.is_inline = tuning.is_urgent_inline;
         Self {
             terms: *terms,
             agreed_bytes_max: terms.segment_bytes_max,
             tuning: *tuning,
             send: Sender::new(terms.send_next, terms.send_window_bytes, terms.receive_next, other_shift, now_ns),
-            receive: Receiver::new(terms.receive_next, tuning.receive_bytes_max, own_shift),
+            receive,
             trip: RoundTrip::new(terms.round_trip_ns),
             congestion: Congestion::new(),
             recovery: Recovery::default(),
@@ -96,12 +99,17 @@ impl ControlBlock {
     }
 
     /// A header that acknowledges all that came in, and tells the window.
-    fn header(&mut self, sequence: u32, flags: u8, now_ns: u64) -> Header {
+    fn header(&mut self, sequence: u32, mut flags: u8, now_ns: u64) -> Header {
         let window = self.receive.tell_window();
         let sack = if self.terms.has_sack { self.receive.ranges.take_blocks() } else { Default::default() };
         self.counts.sent = self.counts.sent.wrapping_add(1);
         let acknowledgement = self.receive.next;
-        Header { sequence, acknowledgement, flags, window, sack, times: self.times(now_ns), ..Header::default() }
+        let ahead = self.send.urgent_end.map_or(0, |end| distance(end, sequence).clamp(0, i32::from(u16::MAX)));
+        if ahead > 0 {
+            flags |= flag::URG;
+        }
+        let (urgent, times) = (ahead as u16, self.times(now_ns));
+        Header { sequence, acknowledgement, flags, window, urgent, sack, times, ..Header::default() }
     }
 
     /// Tells the other end where this one is.
@@ -189,10 +197,15 @@ impl Engine for ControlBlock {
             *recent = time;
         }
         self.take_acknowledgement(header, payload.len(), now_ns);
+        if header.has(flag::URG) {
+            let before = u32::from(header.urgent > 0);
+            self.receive.note_urgent(header.sequence.wrapping_add(u32::from(header.urgent)).wrapping_sub(before));
+        }
         let is_end = header.has(flag::FIN);
         if payload.is_empty() && !is_end || self.receive.has_seen_end {
             return Verdict::Taken;
         }
+        self.receive.fill_urgent(header.sequence, payload);
         match self.receive.take(header.sequence, payload, is_end, now_ns) {
             Ok(()) => Verdict::Taken,
             Err(_) => Verdict::NoMemory,
@@ -253,6 +266,23 @@ impl Engine for ControlBlock {
         self.receive.drain(most, take)
     }
 
+    fn reach(&mut self, has_some: bool) -> Option<usize> {
+        self.receive.reach(has_some)
+    }
+
+    fn urgent(&mut self) -> (&mut Urgent, u64) {
+        let place = self.receive.read_place();
+        (&mut self.receive.urgent, place)
+    }
+
+    fn take_urgent_news(&mut self) -> bool {
+        core::mem::take(&mut self.receive.has_urgent_news)
+    }
+
+    fn mark_urgent(&mut self) {
+        self.send.urgent_end = Some(self.send.una.wrapping_add(self.send.ring.length() as u32));
+    }
+
     fn peek(&self, offset: usize, into: &mut [u8]) -> usize {
         self.receive.peek(offset, into)
     }
@@ -301,6 +331,7 @@ impl Engine for ControlBlock {
     fn tune(&mut self, tuning: &Tuning) {
         self.tuning = *tuning;
         self.receive.set_bytes_max(tuning.receive_bytes_max);
+        self.receive.urgent.is_inline = tuning.is_urgent_inline;
     }
 
     fn set_segment_bytes_max(&mut self, bytes: u16) {

@@ -9,6 +9,7 @@
 use super::super::header::distance;
 use super::ranges::Ranges;
 use super::ring::Ring;
+use crate::net::inet::urgent::Urgent;
 use crate::error::Result;
 
 /// Longest delay of an acknowledgement.
@@ -44,6 +45,9 @@ pub(super) struct Receiver {
     is_answering: bool,
     /// A segment that was not full waits to be acknowledged.
     has_short: bool,
+    pub(super) urgent: Urgent,
+    /// The other end has told of urgent data, and nobody was told yet.
+    pub(super) has_urgent_news: bool,
     pub(super) received_bytes: u64,
 }
 
@@ -65,6 +69,8 @@ impl Receiver {
             prompt_count: 0,
             is_answering: false,
             has_short: false,
+            urgent: Urgent::default(),
+            has_urgent_news: false,
             received_bytes: 0,
         }
     }
@@ -213,6 +219,46 @@ impl Receiver {
         done
     }
 
+    /// The place of the byte that is read next, among all of the connection's.
+    pub(super) fn read_place(&self) -> u64 {
+        self.received_bytes - self.ring.length() as u64
+    }
+
+    /// The other end says that the byte `urgent` is an urgent one (`tcp_check_urg` of Linux).
+    pub(super) fn note_urgent(&mut self, urgent: u32) {
+        let ahead = i64::from(distance(urgent, self.next)) + i64::from(self.has_seen_end);
+        let Some(place) = self.received_bytes.checked_add_signed(ahead) else { return };
+        let Some(loses) = self.urgent.note(place, self.read_place(), self.received_bytes) else { return };
+        if loses {
+            self.consume(1);
+        }
+        self.has_urgent_news = true;
+    }
+
+    /// A segment with bytes from `start` on came, and what is urgent may be among them.
+    pub(super) fn fill_urgent(&mut self, start: u32, payload: &[u8]) {
+        let Some(place) = self.urgent.awaited_place() else { return };
+        let first = self.received_bytes.wrapping_add_signed(i64::from(distance(start, self.next)));
+        let byte = place.checked_sub(first).and_then(|at| payload.get(usize::try_from(at).ok()?));
+        if let Some(byte) = byte {
+            self.urgent.fill(*byte);
+        }
+    }
+
+    /// See [`super::Engine::reach`].
+    pub(super) fn reach(&mut self, has_some: bool) -> Option<usize> {
+        if !self.urgent.is_noted() {
+            return Some(self.ring.length());
+        }
+        if has_some && self.urgent.is_at(self.read_place()) {
+            return None;
+        }
+        if self.urgent.is_hole(self.read_place()) && self.ring.length() > 0 {
+            self.consume(1);
+        }
+        Some(self.urgent.reach(self.read_place(), self.ring.length()))
+    }
+
     /// Bytes are read, and room is made: the other end is told if that is much, or if what was read waits to be
     /// acknowledged and no answer will carry it (`tcp_cleanup_rbuf` of Linux).
     fn consume(&mut self, byte_count: usize) {
@@ -221,6 +267,9 @@ impl Receiver {
         }
         self.ring.consume(byte_count);
         self.unread = self.unread.wrapping_add(byte_count as u32);
+        if self.urgent.is_noted() {
+            self.urgent.pass(self.read_place());
+        }
         if self.has_seen_end {
             return;
         }

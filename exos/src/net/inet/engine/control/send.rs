@@ -34,6 +34,8 @@ pub(super) struct Sender {
     window_sequence: u32,
     window_acknowledgement: u32,
     shift: u8,
+    /// One past the last urgent byte, until all before it is acknowledged.
+    pub(super) urgent_end: Option<u32>,
     /// End of a short segment that may be under way.
     pub(super) short_end: Option<u32>,
     pub(super) is_closing: bool,
@@ -65,6 +67,7 @@ impl Sender {
             window_sequence: receive_next,
             window_acknowledgement: next,
             shift,
+            urgent_end: None,
             short_end: None,
             is_closing: false,
             has_sent_end: false,
@@ -169,9 +172,8 @@ impl Sender {
         self.is_end_acknowledged |= self.has_sent_end && una == self.next;
         self.ring.consume(advance);
         self.una = una;
-        if self.short_end.is_some_and(|end| distance(end, una) <= 0) {
-            self.short_end = None;
-        }
+        self.short_end = self.short_end.filter(|end| distance(*end, una) > 0);
+        self.urgent_end = self.urgent_end.filter(|end| distance(*end, una) > 0);
     }
 
     /// Gives memory back if it holds nothing.

@@ -115,7 +115,7 @@ impl ControlBlock {
             self.recovery.is_held_back = true;
             return false;
         }
-        let waits = !self.tuning.has_no_delay && self.send.short_end.is_some();
+        let waits = !self.tuning.has_no_delay && self.send.short_end.is_some() && self.send.urgent_end.is_none();
         let may_be_short = !self.tuning.is_corked && !waits;
         let Some(next) = self.send.choose(self.segment_bytes(), may_be_short) else { return false };
         self.send_new(next, now_ns, outlet)
