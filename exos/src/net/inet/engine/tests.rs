@@ -1,6 +1,8 @@
 //! Two pods' networks over a link that is made up: connections both ways, how they are made, refused, ended and
 //! remembered, and their bytes over links that do anything.
 
+mod torment;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
