@@ -209,6 +209,9 @@ pub trait NetDevice {
     /// The card cannot go on.
     fn receive(&mut self, budget: u32, sink: &mut impl FnMut(&Received<'_, Self::Buffer>)) -> Result<u32, Self::Error>;
 
+    /// Frames of usual length that it has room for, as far as completions were told.
+    fn room(&self) -> usize;
+
     /// Takes a frame. The card sees it with [`NetDevice::flush`], or before.
     ///
     /// # Errors

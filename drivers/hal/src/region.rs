@@ -169,14 +169,17 @@ impl DmaBuffer for DmaRegion {
 
     fn copy_in(&mut self, offset: usize, bytes: &[u8]) -> Result<(), AccessError> {
         check_range(offset, bytes.len(), self.memory.length_bytes)?;
-        let (words, tail) = bytes.as_chunks::<8>();
         let mut at = offset;
-        for word in words {
-            // SAFETY: `at` runs over the range checked above; mapped for writing (constructor, 1);
-            // no Rust object (2).
-            unsafe { self.memory.base.add(at).cast::<Word>().write_volatile(Word(u64::from_le_bytes(*word))) };
+        let mut put = |word: [u8; 8]| {
+            // SAFETY: `at` runs over the range checked above, eight bytes for each eight of `bytes`; mapped for writing
+            // (constructor, 1); no Rust object (2).
+            unsafe { self.memory.base.add(at).cast::<Word>().write_volatile(Word(u64::from_le_bytes(word))) };
             at += 8;
-        }
+        };
+        let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
+        blocks.iter().for_each(|block| block.as_chunks().0.iter().for_each(|word| put(*word)));
+        let (words, tail) = rest.as_chunks();
+        words.iter().for_each(|word| put(*word));
         for &byte in tail {
             // SAFETY: as above.
             unsafe { self.memory.base.add(at).write_volatile(byte) };
@@ -187,15 +190,18 @@ impl DmaBuffer for DmaRegion {
 
     fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result<(), AccessError> {
         check_range(offset, bytes.len(), self.memory.length_bytes)?;
-        let (words, tail) = bytes.as_chunks_mut::<8>();
         let mut at = offset;
-        for word in words {
-            // SAFETY: `at` runs over the range checked above; mapped for reading (constructor, 1);
-            // no Rust object (2).
+        let mut take = |word: &mut [u8; 8]| {
+            // SAFETY: `at` runs over the range checked above, eight bytes for each eight of `bytes`; mapped for reading
+            // (constructor, 1); no Rust object (2).
             let Word(value) = unsafe { self.memory.base.add(at).cast::<Word>().read_volatile() };
             *word = value.to_le_bytes();
             at += 8;
-        }
+        };
+        let (blocks, rest) = bytes.as_chunks_mut::<BLOCK_BYTES>();
+        blocks.iter_mut().for_each(|block| block.as_chunks_mut().0.iter_mut().for_each(&mut take));
+        let (words, tail) = rest.as_chunks_mut();
+        words.iter_mut().for_each(&mut take);
         for byte in tail {
             // SAFETY: as above.
             *byte = unsafe { self.memory.base.add(at).read_volatile() };
@@ -204,6 +210,9 @@ impl DmaBuffer for DmaRegion {
         Ok(())
     }
 }
+
+/// Bytes that are copied between two looks at how many are left.
+const BLOCK_BYTES: usize = 32;
 
 /// Eight bytes at any address. Memory is not as registers are: that an access is one is not promised.
 #[derive(Clone, Copy)]

@@ -1,6 +1,7 @@
 //! What stands in front of each frame, in both directions (section 5.1.6).
 
 use aegis_hal::net::{ChecksumMeta, SegmentationMeta, TransmitMeta};
+use aegis_hal::{AccessError, DmaBuffer};
 
 /// Bytes of the header; all of them are always there in virtio 1.x.
 pub(super) const HEADER_BYTES: usize = 12;
@@ -29,6 +30,16 @@ pub(super) fn encode(meta: &TransmitMeta) -> [u8; HEADER_BYTES] {
     bytes
 }
 
+/// Writes the header of a frame to send to `place`, a multiple of four.
+pub(super) fn write(meta: &TransmitMeta, memory: &mut impl DmaBuffer, place: usize) -> Result<(), AccessError> {
+    // Of nearly all frames it is empty.
+    let bytes = if *meta == TransmitMeta::default() { [0; HEADER_BYTES] } else { encode(meta) };
+    for (index, word) in bytes.as_chunks::<4>().0.iter().enumerate() {
+        memory.write_u32(place + 4 * index, u32::from_le_bytes(*word))?;
+    }
+    Ok(())
+}
+
 /// What matters of the header of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReceiveHeader {
@@ -38,10 +49,12 @@ pub(super) struct ReceiveHeader {
 }
 
 impl ReceiveHeader {
-    pub(super) fn decode(bytes: [u8; HEADER_BYTES]) -> Self {
-        Self {
-            is_checksum_valid: bytes[0] & (NEEDS_CHECKSUM | CHECKSUM_IS_VALID) != 0,
-            buffer_count: u16::from_le_bytes([bytes[10], bytes[11]]),
-        }
+    /// That of the frame whose buffer begins at `place`, a multiple of two.
+    pub(super) fn read(memory: &impl DmaBuffer, place: usize) -> Result<Self, AccessError> {
+        let flags = memory.read_u8(place)?;
+        Ok(Self {
+            is_checksum_valid: flags & (NEEDS_CHECKSUM | CHECKSUM_IS_VALID) != 0,
+            buffer_count: memory.read_u16(place + 10)?,
+        })
     }
 }

@@ -17,6 +17,7 @@
 
 mod header;
 mod receive;
+mod ring;
 mod transmit;
 
 use aegis_hal::net::{
@@ -25,9 +26,10 @@ use aegis_hal::net::{
 use aegis_hal::{Dma, DmaBuffer, Irq, PAGE_BYTES};
 
 use crate::device::{self, FEATURE_ACCESS_PLATFORM, Stopped};
-use crate::queue::{FEATURE_EVENT_INDEX, Interrupts, QUEUE_SIZE_MAX, Queue};
+use crate::queue::{FEATURE_EVENT_INDEX, Interrupts, QUEUE_SIZE_MAX};
 use crate::{DeviceFault, Transport, VirtioError, ring_page_count};
 use receive::Receiver;
+use ring::Ring;
 use transmit::Transmitter;
 
 /// The device type of a network card (section 5).
@@ -152,47 +154,20 @@ impl<T: Transport, D: Dma> NetCard<T, D> {
         if before.is_some_and(|before| before != (self.features, self.identity)) {
             return Err(DeviceFault::Changed.into());
         }
-        let receive_size = self.limits.receive_buffer_count;
-        Self::make_queue(&mut self.transport, &mut self.dma, &mut self.receiver.queue, RECEIVE_QUEUE, receive_size)?;
-        let transmit_size = self.limits.transmit_buffer_count;
-        let place = &mut self.transmitter.queue;
-        Self::make_queue(&mut self.transport, &mut self.dma, place, TRANSMIT_QUEUE, transmit_size)?;
         self.receiver.merges = self.has(FEATURE_MERGED_BUFFERS);
-        for queue in [&mut self.receiver.queue, &mut self.transmitter.queue].into_iter().flatten() {
-            if self.features & FEATURE_EVENT_INDEX != 0 {
-                queue.use_event_index();
-            }
-            queue.set_interrupts(Interrupts::Suppressed)?;
-            self.transport.enable_queue(queue.index(), queue.size(), queue.addresses())?;
+        let uses_event_index = self.has(FEATURE_EVENT_INDEX);
+        let queues = [
+            (&mut self.receiver.ring, (RECEIVE_QUEUE, self.limits.receive_buffer_count)),
+            (&mut self.transmitter.ring, (TRANSMIT_QUEUE, self.limits.transmit_buffer_count)),
+        ];
+        for (ring, queue) in queues {
+            ring.make_queue(&mut self.transport, &mut self.dma, queue, uses_event_index)?;
         }
-        let size_of = |queue: &Option<Queue<_, QUEUE_SIZE>>| queue.as_ref().map_or(0, Queue::size);
-        self.receiver.allocate(&mut self.dma, size_of(&self.receiver.queue))?;
-        self.transmitter.allocate(&mut self.dma, size_of(&self.transmitter.queue))?;
+        self.receiver.ring.allocate(&mut self.dma)?;
+        self.transmitter.ring.allocate(&mut self.dma)?;
         device::start(&mut self.transport)?;
         self.read_link()?;
         self.receiver.fill(&mut self.transport)
-    }
-
-    /// Makes a queue of at most `size_max` descriptors, or clears the one that is there.
-    fn make_queue(
-        transport: &mut T,
-        dma: &mut D,
-        place: &mut Option<Queue<D::Buffer, QUEUE_SIZE>>,
-        index: u16,
-        size_max: u16,
-    ) -> Result<(), VirtioError> {
-        let size_max = transport.queue_size_max(index)?.min(size_max).min(QUEUE_SIZE as u16);
-        match place {
-            Some(queue) if queue.size() <= size_max => queue.clear(),
-            Some(_) => Err(DeviceFault::Changed.into()),
-            None => {
-                let Some(log2) = size_max.checked_ilog2() else {
-                    return Err(DeviceFault::QueueMissing { queue: index }.into());
-                };
-                *place = Some(Queue::allocate(dma, index, 1 << log2)?);
-                Ok(())
-            }
-        }
     }
 
     fn has(&self, feature: u64) -> bool {
@@ -258,8 +233,8 @@ impl<T: Transport, D: Dma> NetCard<T, D> {
     pub fn stop(self) -> Stopped<T, D> {
         let (receiver, transmitter) = (self.receiver, self.transmitter);
         device::stop((self.transport, self.dma), self.limits.reset_poll_count_max, |mut give_back| {
-            receiver.into_buffers(&mut give_back);
-            transmitter.into_buffers(&mut give_back);
+            receiver.ring.into_buffers(&mut give_back);
+            transmitter.ring.into_buffers(&mut give_back);
         })
     }
 
@@ -290,12 +265,8 @@ impl<T: Transport, D: Dma> NetCard<T, D> {
     }
 
     /// Asks for an interrupt of a queue, or for none. True: what was asked for is there already.
-    fn ask<B: DmaBuffer>(
-        transport: &mut T,
-        queue: &mut Option<Queue<B, QUEUE_SIZE>>,
-        is_wished: bool,
-    ) -> Result<bool, VirtioError> {
-        let Some(queue) = queue else { return Ok(false) };
+    fn ask<B: DmaBuffer>(transport: &mut T, ring: &mut Ring<B>, is_wished: bool) -> Result<bool, VirtioError> {
+        let Some(queue) = ring.queue_mut() else { return Ok(false) };
         if !is_wished {
             return queue.set_interrupts(Interrupts::Suppressed).map(|()| false);
         }
@@ -327,17 +298,21 @@ impl<T: Transport, D: Dma> NetDevice for NetCard<T, D> {
             sent_count: self.transmitter.sent_count,
             sent_bytes: self.transmitter.sent_bytes,
             full_count: self.transmitter.full_count,
-            notification_count: self.receiver.notification_count + self.transmitter.notification_count,
+            notification_count: self.receiver.ring.notification_count + self.transmitter.ring.notification_count,
         }
     }
 
     fn has_received(&self) -> bool {
-        let queue = self.receiver.queue.as_ref();
+        let queue = self.receiver.ring.queue();
         self.fault.is_none() && queue.is_some_and(|queue| queue.has_used().unwrap_or(true))
     }
 
     fn receive(&mut self, budget: u32, sink: &mut impl FnMut(&Received<'_, D::Buffer>)) -> Result<u32, VirtioError> {
         self.attempt(|card| card.receiver.receive(&mut card.transport, budget, sink))
+    }
+
+    fn room(&self) -> usize {
+        self.transmitter.room()
     }
 
     fn transmit(&mut self, frame: &Frame<'_>, window: &impl DmaWindow) -> Result<(), TransmitError<VirtioError>> {
@@ -358,8 +333,8 @@ impl<T: Transport, D: Dma> NetDevice for NetCard<T, D> {
 
     fn flush(&mut self) -> Result<(), VirtioError> {
         self.attempt(|card| {
-            card.transmitter.publish(&mut card.transport)?;
-            card.receiver.publish(&mut card.transport)
+            card.transmitter.ring.publish(&mut card.transport)?;
+            card.receiver.ring.publish(&mut card.transport)
         })
     }
 
@@ -367,8 +342,8 @@ impl<T: Transport, D: Dma> NetDevice for NetCard<T, D> {
         self.flush()?;
         self.attempt(|card| {
             let is_there = [
-                Self::ask(&mut card.transport, &mut card.receiver.queue, wishes.received)?,
-                Self::ask(&mut card.transport, &mut card.transmitter.queue, wishes.completed)?,
+                Self::ask(&mut card.transport, &mut card.receiver.ring, wishes.received)?,
+                Self::ask(&mut card.transport, &mut card.transmitter.ring, wishes.completed)?,
             ];
             Ok(is_there.contains(&true))
         })

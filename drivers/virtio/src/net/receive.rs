@@ -1,14 +1,14 @@
 //! The receiving direction of a card.
 //!
-//! Each descriptor of the queue has a buffer of its own for good, so that there is nothing to look up: what the queue
-//! calls a chain is the buffer's number. A buffer goes back as soon as its frame was handed out; the device is shown
-//! those that went back a quarter of the queue at a time, or before somebody sleeps.
+//! What the queue calls a chain is the buffer's number. A buffer goes back as soon as its frame was handed out; the
+//! device is shown those that went back a quarter of the queue at a time, or before somebody sleeps.
 
+use aegis_hal::DmaBuffer;
 use aegis_hal::net::{Received, ReceivedPiece};
-use aegis_hal::{Dma, DmaBuffer};
 
 use super::header::{HEADER_BYTES, ReceiveHeader};
-use super::{BUFFER_BYTES, QUEUE_SIZE, pages_of};
+use super::ring::{Ring, address_of, place_of};
+use super::{BUFFER_BYTES, QUEUE_SIZE};
 use crate::queue::{Interrupts, Queue, Segment, Used};
 use crate::{DeviceFault, Transport, VirtioError};
 
@@ -17,57 +17,28 @@ const PIECE_COUNT_MAX: usize = (u16::MAX as usize + HEADER_BYTES + super::ETHERN
 
 #[derive(Debug)]
 pub(super) struct Receiver<B> {
-    pub(super) queue: Option<Queue<B, QUEUE_SIZE>>,
-    memory: Option<B>,
+    pub(super) ring: Ring<B>,
     /// Frames may lie in several buffers.
     pub(super) merges: bool,
     pub(super) received_count: u64,
     pub(super) received_bytes: u64,
     pub(super) error_count: u64,
-    pub(super) notification_count: u64,
 }
 
 impl<B> Receiver<B> {
     pub(super) const fn new() -> Self {
-        Self {
-            queue: None,
-            memory: None,
-            merges: false,
-            received_count: 0,
-            received_bytes: 0,
-            error_count: 0,
-            notification_count: 0,
-        }
+        Self { ring: Ring::new(), merges: false, received_count: 0, received_bytes: 0, error_count: 0 }
     }
 }
 
 impl<B: DmaBuffer> Receiver<B> {
-    /// Memory for a queue of this many descriptors, once.
-    pub(super) fn allocate(&mut self, dma: &mut impl Dma<Buffer = B>, size: u16) -> Result<(), VirtioError> {
-        if self.memory.is_none() {
-            self.memory = Some(dma.allocate(pages_of(size))?);
-        }
-        Ok(())
-    }
-
     /// Gives the device all buffers.
     pub(super) fn fill(&mut self, transport: &mut impl Transport) -> Result<(), VirtioError> {
-        let (Some(queue), Some(memory)) = (&mut self.queue, &self.memory) else { return Ok(()) };
+        let Some((queue, memory)) = self.ring.parts() else { return Ok(()) };
         for _ in 0..queue.free_count() {
             give(queue, memory)?;
         }
-        self.publish(transport)
-    }
-
-    /// Shows the device what it was given.
-    pub(super) fn publish(&mut self, transport: &mut impl Transport) -> Result<(), VirtioError> {
-        if let Some(queue) = &mut self.queue
-            && queue.publish()?
-        {
-            self.notification_count += 1;
-            transport.notify(queue.index())?;
-        }
-        Ok(())
+        self.ring.publish(transport)
     }
 
     pub(super) fn receive(
@@ -78,7 +49,7 @@ impl<B: DmaBuffer> Receiver<B> {
     ) -> Result<u32, VirtioError> {
         let mut count = 0;
         while count < budget {
-            let Some(queue) = &mut self.queue else { break };
+            let Some(queue) = self.ring.queue_mut() else { break };
             if !queue.has_used()? {
                 break;
             }
@@ -86,9 +57,9 @@ impl<B: DmaBuffer> Receiver<B> {
             let Some(used) = queue.pop()? else { break };
             self.take_frame(used, sink)?;
             count += 1;
-            let Some(queue) = &self.queue else { break };
+            let Some(queue) = self.ring.queue() else { break };
             if queue.unpublished_count() >= queue.size().div_ceil(4) {
-                self.publish(transport)?;
+                self.ring.publish(transport)?;
             }
         }
         Ok(count)
@@ -96,15 +67,14 @@ impl<B: DmaBuffer> Receiver<B> {
 
     /// Hands out the frame that begins in the buffer `used`, and gives its buffers back.
     fn take_frame(&mut self, used: Used, sink: &mut impl FnMut(&Received<'_, B>)) -> Result<(), VirtioError> {
-        let (Some(queue), Some(memory)) = (&mut self.queue, &self.memory) else { return Ok(()) };
+        let Some((queue, memory)) = self.ring.parts() else { return Ok(()) };
+        let memory = &*memory;
         let written = used.written_bytes as usize;
         let Some(first_bytes) = written.checked_sub(HEADER_BYTES).filter(|count| *count > 0) else {
             self.error_count += 1;
             return give(queue, memory);
         };
-        let mut bytes = [0; HEADER_BYTES];
-        memory.copy_out(place_of(used.head), &mut bytes)?;
-        let header = ReceiveHeader::decode(bytes);
+        let header = ReceiveHeader::read(memory, place_of(used.head))?;
         let first =
             ReceivedPiece { buffer: memory, offset: place_of(used.head) + HEADER_BYTES, byte_count: first_bytes };
         let is_checksum_valid = header.is_checksum_valid;
@@ -132,17 +102,13 @@ impl<B: DmaBuffer> Receiver<B> {
         }
         Ok(())
     }
-
-    pub(super) fn into_buffers(self, give_back: &mut impl FnMut(B)) {
-        self.queue.map(Queue::into_ring).into_iter().chain(self.memory).for_each(give_back);
-    }
 }
 
 /// Gives the device the buffer of the next free descriptor.
 fn give<B: DmaBuffer>(queue: &mut Queue<B, QUEUE_SIZE>, memory: &B) -> Result<(), VirtioError> {
     let descriptor = queue.free_descriptors().next();
     if let Some(descriptor) = descriptor {
-        let address = memory.device_address().offset(place_of(descriptor));
+        let address = address_of(memory, descriptor);
         queue.push(&[Segment::Writable { address, length_bytes: BUFFER_BYTES as u32 }])?;
     }
     Ok(())
@@ -162,9 +128,4 @@ fn pop_rest<'a, B: DmaBuffer>(
         *place = (place_of(used.head), used.written_bytes as usize);
     }
     Ok(&rest[..rest_count])
-}
-
-/// Where a descriptor's buffer begins.
-const fn place_of(descriptor: u16) -> usize {
-    descriptor as usize * BUFFER_BYTES
 }

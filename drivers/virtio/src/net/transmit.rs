@@ -1,15 +1,15 @@
 //! The transmitting direction of a card.
 //!
-//! Each descriptor of the queue has a buffer of its own for good; a frame is copied to those of the descriptors that
-//! its chain takes. Descriptors of pieces that lie in somebody else's memory leave their buffers unused. What was
-//! pushed lies until it is published.
+//! A frame is copied to the buffers of the descriptors that its chain takes. Descriptors of pieces that lie in somebody
+//! else's memory leave their buffers unused. What was pushed lies until it is published.
 
 use aegis_hal::net::{DmaWindow, Frame, SHARED_PIECE_COUNT_MAX, TransmitError};
-use aegis_hal::{DeviceAddress, Dma, DmaBuffer};
+use aegis_hal::{DeviceAddress, DmaBuffer};
 
-use super::header::{HEADER_BYTES, encode};
-use super::{BUFFER_BYTES, QUEUE_SIZE, pages_of};
-use crate::queue::{Queue, Segment};
+use super::header::{HEADER_BYTES, encode, write};
+use super::ring::{Ring, address_of, place_of};
+use super::{BUFFER_BYTES, QUEUE_SIZE};
+use crate::queue::Segment;
 use crate::{Transport, VirtioError};
 
 /// Most buffers that a frame is copied to.
@@ -23,8 +23,7 @@ type Descriptors = [u64; QUEUE_SIZE / 64];
 
 #[derive(Debug)]
 pub(super) struct Transmitter<B> {
-    pub(super) queue: Option<Queue<B, QUEUE_SIZE>>,
-    memory: Option<B>,
+    pub(super) ring: Ring<B>,
     /// What frames are named by, by head.
     tokens: [u32; QUEUE_SIZE],
     /// Heads of frames that the device has.
@@ -35,14 +34,12 @@ pub(super) struct Transmitter<B> {
     pub(super) sent_count: u64,
     pub(super) sent_bytes: u64,
     pub(super) full_count: u64,
-    pub(super) notification_count: u64,
 }
 
 impl<B> Transmitter<B> {
     pub(super) const fn new() -> Self {
         Self {
-            queue: None,
-            memory: None,
+            ring: Ring::new(),
             tokens: [0; QUEUE_SIZE],
             under_way: [0; QUEUE_SIZE / 64],
             lost: [0; QUEUE_SIZE / 64],
@@ -50,29 +47,15 @@ impl<B> Transmitter<B> {
             sent_count: 0,
             sent_bytes: 0,
             full_count: 0,
-            notification_count: 0,
         }
     }
 }
 
 impl<B: DmaBuffer> Transmitter<B> {
-    /// Memory for a queue of this many descriptors, once.
-    pub(super) fn allocate(&mut self, dma: &mut impl Dma<Buffer = B>, size: u16) -> Result<(), VirtioError> {
-        if self.memory.is_none() {
-            self.memory = Some(dma.allocate(pages_of(size))?);
-        }
-        Ok(())
-    }
-
-    /// Shows the device what was pushed.
-    pub(super) fn publish(&mut self, transport: &mut impl Transport) -> Result<(), VirtioError> {
-        if let Some(queue) = &mut self.queue
-            && queue.publish()?
-        {
-            self.notification_count += 1;
-            transport.notify(queue.index())?;
-        }
-        Ok(())
+    /// Descriptors that frames can have; none while some are lost that were not told.
+    pub(super) fn room(&self) -> usize {
+        let free = self.ring.queue().map_or(0, |queue| usize::from(queue.free_count()));
+        if self.has_lost { 0 } else { free }
     }
 
     /// Takes a frame of at most `byte_count_max` bytes.
@@ -88,7 +71,7 @@ impl<B: DmaBuffer> Transmitter<B> {
         let byte_count = copied_bytes.saturating_add(shared_bytes);
         let buffer_count = (HEADER_BYTES + copied_bytes).div_ceil(BUFFER_BYTES);
         let descriptor_count = buffer_count + frame.shared.len();
-        let Some(queue) = &mut self.queue else { return Err(TransmitError::Frame) };
+        let Some(queue) = self.ring.queue() else { return Err(TransmitError::Frame) };
         if byte_count == 0
             || byte_count > byte_count_max
             || frame.shared.len() > SHARED_PIECE_COUNT_MAX
@@ -101,7 +84,7 @@ impl<B: DmaBuffer> Transmitter<B> {
             return Err(TransmitError::Full);
         }
         if queue.unpublished_count() >= LYING_COUNT_MAX {
-            self.publish(transport).map_err(TransmitError::Broken)?;
+            self.ring.publish(transport).map_err(TransmitError::Broken)?;
         }
         let head = if descriptor_count == 1 {
             self.push_short(frame, copied_bytes)
@@ -117,15 +100,16 @@ impl<B: DmaBuffer> Transmitter<B> {
 
     /// A frame that one buffer holds, as nearly all.
     fn push_short(&mut self, frame: &Frame<'_>, copied_bytes: usize) -> Result<u16, TransmitError<VirtioError>> {
-        let (Some(queue), Some(memory)) = (&mut self.queue, &mut self.memory) else { return Err(TransmitError::Frame) };
+        let Some((queue, memory)) = self.ring.parts() else { return Err(TransmitError::Frame) };
         let Some(descriptor) = queue.free_descriptors().next() else { return Err(TransmitError::Full) };
         let place = place_of(descriptor);
-        let mut at = place;
-        for piece in core::iter::once(&encode(&frame.meta)[..]).chain(frame.copied.iter().copied()) {
+        write(&frame.meta, memory, place).map_err(broken)?;
+        let mut at = place + HEADER_BYTES;
+        for piece in frame.copied {
             memory.copy_in(at, piece).map_err(broken)?;
             at += piece.len();
         }
-        let address = memory.device_address().offset(place);
+        let address = address_of(memory, descriptor);
         let length_bytes = (HEADER_BYTES + copied_bytes) as u32;
         queue.push(&[Segment::Readable { address, length_bytes }]).map_err(TransmitError::Broken)
     }
@@ -137,7 +121,7 @@ impl<B: DmaBuffer> Transmitter<B> {
         window: &impl DmaWindow,
         copied_bytes: usize,
     ) -> Result<u16, TransmitError<VirtioError>> {
-        let (Some(queue), Some(memory)) = (&mut self.queue, &mut self.memory) else { return Err(TransmitError::Frame) };
+        let Some((queue, memory)) = self.ring.parts() else { return Err(TransmitError::Frame) };
         let mut segments = [Segment::Readable { address: DeviceAddress(0), length_bytes: 0 }; SEGMENT_COUNT_MAX];
         let buffer_count = (HEADER_BYTES + copied_bytes).div_ceil(BUFFER_BYTES);
         let mut left_bytes = HEADER_BYTES + copied_bytes;
@@ -147,7 +131,7 @@ impl<B: DmaBuffer> Transmitter<B> {
             *place = place_of(descriptor);
             let length_bytes = left_bytes.min(BUFFER_BYTES);
             left_bytes -= length_bytes;
-            let address = memory.device_address().offset(*place);
+            let address = address_of(memory, descriptor);
             *segment = Segment::Readable { address, length_bytes: length_bytes as u32 };
         }
         for (segment, shared) in segments[buffer_count..].iter_mut().zip(frame.shared) {
@@ -172,7 +156,7 @@ impl<B: DmaBuffer> Transmitter<B> {
     /// Tells the tokens of frames that the device has done with.
     pub(super) fn completed(&mut self, done: &mut impl FnMut(u32)) -> Result<u32, VirtioError> {
         let mut count = if self.has_lost { self.tell_lost(done) } else { 0 };
-        let Some(queue) = &mut self.queue else { return Ok(count) };
+        let Some(queue) = self.ring.queue_mut() else { return Ok(count) };
         while let Some(used) = queue.pop()? {
             remove(&mut self.under_way, used.head);
             done(self.tokens[usize::from(used.head)]);
@@ -201,10 +185,6 @@ impl<B: DmaBuffer> Transmitter<B> {
             self.has_lost |= *lost != 0;
         }
     }
-
-    pub(super) fn into_buffers(self, give_back: &mut impl FnMut(B)) {
-        self.queue.map(Queue::into_ring).into_iter().chain(self.memory).for_each(give_back);
-    }
 }
 
 fn broken(error: aegis_hal::AccessError) -> TransmitError<VirtioError> {
@@ -217,9 +197,4 @@ fn insert(descriptors: &mut Descriptors, descriptor: u16) {
 
 fn remove(descriptors: &mut Descriptors, descriptor: u16) {
     descriptors[usize::from(descriptor) / 64] &= !(1 << (descriptor % 64));
-}
-
-/// Where a descriptor's buffer begins.
-const fn place_of(descriptor: u16) -> usize {
-    descriptor as usize * BUFFER_BYTES
 }
