@@ -269,7 +269,8 @@ fn name_space(
     let root = over(ground.pool.clone(), identity, limits, &base).map_err(BootError::Root)?;
     let description = MountDescription { kind: "overlay", source: "overlay", flags: MountFlags::default() };
     let namespace = Namespace::new(root, description);
-    let interfaces = facts.interface_files(config.network.is_some());
+    let (of_interfaces, has_card) = (facts.clone(), config.network.is_some());
+    let interfaces: text_fs::Files = Arc::new(move || of_interfaces.interface_files(has_card));
     mount_all(&namespace, ground, facts, interfaces, terminals, now).map_err(BootError::Root)?;
     device_fs::register(&namespace, &ground.kernel);
     shares.mount(&namespace, now).map_err(share_error)?;
@@ -285,7 +286,7 @@ fn mount_all(
     namespace: &Arc<Namespace>,
     ground: &Ground,
     facts: &Arc<ProcFacts>,
-    interfaces: Vec<(Vec<u8>, text_fs::Entry)>,
+    interfaces: text_fs::Files,
     terminals: &Terminals,
     now: Timestamp,
 ) -> Result<()> {
