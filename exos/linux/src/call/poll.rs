@@ -56,6 +56,7 @@ impl Drop for Registrations {
 /// does, and that before the time.
 fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, watched: &mut dyn Watched) -> Result<u64> {
     let mut watching: Option<Registrations> = None;
+    let mut has_looked = false;
     loop {
         let count = watched.look();
         if count > 0 {
@@ -65,6 +66,10 @@ fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, watched: &mut 
             return Err(Errno::EINTR);
         }
         if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
+            if watching.is_none() && !has_looked && context.system.platform.look() {
+                has_looked = true;
+                continue;
+            }
             return Ok(0);
         }
         if watching.is_some() {

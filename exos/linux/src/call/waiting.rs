@@ -52,6 +52,7 @@ pub(crate) fn in_steps(
     context.restart = Restart::UnlessHandlerForbids;
     let told_count = description.wait_queue().map_or(0, |queue| queue.told_count());
     let mut waiting = Waiting { description, told_count, watching: None };
+    let mut has_looked = false;
     let error = loop {
         match attempt(context, &mut transfer) {
             Step::Done(count) => return Ok(count as u64),
@@ -60,7 +61,13 @@ pub(crate) fn in_steps(
             Step::Wait => match transfer.ended_by {
                 // As on Linux, what is there by now counts before the signal that ended the wait, or the time.
                 Some(error) => break error,
-                None if !transfer.may_wait => break Errno::EAGAIN,
+                // One that does not wait gets what lies at the door, once.
+                None if !transfer.may_wait => {
+                    if has_looked || !context.system.platform.look() {
+                        break Errno::EAGAIN;
+                    }
+                    has_looked = true;
+                }
                 None => {
                     if !transfer.starts_again {
                         context.restart = Restart::Never;

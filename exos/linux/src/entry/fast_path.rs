@@ -428,11 +428,11 @@ pub fn own_signal(caller: &Caller<'_>, frame: &UpcallFrame) -> Option<(Signal, S
     Some((signal, SignalInfo { code: SI_TKILL, errno: 0, payload }))
 }
 
-/// What an epoll instance has to report now. Where it has nothing and the caller would wait, that is the handler's.
+/// What an epoll instance has to report now. Where it has nothing it is the handler's to wait, or to look for more.
 #[inline(always)]
 fn reported_now(caller: &Caller<'_>, frame: &mut UpcallFrame) -> Answer {
     match epoll::look(caller.process, caller.memory, [frame.rdi, frame.rsi, frame.rdx]) {
-        Ok(0) if frame.r10 as i32 != 0 => None,
+        Ok(0) => None,
         outcome => Some(outcome),
     }
 }

@@ -36,6 +36,9 @@ const REGION_STRIDE: u64 = 16 << 20;
 const REGION_COUNT_MAX: u64 = 8;
 /// Most functions that a pod has guarded.
 const GUARDED_COUNT_MAX: u32 = 32;
+/// From one poll of the console to the next, where it has not interrupted meanwhile: it does so for all that it
+/// receives, and whoever waits for room asks for that.
+const POLL_EVERY_NS: u64 = 1_000_000;
 /// Looks at the device before a start counts as failed; QEMU answers from another thread.
 const START_POLL_COUNT_MAX: u32 = 50_000_000;
 
@@ -386,6 +389,9 @@ pub(crate) struct HostConsole {
     /// The port for sessions, once it was looked for; a machine need not have one.
     sessions: Option<PortId>,
     has_failed: bool,
+    /// It has interrupted since it was polled.
+    has_rung: bool,
+    polled_ns: u64,
 }
 
 impl HostConsole {
@@ -412,12 +418,19 @@ impl HostConsole {
             *port = console.port_by_name(name).ok_or(DeviceError::NotFound)?;
         }
         console.start_receiving(ports[3]).map_err(DeviceError::Driver)?;
-        Ok(Self { console, irq, ports, sessions: None, has_failed: false })
+        Ok(Self { console, irq, ports, sessions: None, has_failed: false, has_rung: true, polled_ns: 0 })
     }
 
     /// The bell that rings when the console wants attention.
     pub(crate) fn bell(&self) -> CapSlot {
         self.irq.bell
+    }
+
+    /// Takes in that its bell has rung.
+    fn hear(&mut self) {
+        if MAY_HAVE_RUNG.swap(false, Ordering::Relaxed) {
+            self.has_rung |= self.irq.take() > 0;
+        }
     }
 
     fn port(&mut self, port: Port) -> Option<PortId> {
@@ -446,12 +459,21 @@ impl HostConsole {
 
 impl exos_linux::host::ports::Console for HostConsole {
     fn poll(&mut self) -> bool {
-        let may_have_rung = MAY_HAVE_RUNG.swap(false, Ordering::Relaxed);
-        let rung = if may_have_rung { self.irq.take() } else { 0 };
+        self.hear();
+        let has_rung = core::mem::take(&mut self.has_rung);
         self.attempt(true, |this| {
-            let events = if rung > 0 { this.console.on_interrupt(&mut this.irq)? } else { this.console.poll()? };
-            Ok(rung > 0 || !events.is_empty())
+            let events = if has_rung { this.console.on_interrupt(&mut this.irq)? } else { this.console.poll()? };
+            Ok(has_rung || !events.is_empty())
         })
+    }
+    fn may_have_news(&mut self) -> bool {
+        self.hear();
+        let now_ns = kernel::now_ns();
+        let is_due = self.has_rung || now_ns.wrapping_sub(self.polled_ns) >= POLL_EVERY_NS;
+        if is_due {
+            self.polled_ns = now_ns;
+        }
+        is_due
     }
     fn read(&mut self, port: Port, into: &mut [u8]) -> usize {
         let Some(port) = self.port(port) else { return 0 };

@@ -162,15 +162,30 @@ impl MachinePlatform {
         } else {
             super::shares::look();
         }
-        let has_news = self.host.pump();
-        for stream in &self.streams {
-            stream.readiness();
+        let heard = self.host.look();
+        let has_news = heard == Some(true);
+        if heard.is_some() {
+            for stream in &self.streams {
+                stream.readiness();
+            }
         }
         if has_news {
             self.console_changes.notify(Readiness::all());
         }
         let Some((system, first)) = self.system.get() else { return };
         net_card::absorb(&system.files.inet, &self.bells, have_bells_rung);
+        if heard.is_some() {
+            self.obey(system, first);
+        }
+        self.serve_sessions(system, has_news);
+        if have_bells_rung && call::bell_take(self.bells.timer_bell).unwrap_or(0) > 0 {
+            self.check_timers(system);
+        }
+        exos_linux::host::events::move_terminal_bytes(first);
+    }
+
+    /// Does what the host asked for.
+    fn obey(&self, system: &Arc<System>, first: &Arc<Process>) {
         while let Some(number) = self.host.take_signal() {
             exos_linux::host::events::raise_from_host(first, number);
         }
@@ -186,11 +201,6 @@ impl MachinePlatform {
             }
             self.host.send_line(&alloc::format!("processes {token} {}", system.processes.count()));
         }
-        self.serve_sessions(system, has_news);
-        if have_bells_rung && call::bell_take(self.bells.timer_bell).unwrap_or(0) > 0 {
-            self.check_timers(system);
-        }
-        exos_linux::host::events::move_terminal_bytes(first);
     }
 
     /// Opens the line of sessions if the host wants it, and moves what they have to say. Nothing else runs here
@@ -235,6 +245,10 @@ impl Platform for MachinePlatform {
         net_card::look(&system.files.inet, &self.bells);
         let now_ns = kernel::now_ns();
         fiber::carry_out_here(system.scheduler.block(this_number(), deadline_ns, now_ns), now_ns);
+    }
+
+    fn look(&self) -> bool {
+        self.system.get().is_some_and(|(system, _)| net_card::look(&system.files.inet, &self.bells))
     }
 
     fn start_thread(

@@ -3,10 +3,11 @@
 //!
 //! A program that opens no socket, or uses loopback alone, never comes here. Once the card is there, three things make
 //! [`Inet::poll`] run: the card's bell (processor 0, [`absorb`]), the time that the stack has named ([`ring_ns`]), and
-//! whoever is about to give its processor up ([`look`]), which is how a busy server finds the next request without an
-//! interrupt. Where a look finds little, the card is asked to interrupt at the next frame, which costs a store into its
-//! ring; where it finds much, the next look comes soon by itself, and until then there are no interrupts: by
-//! [`BUSY_LOOK_NS`] at the latest, however long a program computes.
+//! whoever is about to give its processor up or finds nothing where it does not wait ([`look`]), which is how a busy
+//! server finds the next request without an interrupt. Where a look finds nothing, the card is asked to interrupt at
+//! the next frame, which costs a store into its ring; where it finds something, there is more to come in all
+//! probability, and there are no interrupts while a thread runs: the next look comes by [`BUSY_LOOK_NS`] at the latest,
+//! however long a program computes, and the card is asked before the processor sleeps.
 //!
 //! Invariants: nobody sleeps on processor 0 before the card was asked and had nothing ([`may_sleep`]). One processor
 //! polls at a time; what comes to be due meanwhile is done by the same.
@@ -39,9 +40,7 @@ const LIMITS: Limits =
 const NEVER: u64 = u64::MAX;
 /// Polls in a row, while there is more to do; then others get a turn first.
 const POLL_COUNT_MAX: usize = 4;
-/// A look that found as many frames will be followed by another soon.
-const BUSY_FRAME_COUNT: u64 = 8;
-/// The longest until that one.
+/// From a look that found frames to the next, at most.
 const BUSY_LOOK_NS: u64 = 1_000_000;
 /// From a poll that could not come, or not do everything, to the next that the timer brings about.
 const PAUSE_NS: u64 = 50_000;
@@ -166,20 +165,24 @@ pub(crate) fn absorb(inet: &Arc<Inet>, bells: &Bells, have_bells_rung: bool) {
     }
 }
 
-/// A look on the way of a thread that gives its processor up.
+/// A look on the way of a thread that gives its processor up, or would wait if it did; whether there was something.
 #[inline]
-pub(crate) fn look(inet: &Arc<Inet>, bells: &Bells) {
-    if CARD.get().is_some() && !processor::this_processor().keeps_running() {
-        look_at(inet, bells, false);
-    }
+pub(crate) fn look(inet: &Arc<Inet>, bells: &Bells) -> bool {
+    CARD.get().is_some() && !processor::this_processor().keeps_running() && look_at(inet, bells, false)
 }
 
 #[cold]
-fn look_at(inet: &Arc<Inet>, bells: &Bells, has_rung: bool) {
+fn look_at(inet: &Arc<Inet>, bells: &Bells, has_rung: bool) -> bool {
     let has_news = has_rung || CARD.get().is_some_and(|card| card.has_news());
-    if has_news || DUE_NS.load(Ordering::Acquire) <= kernel::now_ns() {
+    let is_due = has_news || is_due(kernel::now_ns());
+    if is_due {
         poll(inet, bells);
     }
+    is_due
+}
+
+fn is_due(now_ns: u64) -> bool {
+    DUE_NS.load(Ordering::Acquire) <= now_ns
 }
 
 /// Asks the card to interrupt; false: it has something already, for which a poll is due, and the processor must not
@@ -205,11 +208,11 @@ fn poll(inet: &Arc<Inet>, bells: &Bells) {
         if let Some(due_ns) = inet.poll(now_ns) {
             DUE_NS.fetch_min(due_ns, Ordering::AcqRel);
         }
-        let is_busy = taken_count() - before_count >= BUSY_FRAME_COUNT;
+        let is_busy = taken_count() != before_count;
         if is_busy {
             DUE_NS.fetch_min(now_ns + BUSY_LOOK_NS, Ordering::AcqRel);
         }
-        if (is_busy || may_sleep()) && DUE_NS.load(Ordering::Acquire) > now_ns {
+        if (is_busy || may_sleep()) && !is_due(now_ns) {
             break;
         }
     }

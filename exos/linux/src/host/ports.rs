@@ -51,6 +51,10 @@ pub trait Console: Send {
     fn pending_bytes(&mut self, port: Port) -> usize;
     /// Whether the host can never take or give anything again on this port.
     fn is_gone(&mut self, port: Port) -> bool;
+    /// Whether it has interrupted, or a poll is due in any case.
+    fn may_have_news(&mut self) -> bool {
+        true
+    }
 }
 
 #[derive(Default)]
@@ -108,20 +112,15 @@ impl<C: Console> HostPorts<C> {
     pub fn pump(&self) -> bool {
         let mut inner = self.inner.lock();
         let (console, state) = &mut *inner;
-        let mut happened = console.poll();
-        let mut chunk = [0; 512];
-        loop {
-            let count = console.read(Port::Control, &mut chunk);
-            if count == 0 {
-                break;
-            }
-            happened = true;
-            state.take_control(&chunk[..count]);
-        }
-        state.push_backlog(console);
-        happened
+        state.pump(console)
     }
 
+    /// The same on the way of whoever may come often: `None` if the console has said nothing that was not heard.
+    pub fn look(&self) -> Option<bool> {
+        let mut inner = self.inner.lock();
+        let (console, state) = &mut *inner;
+        (console.may_have_news() || !state.backlog.is_empty()).then(|| state.pump(console))
+    }
     /// Reads standard input: `None` if nothing is there yet, `Some(0)` at the end.
     pub fn read_input(&self, into: &mut [u8]) -> Option<usize> {
         let mut inner = self.inner.lock();
@@ -251,6 +250,21 @@ impl State {
             Port::Error => self.closed[1],
             Port::Input | Port::Control | Port::Sessions => None,
         }
+    }
+
+    fn pump(&mut self, console: &mut impl Console) -> bool {
+        let mut happened = console.poll();
+        let mut chunk = [0; 512];
+        loop {
+            let count = console.read(Port::Control, &mut chunk);
+            if count == 0 {
+                break;
+            }
+            happened = true;
+            self.take_control(&chunk[..count]);
+        }
+        self.push_backlog(console);
+        happened
     }
 
     fn push_backlog(&mut self, console: &mut impl Console) {

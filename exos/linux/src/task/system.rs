@@ -28,6 +28,10 @@ pub const VERSION: &[u8] = b"#1 SMP Aegis";
 pub trait Platform: Send + Sync {
     /// Blocks the running thread until its task is woken or until `deadline_ns`; other threads run meanwhile.
     fn wait(&self, deadline_ns: Option<u64>);
+    /// Takes in what has come from outside, without waiting; whether there was something.
+    fn look(&self) -> bool {
+        false
+    }
     /// Gives a thread what it needs to run: it starts in `frame`, as soon as the scheduler picks it. `ENOMEM`.
     fn start_thread(
         &self,
