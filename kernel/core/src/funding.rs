@@ -190,7 +190,7 @@ impl<M: Machine> State<'_, M> {
 
     /// The next of those that woke and are due a draw; none either when the budget is used up.
     pub(crate) fn next_woken(&mut self) -> Option<ProcessorId> {
-        let from = self.ready.last_woken + 1;
+        let from = (!self.ready.is_empty()).then_some(self.ready.last_woken + 1)?;
         let is_woken = |index: &usize| {
             ProcessorId::from_index(*index).is_some_and(|processor| {
                 let funding = &self.processors[processor].funding;
