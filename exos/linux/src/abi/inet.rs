@@ -1,13 +1,13 @@
 //! Internet addresses as programs see them: `sockaddr_in` and `sockaddr_in6` (ip(7), ipv6(7)).
 
-use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use core::ops::Deref;
 
 use exos::error::{Errno, Result};
 use exos::net::inet::Family;
 use exos::net::inet::interface::ETHERNET_INDEX;
 
-use super::bytes::{Encoder, get};
+use super::bytes::get;
 use crate::abi::linux::{AF_INET, AF_INET6, AF_UNSPEC};
 
 /// Bytes of `sockaddr_in`.
@@ -90,16 +90,39 @@ pub fn read_target(bytes: &[u8], family: Family) -> Result<Option<SocketAddr>> {
     }
 }
 
+/// An address as programs are told it: `struct sockaddr_in` or `sockaddr_in6`, or nothing at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddressBytes {
+    bytes: [u8; V6_BYTES],
+    length: usize,
+}
+
+impl Deref for AddressBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
 /// An address as programs are told it.
 #[must_use]
-pub fn address_bytes(address: SocketAddr) -> Vec<u8> {
-    let port = address.port().to_be_bytes();
+pub fn address_bytes(address: SocketAddr) -> AddressBytes {
+    let mut bytes = [0; V6_BYTES];
+    bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
     match address.ip() {
-        IpAddr::V4(v4) => Encoder::new().u16(AF_INET).raw(&port).raw(&v4.octets()).zero_to(V4_BYTES).finish(),
+        IpAddr::V4(v4) => {
+            bytes[..2].copy_from_slice(&AF_INET.to_le_bytes());
+            bytes[4..8].copy_from_slice(&v4.octets());
+            AddressBytes { bytes, length: V4_BYTES }
+        }
         IpAddr::V6(v6) => {
             // One that is of a link alone is the card's.
             let scope = if v6.is_unicast_link_local() { ETHERNET_INDEX } else { 0 };
-            Encoder::new().u16(AF_INET6).raw(&port).u32(0).raw(&v6.octets()).u32(scope).finish()
+            bytes[..2].copy_from_slice(&AF_INET6.to_le_bytes());
+            bytes[8..24].copy_from_slice(&v6.octets());
+            bytes[24..].copy_from_slice(&scope.to_le_bytes());
+            AddressBytes { bytes, length: V6_BYTES }
         }
     }
 }
@@ -113,7 +136,7 @@ mod tests {
     fn addresses_are_read_and_written() {
         let v4 = "127.0.0.1:8080".parse().unwrap();
         let bytes = address_bytes(v4);
-        assert_eq!(bytes, [2, 0, 31, 144, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[..], [2, 0, 31, 144, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(read_own(&bytes, Family::V4), Ok(v4));
         assert_eq!(read_own(&bytes[..15], Family::V4), Err(Errno::EINVAL));
         assert_eq!(read_own(&bytes, Family::V6), Err(Errno::EINVAL), "too short for its family");
@@ -135,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_datagram_goes_where_no_family_is_named() {
-        let mut bytes = address_bytes("127.0.0.1:7".parse().unwrap());
+        let mut bytes = address_bytes("127.0.0.1:7".parse().unwrap()).to_vec();
         bytes[0] = 0;
         assert_eq!(read_target(&bytes, Family::V4), Ok(Some("127.0.0.1:7".parse().unwrap())));
         assert_eq!(read_target(&bytes[..15], Family::V4), Err(Errno::EINVAL));

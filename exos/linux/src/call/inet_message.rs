@@ -2,7 +2,6 @@
 //! [`super::inet_control`] what goes with them.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use exos::error::{Errno, Result};
@@ -13,7 +12,7 @@ use exos::fs::transfer::{Destination, Source};
 use exos::net::inet::{Protocol, Received, SendError, Sending, Socket, Wants, Way};
 
 use super::waiting::in_steps;
-use crate::abi::inet::address_bytes;
+use crate::abi::inet::{AddressBytes, address_bytes};
 use crate::abi::linux::{
     MSG_DONTWAIT, MSG_ERRQUEUE, MSG_MORE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
 };
@@ -57,7 +56,7 @@ pub(super) struct Arrival {
 
 impl Arrival {
     /// The sender's address as `recvfrom` tells it: nothing at all of a connection.
-    pub(super) fn sender_name(&self, socket: &Socket) -> Vec<u8> {
+    pub(super) fn sender_name(&self, socket: &Socket) -> AddressBytes {
         self.from.map(|from| address_bytes(socket.shown(from))).unwrap_or_default()
     }
 }

@@ -17,7 +17,7 @@ use exos::preempt;
 use exos::task::capability::Capability;
 
 use super::file_transfer::one;
-use super::socket::{find, read_address, socket_at, write_address};
+use super::socket::{find, read_address, read_address_into, socket_at, write_address};
 use super::waiting::in_steps;
 use super::{inet_control, inet_message, inet_socket, netlink_socket, packet_socket};
 use crate::abi::bytes::{Encoder, get};
@@ -135,25 +135,31 @@ pub fn sendto(
     let extents = one(address, length.min(MAX_RW_COUNT))?;
     let (description, socket) = socket_at(context, descriptor)?;
     let is_named = name != 0;
-    let name = if is_named { read_address(context, name, name_bytes)? } else { Vec::new() };
+    let mut place;
+    let name = if is_named {
+        place = [0; ADDRESS_BYTES_MAX];
+        read_address_into(context, name, name_bytes, &mut place)?
+    } else {
+        &[][..]
+    };
     let socket = match socket {
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
-            inet_socket::connect_first(context, &description, &socket, is_named.then_some(&name), flags)?;
-            let target = inet_socket::target_of(&socket, is_named.then_some(&name))?;
+            inet_socket::connect_first(context, &description, &socket, is_named.then_some(name), flags)?;
+            let target = inet_socket::target_of(&socket, is_named.then_some(name))?;
             let mut reader = UserReader::new(context.memory, &extents);
             return inet_message::send(context, &description, &socket, &mut reader, (target, Way::default()), flags);
         }
         AnySocket::Netlink(socket) => {
             let mut reader = UserReader::new(context.memory, &extents);
-            return netlink_socket::send(context, &socket, &mut reader, is_named.then_some(&name), flags);
+            return netlink_socket::send(context, &socket, &mut reader, is_named.then_some(name), flags);
         }
         AnySocket::Packet(socket) => {
             let mut reader = UserReader::new(context.memory, &extents);
-            return packet_socket::send(&socket, &mut reader, is_named.then_some(&name));
+            return packet_socket::send(&socket, &mut reader, is_named.then_some(name));
         }
     };
-    let target = target_of(context, &socket, &name)?;
+    let target = target_of(context, &socket, name)?;
     name_sender(&socket)?;
     let mut reader = UserReader::new(context.memory, &extents);
     let mut sending = Sending { target: target.as_ref(), ..Sending::default() };
@@ -173,28 +179,29 @@ pub fn recvfrom(
     // Unlike `read` and `write`, as on Linux: what is beyond the most that is moved is not looked at.
     let extents = one(address, length.min(MAX_RW_COUNT))?;
     let (description, socket) = socket_at(context, descriptor)?;
-    let (sender, byte_count) = match socket {
+    let is_named = name != 0;
+    let tell = |context: &Context<'_>, sender: &[u8], byte_count: u64| {
+        let told = if is_named { write_address(context, sender, name, name_length) } else { Ok(()) };
+        told.map(|()| byte_count)
+    };
+    match socket {
         AnySocket::Unix(socket) => {
             let arrival = receive(context, &description, &socket, &extents, flags)?;
-            (sender_name(&arrival), arrival.byte_count)
+            tell(context, &sender_name(&arrival), arrival.byte_count)
         }
         AnySocket::Inet(socket) => {
             let arrival = inet_message::receive(context, &description, &socket, &extents, flags)?;
-            (arrival.sender_name(&socket), arrival.byte_count)
+            tell(context, &arrival.sender_name(&socket), arrival.byte_count)
         }
         AnySocket::Netlink(socket) => {
             let arrival = netlink_socket::receive(context, &description, &socket, &extents, flags)?;
-            (arrival.sender_name(), arrival.byte_count)
+            tell(context, &arrival.sender_name(), arrival.byte_count)
         }
         AnySocket::Packet(socket) => {
             let arrival = packet_socket::receive(context, &description, &socket, &extents, flags)?;
-            (arrival.sender_name(), arrival.byte_count)
+            tell(context, &arrival.sender_name(), arrival.byte_count)
         }
-    };
-    if name != 0 {
-        write_address(context, &sender, name, name_length)?;
     }
-    Ok(byte_count)
 }
 
 /// The sender's name as `recvfrom` tells it: nothing at all if it has none.

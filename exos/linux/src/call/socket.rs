@@ -22,7 +22,7 @@ use super::{inet_socket, netlink_socket, packet_socket};
 use crate::abi::inet::address_bytes;
 use crate::abi::linux::{AF_INET, AF_INET6, AF_MAX, AF_NETLINK, AF_PACKET, AF_UNIX};
 use crate::abi::socket::{ADDRESS_BYTES_MAX, Name, SOCK_CLOEXEC, SOCK_NONBLOCK, name_bytes, read_name};
-use crate::abi::user_memory::{read_array, read_vec, write_all};
+use crate::abi::user_memory::{read_array, read_exact, read_vec, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::entries;
 use crate::file::paths::{Access, now};
@@ -152,6 +152,18 @@ pub(super) fn read_address(context: &Context<'_>, address: u64, length: u64) -> 
     read_vec(context.memory, address, u64::from(length as u32), ADDRESS_BYTES_MAX)
 }
 
+/// The same, into a place of the caller's.
+pub(super) fn read_address_into<'a>(
+    context: &Context<'_>,
+    address: u64,
+    length: u64,
+    place: &'a mut [u8; ADDRESS_BYTES_MAX],
+) -> Result<&'a [u8]> {
+    let place = place.get_mut(..length as u32 as usize).ok_or(Errno::EINVAL)?;
+    read_exact(context.memory, address, place)?;
+    Ok(place)
+}
+
 /// Writes an address as `getsockname` does: what fits, and how long it is.
 pub(super) fn write_address(context: &Context<'_>, bytes: &[u8], address: u64, length: u64) -> Result<()> {
     let room = i32::from_le_bytes(read_array(context.memory, length)?);
@@ -243,7 +255,7 @@ pub fn accept4(context: &mut Context<'_>, [descriptor, address, length, flags, .
     })?;
     let name = match &accepted {
         AnySocket::Unix(accepted) => name_bytes(accepted.peer_address()?.as_deref()),
-        AnySocket::Inet(accepted) => address_bytes(accepted.shown(accepted.accepted_from()?)),
+        AnySocket::Inet(accepted) => address_bytes(accepted.shown(accepted.accepted_from()?)).to_vec(),
         AnySocket::Netlink(_) | AnySocket::Packet(_) => Vec::new(),
     };
     let descriptor = add(context, accepted, flags)?;
@@ -290,7 +302,7 @@ pub fn getsockname(context: &mut Context<'_>, [descriptor, address, length, ..]:
     let (_, socket) = socket_at(context, descriptor)?;
     let name = match socket {
         AnySocket::Unix(socket) => name_bytes(socket.address().as_deref()),
-        AnySocket::Inet(socket) => address_bytes(socket.local_shown()),
+        AnySocket::Inet(socket) => address_bytes(socket.local_shown()).to_vec(),
         AnySocket::Netlink(socket) => netlink_socket::address_bytes(socket.local()),
         AnySocket::Packet(socket) => packet_socket::local_bytes(&socket),
     };
@@ -303,7 +315,7 @@ pub fn getpeername(context: &mut Context<'_>, [descriptor, address, length, ..]:
     let (_, socket) = socket_at(context, descriptor)?;
     let name = match socket {
         AnySocket::Unix(socket) => name_bytes(socket.peer_address()?.as_deref()),
-        AnySocket::Inet(socket) => address_bytes(socket.shown(socket.remote()?)),
+        AnySocket::Inet(socket) => address_bytes(socket.shown(socket.remote()?)).to_vec(),
         AnySocket::Netlink(socket) => netlink_socket::address_bytes(socket.remote()),
         AnySocket::Packet(_) => return Err(Errno::EOPNOTSUPP),
     };
