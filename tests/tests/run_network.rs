@@ -146,6 +146,32 @@ fn the_hosts_python_serves_from_a_live_root() {
     assert!(serving.line_with("GET /passwd").starts_with("10.0.2.2 "), "its client is the host");
 }
 
+/// More datagrams than the card's ring has room for, as fast as a program can send them: the sender waits, one that
+/// does not wait is told so, and the card is given all that was sent.
+#[test]
+fn a_flood_of_datagrams_waits_for_the_card() {
+    if !is_there("python3") {
+        return;
+    }
+    let program = "import socket, select\n\
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+        s.connect(('10.0.2.3', 9))\n\
+        s.send(b'first')\n\
+        for _ in range(20000): s.send(b'x' * 200)\n\
+        s.setblocking(False)\n\
+        waits = 0\n\
+        for _ in range(5000):\n\
+        \x20try: s.send(b'y' * 1400)\n\
+        \x20except BlockingIOError:\n\
+        \x20 waits += 1\n\
+        \x20 assert select.select([], [s], [], 10)[1]\n\
+        \x20 s.send(b'y' * 1400)\n\
+        line = [l for l in open('/proc/net/dev') if 'eth0' in l][0].split()\n\
+        print('sent', int(line[10]) >= 25001, 'dropped', line[12], flush=True)\n";
+    let ended = aegis(&["--root", "/", "--host-access"], &["python3", "-c", program], b"");
+    assert!(text(&ended).contains("sent True dropped 0"), "{}", text(&ended));
+}
+
 #[test]
 fn ipv6_and_datagrams_get_in() {
     if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {

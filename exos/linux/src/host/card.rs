@@ -8,7 +8,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use aegis_hal::net::{ChecksumMeta, Frame, NetDevice, NoWindow, SegmentationMeta, TransmitError, TransmitMeta, Wishes};
 use exos::net::inet::wire::{
@@ -20,6 +20,8 @@ use exos::sync::SpinMutex;
 const SEGMENTED_BYTES_MAX: u32 = u16::MAX as u32;
 /// Frames that are dropped in a row, because they are too long, before whoever looks for one goes on.
 const DROP_COUNT_MAX: usize = 64;
+/// Room that is left to those that do not ask for it, and to other processors that were told of the same room.
+const KEPT_ROOM: usize = 16;
 /// Where a TCP header says how long it is.
 const TCP_LENGTH_OFFSET: usize = 12;
 
@@ -41,8 +43,16 @@ pub trait CardDriver {
 struct State<D> {
     /// `None`: the card has ended.
     driver: Option<D>,
-    /// A frame was refused since room was last waited for.
+    demand: Demand,
+}
+
+/// Who wants room.
+#[derive(Default)]
+struct Demand {
+    /// A frame was refused, and none was taken since.
     was_full: bool,
+    /// Room was looked for and not found; whoever looks at the card next is to look for it again.
+    is_awaited: bool,
 }
 
 /// A card.
@@ -50,6 +60,9 @@ pub struct Card<D> {
     identity: InterfaceIdentity,
     state: SpinMutex<State<D>>,
     is_up: AtomicBool,
+    /// As the driver said last, and as it was when nothing was under way.
+    room: AtomicUsize,
+    room_max: usize,
     taken_count: AtomicU64,
     dropped_count: AtomicU64,
     log: Box<dyn Fn(&str) + Send + Sync>,
@@ -62,6 +75,7 @@ impl<D: CardDriver> Card<D> {
     pub fn new(mut driver: D, log: Box<dyn Fn(&str) + Send + Sync>) -> Self {
         let device = driver.device();
         let (own, has_link) = (device.identity(), device.has_link());
+        let room_max = device.room();
         let segments = own.offloads.segments_ip4 && own.offloads.segments_ip6;
         Self {
             identity: InterfaceIdentity {
@@ -70,8 +84,10 @@ impl<D: CardDriver> Card<D> {
                 fills_checksums: own.offloads.fills_checksums,
                 segmented_bytes_max: if segments { SEGMENTED_BYTES_MAX } else { 0 },
             },
-            state: SpinMutex::new(State { driver: Some(driver), was_full: false }),
+            state: SpinMutex::new(State { driver: Some(driver), demand: Demand::default() }),
             is_up: AtomicBool::new(has_link),
+            room: AtomicUsize::new(room_max),
+            room_max,
             taken_count: AtomicU64::new(0),
             dropped_count: AtomicU64::new(0),
             log,
@@ -79,10 +95,10 @@ impl<D: CardDriver> Card<D> {
     }
 
     /// Does something with the driver; what an error makes the end of the card. `None`: it has ended.
-    fn attempt<V>(&self, action: impl FnOnce(&mut D, &mut bool) -> Result<V, ErrorOf<D>>) -> Option<V> {
+    fn attempt<V>(&self, action: impl FnOnce(&mut D, &mut Demand) -> Result<V, ErrorOf<D>>) -> Option<V> {
         let mut state = self.state.lock();
-        let State { driver, was_full } = &mut *state;
-        let error = match action(driver.as_mut()?, was_full) {
+        let State { driver, demand } = &mut *state;
+        let error = match action(driver.as_mut()?, demand) {
             Ok(value) => return Some(value),
             Err(error) => error,
         };
@@ -107,10 +123,12 @@ impl<D: CardDriver> Card<D> {
         heard
     }
 
-    /// Whether a frame has come in. No answer is no if somebody else has the card just now.
+    /// Whether a frame has come in, or room is waited for. No answer is no if somebody else has the card just now.
     pub fn has_news(&self) -> bool {
         let Some(mut state) = self.state.try_lock() else { return false };
-        state.driver.as_mut().is_some_and(|driver| driver.device().has_received())
+        let State { driver, demand } = &mut *state;
+        let is_awaited = core::mem::take(&mut demand.is_awaited);
+        driver.as_mut().is_some_and(|driver| is_awaited || driver.device().has_received())
     }
 
     /// Frames that were taken so far.
@@ -121,7 +139,7 @@ impl<D: CardDriver> Card<D> {
     /// As [`Interface::send`].
     fn take(&self, parts: &[&[u8]], transmission: Transmission) -> Result<(), InterfaceFull> {
         let frame = Frame { copied: parts, shared: &[], meta: meta_of(parts, transmission), token: 0 };
-        let outcome = self.attempt(|driver, was_full| {
+        let outcome = self.attempt(|driver, demand| {
             let device = driver.device();
             let mut outcome = device.transmit(&frame, &NoWindow);
             if matches!(outcome, Err(TransmitError::Full)) {
@@ -131,18 +149,14 @@ impl<D: CardDriver> Card<D> {
                     outcome = device.transmit(&frame, &NoWindow);
                 }
             }
+            self.room.store(device.room(), Ordering::Relaxed);
             match outcome {
-                Err(TransmitError::Broken(error)) => Err(error),
-                Err(TransmitError::Full) => {
-                    *was_full = true;
-                    Ok(outcome)
-                }
-                Ok(()) => {
-                    *was_full = false;
-                    Ok(outcome)
-                }
-                Err(TransmitError::Frame) => Ok(outcome),
+                Err(TransmitError::Broken(error)) => return Err(error),
+                Err(TransmitError::Full) => demand.was_full = true,
+                Ok(()) => demand.was_full = false,
+                Err(TransmitError::Frame) => {}
             }
+            Ok(outcome)
         });
         match outcome {
             Some(Err(TransmitError::Full)) => Err(InterfaceFull),
@@ -152,6 +166,29 @@ impl<D: CardDriver> Card<D> {
             }
             Some(Ok(())) | None => Ok(()),
         }
+    }
+
+    /// As [`Interface::has_room`].
+    fn holds(&self, frame_count: usize) -> bool {
+        let wanted = frame_count.saturating_add(KEPT_ROOM).min(self.room_max);
+        self.room.load(Ordering::Relaxed) >= wanted || self.make_room(wanted)
+    }
+
+    /// The same, where the last frame left too little.
+    #[cold]
+    fn make_room(&self, wanted: usize) -> bool {
+        let room = self.attempt(|driver, demand| {
+            let device = driver.device();
+            // What lies here has to go before there is more.
+            device.flush()?;
+            device.completed(&mut |_| ())?;
+            demand.is_awaited = device.room() < wanted;
+            Ok(device.room())
+        });
+        // One that has ended swallows what it is given.
+        let room = room.unwrap_or(self.room_max);
+        self.room.store(room, Ordering::Relaxed);
+        room >= wanted
     }
 
     /// As [`Interface::flush`].
@@ -185,11 +222,13 @@ impl<D: CardDriver> Card<D> {
 
     /// As [`Interface::ask_for_interrupt`].
     fn ask(&self) -> bool {
-        let must_look = self.attempt(|driver, was_full| {
+        let must_look = self.attempt(|driver, demand| {
             let device = driver.device();
-            let completed = core::mem::take(was_full) && device.completed(&mut |_| ())? == 0;
-            *was_full = completed;
-            device.ask_for_interrupt(Wishes { received: true, completed })
+            let is_wanted = demand.was_full || demand.is_awaited;
+            let has_more_room = is_wanted && device.completed(&mut |_| ())? > 0;
+            demand.was_full &= !has_more_room;
+            let wishes = Wishes { received: true, completed: is_wanted && !has_more_room };
+            Ok(device.ask_for_interrupt(wishes)? || (has_more_room && demand.is_awaited))
         });
         must_look.unwrap_or(false)
     }
@@ -206,6 +245,10 @@ impl<D: CardDriver + Send> Interface for Card<D> {
 
     fn send(&self, parts: &[&[u8]], transmission: Transmission) -> Result<(), InterfaceFull> {
         self.take(parts, transmission)
+    }
+
+    fn has_room(&self, frame_count: usize) -> bool {
+        self.holds(frame_count)
     }
 
     fn flush(&self) {

@@ -15,7 +15,7 @@ use exos::net::inet::wire::{ChecksumPlace, InterfaceFull, Reception, Transmissio
 use exos::sync::Mutex;
 use proptest::prelude::*;
 
-use super::{Card, CardDriver, byte_at};
+use super::{Card, CardDriver, KEPT_ROOM, byte_at};
 
 const LIMITS: Limits = Limits { receive_buffer_count: 16, transmit_buffer_count: 64, reset_poll_count_max: 10 };
 const HEADER_BYTES: usize = 12;
@@ -134,6 +134,27 @@ fn a_full_card_says_so_and_an_interrupt_tells_of_room() {
     assert!(!world.device.borrow().is_interrupting(), "nobody waits for room");
     world.device.borrow_mut().arrive(&[1; 60]);
     assert!(world.device.borrow().is_interrupting());
+}
+
+#[test]
+fn whoever_waits_for_room_is_told_once_there_is() {
+    let world = World::new();
+    world.device.borrow_mut().pace = Pace::Stepped;
+    assert!(world.card.holds(1000), "as many as there ever is");
+    let mut taken_count = 0;
+    while world.card.holds(1) {
+        assert_eq!(world.card.take(&[&[1; 60]], Transmission::default()), Ok(()));
+        taken_count += 1;
+    }
+    assert_eq!(taken_count, 64 - KEPT_ROOM);
+    assert!(world.card.has_news(), "whoever looks next is to look for room");
+    assert!(!world.card.has_news() && !world.card.holds(1) && !world.card.ask());
+    world.device.borrow_mut().step();
+    assert!(world.device.borrow().is_interrupting() && world.card.hear());
+    (0..64).for_each(|_| world.device.borrow_mut().step());
+    assert!(world.card.holds(64), "it is empty");
+    world.card.has_news();
+    assert!(!world.card.has_news(), "nobody waits any more");
 }
 
 #[test]

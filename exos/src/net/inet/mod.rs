@@ -12,7 +12,8 @@
 //!   waits for;
 //! - [`engine`]: TCP's machinery, for connections to other machines; `remote`: the sockets that have them;
 //! - `udp`: datagrams; `udp_far`: those to other machines and from them;
-//!   [`raw`]: packets of other protocols, and ping; `datagram_filter`: filters of both;
+//!   [`raw`]: packets of other protocols, and ping; `datagram_filter`: filters of both; [`room`]: those whose senders
+//!   wait for the card;
 //! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port,
 //!   in a [`port_map`] and a [`hashed`] map;
 //! - [`settings`]: options that are numbers; `information`: what `TCP_INFO` tells; `error_queue`: what ICMP said of
@@ -54,6 +55,7 @@ mod port_map;
 mod ports;
 mod raw;
 mod remote;
+mod room;
 pub mod settings;
 pub mod socket;
 mod socket_list;
@@ -123,6 +125,8 @@ pub struct Inet {
     /// By the number that is in questions and their answers.
     ping: Ports,
     raw: SocketList<Socket>,
+    /// Senders that wait until the card has room.
+    senders: SocketList<Socket>,
     stack: Stack,
     engine: Tables,
     may_linger: AtomicBool,
@@ -154,6 +158,7 @@ impl Inet {
             udp: Ports::new(key),
             ping: Ports::new(key),
             raw: SocketList::default(),
+            senders: SocketList::default(),
             stack: Stack::new(kernel),
             engine: Tables::new(key),
             may_linger: AtomicBool::new(false),

@@ -73,7 +73,7 @@ impl Inet {
     /// named to [`Carrier::wake_at`], and on the way; on any processor, with no lock held.
     pub fn poll(self: &Arc<Self>, now_ns: u64) -> Option<u64> {
         let above = Sockets { inet: self, train: RefCell::default() };
-        let due = [self.stack().poll(now_ns, &above), tcp_poll(self, now_ns)];
+        let due = [self.stack().poll(now_ns, &above), tcp_poll(self, now_ns), self.tell_room(now_ns)];
         due.into_iter().flatten().min()
     }
 

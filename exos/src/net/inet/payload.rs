@@ -35,6 +35,21 @@ impl Payload {
         if source.take(bytes) < length { Err(Errno::EFAULT) } else { Ok(payload) }
     }
 
+    /// These bytes.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn of(bytes: &[u8]) -> Result<Self> {
+        let mut short = [0; SHORT_BYTES_MAX];
+        match short.get_mut(..bytes.len()) {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                Ok(Self::Short(bytes.len() as u8, short))
+            }
+            None => reserve::copy(bytes).map(Self::Long),
+        }
+    }
+
     /// The same bytes again.
     ///
     /// # Errors
@@ -88,6 +103,7 @@ mod tests {
         for length in [0, 1, SHORT_BYTES_MAX - 1, SHORT_BYTES_MAX, SHORT_BYTES_MAX + 1, 256] {
             let payload = Payload::take(&mut &bytes[..], length).unwrap();
             assert_eq!((&*payload, &*payload.copy().unwrap()), (&bytes[..length], &bytes[..length]));
+            assert_eq!(&*Payload::of(&bytes[..length]).unwrap(), &bytes[..length]);
             assert_eq!(matches!(payload, Payload::Short(..)), length <= SHORT_BYTES_MAX);
             let mut cut = payload;
             cut.cut(20);

@@ -184,6 +184,10 @@ impl Socket {
         let route_source = self.source_towards(SocketAddr::new(remote.ip(), 0))?;
         let local = self.take_any_port(udp)?;
         let address = if has_no_address(local.ip()) { route_source } else { local.ip() };
+        let is_own = remote.ip().is_loopback() || self.inet().stack().is_own(remote.ip());
+        if !is_own {
+            self.check_room(udp, remote.ip(), length)?;
+        }
         let mut bytes = reserve::vector(length).map_err(|_| Errno::ENOBUFS)?;
         bytes.resize(length, 0);
         if source.take(&mut bytes) < length {
@@ -225,7 +229,7 @@ impl Socket {
             is_whole: false,
         };
         let stack = self.inet().stack();
-        if remote.ip().is_loopback() || stack.is_own(remote.ip()) {
+        if is_own {
             self.inet().answer_own(&segment)?;
             return Ok(length);
         }

@@ -482,7 +482,8 @@ impl Socket {
     pub fn send_nofault(self: &Arc<Self>, source: &mut dyn Source) -> Option<Result<usize>> {
         match &self.body {
             Body::Tcp(tcp) => tcp.send_nofault(source).map(Ok),
-            Body::Udp(_) => Some(self.send(source, &Sending::default())),
+            // One that finds no room has taken nothing.
+            Body::Udp(_) => Some(self.send(source, &Sending::default())).filter(|sent| *sent != Err(Errno::EAGAIN)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A list of what is looked at for every packet, in the order in which it came; to see that it is empty costs a load.
 //!
-//! Neighbour: [`super::raw`].
+//! Neighbours: [`super::raw`], [`super::room`].
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ impl<T> Default for SocketList<T> {
 }
 
 impl<T> SocketList<T> {
-    /// Adds one.
+    /// Adds one, unless it is there.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -31,10 +31,20 @@ impl<T> SocketList<T> {
         let mut members = self.members.lock();
         // Those that went without a word.
         members.retain(|known| known.strong_count() > 0);
+        if members.iter().any(|known| core::ptr::eq(known.as_ptr(), Arc::as_ptr(member))) {
+            return Ok(());
+        }
         reserve::reserve(&mut members, 1)?;
         members.push(Arc::downgrade(member));
         self.count.store(members.len(), Ordering::Release);
         Ok(())
+    }
+
+    /// Takes all away.
+    pub(super) fn take(&self) -> Vec<Weak<T>> {
+        let mut members = self.members.lock();
+        self.count.store(0, Ordering::Release);
+        core::mem::take(&mut *members)
     }
 
     /// Takes one away, and what is gone already.

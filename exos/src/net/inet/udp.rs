@@ -3,7 +3,7 @@
 //! Within the machine a datagram is put where it is sent to at once, or is lost: where nobody is, the sender is told so
 //! if it is connected (as by ICMP); where the receiver's buffer is full, nobody is. So a sender never waits, and a
 //! receiver that never reads costs its buffer only. A datagram counts its bytes and [`OVERHEAD_BYTES`]. What goes to
-//! other machines and comes from them is in `udp_far`.
+//! other machines and comes from them is in `udp_far`; there a sender waits for the card (`room`).
 //!
 //! Invariant: no lock of a socket is held while another's is taken, nor while the table of ports is asked for a
 //! receiver, which looks at whom receivers are connected to.
@@ -12,6 +12,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::datagram_filter::{Outline, admitted};
 use super::error_queue::{SendError, SendErrors};
@@ -33,6 +34,8 @@ pub(super) const OVERHEAD_BYTES: usize = 768;
 /// Longest datagram over IPv4, and over IPv6.
 const BYTES_MAX_V4: usize = 65_507;
 const BYTES_MAX_V6: usize = 65_527;
+/// Bytes of a header.
+pub(super) const HEADER_BYTES: usize = 8;
 
 pub(super) struct Datagram {
     pub(super) bytes: Payload,
@@ -99,6 +102,8 @@ pub(super) struct Udp {
     inbox: Mutex<Inbox>,
     /// Types of ICMP messages that a raw socket does not take, a bit for each.
     pub(super) filter: Mutex<[u32; 8]>,
+    /// It found no room at the card, and was not told of any since.
+    pub(super) awaits_room: AtomicBool,
     /// Groups that it has joined.
     pub(super) groups: Mutex<Vec<IpAddr>>,
 }
@@ -136,7 +141,8 @@ impl Udp {
 
     pub(super) fn readiness(&self) -> Readiness {
         let inbox = self.inbox.lock();
-        let mut ready = Readiness::WRITE;
+        let mut ready = Readiness::empty();
+        ready.set(Readiness::WRITE, !self.awaits_room.load(Ordering::SeqCst));
         ready.set(Readiness::READ, !inbox.datagrams.is_empty() || inbox.is_receive_shut());
         ready.set(Readiness::READ_HANG_UP, inbox.is_receive_shut());
         ready.set(Readiness::HANG_UP, inbox.is_receive_shut() && inbox.is_send_shut());
@@ -248,6 +254,9 @@ impl Socket {
         let held = udp.state.lock().held.take();
         held.into_iter().for_each(|held| self.inet().ports(self.protocol()).release(held));
         self.leave_all(udp);
+        if udp.awaits_room.swap(false, Ordering::SeqCst) {
+            self.inet().senders.remove(self);
+        }
         if matches!(self.protocol(), Protocol::Raw(_)) {
             self.inet().forget_raw(self);
         }
@@ -273,7 +282,7 @@ impl Socket {
         if remote.port() == 0 {
             return Err(Errno::EINVAL);
         }
-        let route_source = self.source_towards(remote)?;
+        let (route_source, next) = self.way_towards(remote.ip())?;
         let local = self.take_any_port(udp)?;
         let address = match sending.way.source {
             Some(source) if !self.inet().is_local(source) => return Err(Errno::EINVAL),
@@ -285,19 +294,16 @@ impl Socket {
             return Err(Errno::ENETUNREACH);
         }
         let from = SocketAddr::new(address, local.port());
+        if next.is_some() {
+            self.check_room(udp, remote.ip(), HEADER_BYTES + length)?;
+        }
         let bytes = Payload::take(source, length)?;
         let (inet, marks) = (self.inet(), self.marks(remote.ip(), &sending.way));
-        let is_far = !remote.ip().is_loopback() && !inet.stack().is_own(remote.ip());
-        match if sending.way.interface == 0 { self.bound_interface() } else { sending.way.interface } {
-            0 => {}
-            // As on Linux, what goes by an interface that does not lead there is sent, and lost.
-            interface if is_far == (interface == LOOPBACK.index) && (is_far || remote.ip().is_loopback()) => {
-                return Ok(length);
-            }
-            _ => {}
+        if self.goes_nowhere(remote.ip(), next.is_some(), &sending.way) {
+            return Ok(length);
         }
-        if is_far {
-            return self.send_far(from, remote, bytes, marks);
+        if let Some(next) = next {
+            return self.send_far(from, (remote, next), bytes, marks);
         }
         if !inet.stack().taps().is_empty() {
             inet.stack().show_datagram(from, remote, marks, &bytes);
@@ -309,6 +315,12 @@ impl Socket {
             None => self.note_unreachable(udp, connected == Some(remote), remote, &bytes),
         }
         Ok(length)
+    }
+
+    /// As on Linux, what goes by an interface that does not lead there is sent, and lost.
+    fn goes_nowhere(&self, remote: IpAddr, is_far: bool, way: &Way) -> bool {
+        let interface = if way.interface == 0 { self.bound_interface() } else { way.interface };
+        interface != 0 && is_far == (interface == LOOPBACK.index) && (is_far || remote.is_loopback())
     }
 
     /// Hop limit and traffic class of a datagram.
@@ -331,10 +343,15 @@ impl Socket {
 
     /// The address that datagrams to `remote` are sent from.
     pub(super) fn source_towards(&self, remote: SocketAddr) -> Result<IpAddr> {
-        match remote.ip() {
-            IpAddr::V4(v4) if v4.is_loopback() => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-            IpAddr::V6(v6) if v6.is_loopback() => Ok(remote.ip()),
-            _ => self.source_far(remote),
+        self.way_towards(remote.ip()).map(|(source, _)| source)
+    }
+
+    /// The same, and to which machine they are given, if it is another.
+    fn way_towards(&self, remote: IpAddr) -> Result<(IpAddr, Option<IpAddr>)> {
+        match remote {
+            IpAddr::V4(v4) if v4.is_loopback() => Ok((IpAddr::V4(Ipv4Addr::LOCALHOST), None)),
+            IpAddr::V6(v6) if v6.is_loopback() => Ok((remote, None)),
+            _ => self.way_far(remote),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Datagrams to other machines and from them, what ICMP says of them, and groups.
 //!
 //! A datagram that is longer than what gets through goes in pieces, unless its socket forbids that
-//! (`IP_PMTUDISC_DO`). One that the card has no room for is lost, as any other may be on its way.
+//! (`IP_PMTUDISC_DO`). Its sender has looked for room at the card before ([`super::room`]).
 //!
 //! Neighbours: [`super::udp`], which keeps what comes in; [`super::network`], which calls.
 
@@ -15,15 +15,13 @@ use super::payload::Payload;
 use super::settings::Setting;
 use super::socket::{Family, Socket, switch};
 use super::stack::counters::Counter;
-use super::udp::{Datagram, Udp};
+use super::udp::{Datagram, HEADER_BYTES, Udp};
 use super::wire::{Arrival, IcmpError, Segment};
 use crate::error::{Errno, Result};
 use crate::reserve;
 
 /// `IPPROTO_UDP`.
 const UDP: u8 = 17;
-/// Bytes of a header.
-const HEADER_BYTES: usize = 8;
 /// Where the checksum stands in it.
 const CHECKSUM_OFFSET_BYTES: u16 = 6;
 /// Groups of a socket (`net.ipv4.igmp_max_memberships`).
@@ -46,9 +44,8 @@ pub(super) fn udp_input(inet: &Arc<Inet>, arrival: &Arrival<'_>) -> bool {
     let is_for_group = to.ip().is_multicast() || inet.stack().is_broadcast(to.ip());
     let take = |socket: &Arc<Socket>| {
         let Some(udp) = socket.udp() else { return };
-        let (mut source, length) = (bytes, bytes.len());
         // What there is no memory for is lost.
-        let Ok(bytes) = Payload::take(&mut source, length) else { return inet.stack().counters().add(LOST) };
+        let Ok(bytes) = Payload::of(bytes) else { return inet.stack().counters().add(LOST) };
         let datagram = Datagram {
             bytes,
             from,
@@ -106,31 +103,32 @@ pub(super) fn udp_error(inet: &Arc<Inet>, error: &IcmpError<'_>) -> bool {
 }
 
 impl Socket {
-    /// The address that datagrams to another machine, or to this one by its card's address, are sent from.
+    /// The address that datagrams to another machine, or to this one by its card's address, are sent from; and to which
+    /// machine they are given, if it is another.
     ///
     /// # Errors
     /// `ENETUNREACH`: no way leads there. `EACCES`: to all machines, without `SO_BROADCAST`.
-    pub(super) fn source_far(&self, remote: SocketAddr) -> Result<IpAddr> {
-        let stack = self.inet().stack();
-        if stack.is_own(remote.ip()) {
-            return Ok(remote.ip());
+    pub(super) fn way_far(&self, remote: IpAddr) -> Result<(IpAddr, Option<IpAddr>)> {
+        let view = self.inet().stack().view(remote).ok_or(Errno::ENETUNREACH)?;
+        if view.is_own() {
+            return Ok((remote, None));
         }
-        let source = stack.source_for(remote.ip())?;
-        if stack.is_broadcast(remote.ip()) && !self.options().is_on(switch::BROADCAST) {
+        let hop = view.hop.ok_or(Errno::ENETUNREACH)?;
+        if view.is_broadcast && !self.options().is_on(switch::BROADCAST) {
             return Err(Errno::EACCES);
         }
-        Ok(source)
+        Ok((hop.source, Some(hop.next)))
     }
 
-    /// Sends a datagram to another machine.
+    /// Sends a datagram to another machine, by way of `next`.
     ///
     /// # Errors
-    /// Those of [`Self::source_far`]; `EMSGSIZE`: it may not go in pieces, and is too long; `EINVAL`: it is bound to
-    /// loopback; `ECONNREFUSED`: the host may not be spoken with.
+    /// `EMSGSIZE`: it may not go in pieces, and is too long; `EINVAL`: it is bound to loopback; `ECONNREFUSED`: the
+    /// host may not be spoken with.
     pub(super) fn send_far(
         &self,
         from: SocketAddr,
-        remote: SocketAddr,
+        (remote, next): (SocketAddr, IpAddr),
         bytes: Payload,
         marks: (u8, u8),
     ) -> Result<usize> {
@@ -158,8 +156,8 @@ impl Socket {
             is_whole: WHOLE_MODES.contains(&settings.get(discover)),
         };
         inet.stack().counters().add(Counter::UdpSent);
-        match inet.stack().send_segment(&segment) {
-            // As where a queue is full on Linux: nobody is told of what is lost on its way.
+        match inet.stack().send_segment_by(next, &segment) {
+            // Others were faster: nobody is told of what is lost on its way.
             Ok(()) | Err(Errno::ENOBUFS) => {}
             Err(error) => return Err(error),
         }

@@ -72,6 +72,9 @@ pub trait Interface: Send + Sync {
     /// # Errors
     /// [`InterfaceFull`].
     fn send(&self, parts: &[&[u8]], transmission: Transmission) -> core::result::Result<(), InterfaceFull>;
+    /// Whether there is room for so many frames, or for as many as there ever is. If not, and where that was asked, it
+    /// interrupts when there is more.
+    fn has_room(&self, frame_count: usize) -> bool;
     /// Tells the card of all frames that it was given since the last time: one notification.
     fn flush(&self);
     /// Copies the next frame that came in to `frame`; a longer one is dropped and counted. `None`: there is none now.

@@ -55,6 +55,10 @@ impl Interface for Card {
         Ok(())
     }
 
+    fn has_room(&self, _: usize) -> bool {
+        true
+    }
+
     fn flush(&self) {}
 
     fn receive(&self, frame: &mut [u8]) -> Option<Reception> {

@@ -3,7 +3,7 @@
 //! The sum of 16-bit words does not depend on the order of bytes in them, so words are added as the processor reads
 //! them; the result is put into a packet in that order, too.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 /// A checksum in the making, over several pieces one behind the other.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,49 +14,47 @@ pub(crate) struct Checksum {
 }
 
 fn fold(mut sum: u64) -> u16 {
-    while sum >> 16 != 0 {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
+    // Twice: of the first a carry may be left.
+    sum = (sum & 0xffff_ffff) + (sum >> 32);
+    sum = (sum & 0xffff_ffff) + (sum >> 32);
+    let sum = (sum as u32 & 0xffff) + (sum as u32 >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-fn word(bytes: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(word)
+/// The sum of fewer than eight bytes.
+fn sum_of_rest(bytes: &[u8]) -> u64 {
+    let (fours, bytes) = bytes.as_chunks::<4>();
+    let (twos, bytes) = bytes.as_chunks::<2>();
+    let fours = fours.first().map_or(0, |four| u64::from(u32::from_le_bytes(*four)));
+    let twos = twos.first().map_or(0, |two| u64::from(u16::from_le_bytes(*two)));
+    fours + twos + bytes.first().map_or(0, |byte| u64::from(*byte))
 }
 
 fn sum_of(bytes: &[u8]) -> u16 {
-    let mut sum = 0u64;
-    let mut add = |word: u64| {
-        let (next, has_carry) = sum.overflowing_add(word);
-        sum = next + u64::from(has_carry);
-    };
+    // Carries are counted above the sum.
+    let mut sum = 0u128;
     let (blocks, rest) = bytes.as_chunks::<32>();
     for block in blocks {
         let (words, _) = block.as_chunks::<8>();
-        words.iter().for_each(|word| add(u64::from_le_bytes(*word)));
+        words.iter().for_each(|word| sum += u128::from(u64::from_le_bytes(*word)));
     }
     let (words, rest) = rest.as_chunks::<8>();
-    words.iter().for_each(|word| add(u64::from_le_bytes(*word)));
-    add(word(rest));
-    // A carry can only be added to a sum that is not all ones, so it does not carry again.
-    fold((sum & 0xffff_ffff) + (sum >> 32))
+    words.iter().for_each(|word| sum += u128::from(u64::from_le_bytes(*word)));
+    sum += u128::from(sum_of_rest(rest));
+    let (sum, carries) = (sum as u64, (sum >> 64) as u64);
+    fold((sum & 0xffff_ffff) + (sum >> 32) + carries)
 }
 
 impl Checksum {
     /// That of a pseudo-header, which TCP, UDP and ICMPv6 begin with.
     pub(crate) fn of_addresses(source: IpAddr, destination: IpAddr, protocol: u8, byte_count: usize) -> Self {
-        let mut sum = Self::default();
-        for address in [source, destination] {
-            match address {
-                IpAddr::V4(address) => sum.add(&address.octets()),
-                IpAddr::V6(address) => sum.add(&address.octets()),
-            }
-        }
-        sum.add(&(byte_count as u32).to_be_bytes());
-        sum.add(&[0, protocol]);
-        sum
+        let sum_of_address = |address| match address {
+            IpAddr::V4(address) => u64::from(u32::from_le_bytes(Ipv4Addr::octets(&address))),
+            IpAddr::V6(address) => u64::from(sum_of(&address.octets())),
+        };
+        let (length, protocol) = (u64::from((byte_count as u32).to_be()), u64::from(u16::from(protocol).to_be()));
+        let sum = sum_of_address(source) + sum_of_address(destination) + length + protocol;
+        Self { sum: u64::from(fold(sum)), is_odd: false }
     }
 
     /// Adds bytes behind those before.
@@ -82,6 +80,16 @@ impl Checksum {
     }
 }
 
+/// The checksum of an IPv4 header without options, the place of its own empty; zero, if it is filled in and
+/// right.
+#[inline]
+pub(crate) fn of_header(bytes: &[u8; 20]) -> [u8; 2] {
+    let (words, rest) = bytes.as_chunks::<4>();
+    debug_assert!(rest.is_empty());
+    let sum = words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).sum();
+    (!fold(sum)).to_le_bytes()
+}
+
 /// The checksum of bytes alone.
 pub(crate) fn of(bytes: &[u8]) -> [u8; 2] {
     let mut sum = Checksum::default();
@@ -102,7 +110,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Checksum, is_right, of};
+    use super::{Checksum, is_right, of, of_header};
 
     /// As RFC 1071 writes it down.
     fn naive(bytes: &[u8]) -> [u8; 2] {
@@ -135,6 +143,24 @@ mod tests {
             let at = at % bytes.len();
             bytes[at] ^= 1 << bit;
             prop_assert!(!is_right(&bytes));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn headers_and_addresses_are_summed_as_their_bytes(
+            header: [u8; 20], v4: [[u8; 4]; 2], v6: [[u8; 16]; 2], protocol: u8, length in 0..70_000usize,
+        ) {
+            prop_assert_eq!(of_header(&header), naive(&header));
+            let mut right = header;
+            right[10..12].fill(0);
+            let sum = of_header(&right);
+            right[10..12].copy_from_slice(&sum);
+            prop_assert_eq!(of_header(&right), [0, 0]);
+            let tail = [&(length as u32).to_be_bytes()[..], &[0, protocol]].concat();
+            let sum = |source, destination| Checksum::of_addresses(source, destination, protocol, length).finish();
+            prop_assert_eq!(sum(v4[0].into(), v4[1].into()), naive(&[&v4.concat()[..], &tail].concat()));
+            prop_assert_eq!(sum(v6[0].into(), v6[1].into()), naive(&[&v6.concat()[..], &tail].concat()));
         }
     }
 

@@ -46,6 +46,7 @@ impl Stack {
     }
 
     fn take_arp(&self, card: &Card, bytes: &[u8], is_for_group: bool) {
+        self.note_change();
         let own = card.identity.hardware_address;
         let Some(packet) = arp::Packet::read(bytes) else { return self.count(Counter::ArpBad) };
         if packet.sender_hardware == own {

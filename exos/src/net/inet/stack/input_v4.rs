@@ -29,8 +29,9 @@ impl Stack {
         };
         let (source, destination) = (IpAddr::V4(header.source), IpAddr::V4(header.destination));
         let (meant, is_from_own) = {
-            let local = self.local.lock();
-            (local.meaning(destination), local.is_own(source) || local.is_broadcast(source))
+            let mut local = self.local.lock();
+            let sender = local.view(source);
+            (local.view(destination).meaning, sender.is_own() || sender.is_broadcast)
         };
         let Some(meant) = meant.filter(|_| is_sender(source) && !is_from_own) else {
             return self.count(Counter::Ip4AddressErrors);
@@ -85,6 +86,9 @@ impl Stack {
     /// Hands on a whole packet of either family.
     pub(super) fn deliver(&self, packet: &Packet<'_>, above: &dyn Transports) {
         let is_v4 = packet.source.is_ipv4();
+        if !matches!(packet.protocol, protocol::TCP | protocol::UDP) {
+            self.note_change();
+        }
         match (packet.protocol, is_v4) {
             (protocol::ICMP, true) => return self.take_icmp(packet, above),
             (protocol::IGMP, true) => {

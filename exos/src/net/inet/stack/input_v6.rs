@@ -42,8 +42,8 @@ impl Stack {
         let Some((header, rest)) = ipv6::split(frame.payload) else { return self.count(Counter::Ip6HeaderErrors) };
         let (source, destination) = (IpAddr::V6(header.source), IpAddr::V6(header.destination));
         let (meant, is_from_own) = {
-            let local = self.local.lock();
-            (local.meaning(destination), local.is_own(source))
+            let mut local = self.local.lock();
+            (local.view(destination).meaning, local.view(source).is_own())
         };
         // One that has no address yet may ask whether it may have one.
         let may_send = header.source.is_unspecified() || is_sender(source);
@@ -125,6 +125,7 @@ impl Stack {
 
     fn take_icmp6(&self, card: &Card, packet: &Packet<'_>, above: &dyn Transports) {
         self.count(Counter::Icmp6Received);
+        self.note_change();
         let bytes = packet.payload;
         let Some(header) = bytes.first_chunk::<8>() else { return self.count(Counter::Icmp6Errors) };
         let mut sum = Checksum::of_addresses(packet.source, packet.destination, protocol::ICMP6, bytes.len());

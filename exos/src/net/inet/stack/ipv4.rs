@@ -50,7 +50,11 @@ pub(crate) fn split(bytes: &[u8]) -> Option<(Header, &[u8], &[u8])> {
         return None;
     }
     let (head, payload) = bytes[..total].split_at(header_bytes);
-    if !checksum::is_right(head) || !are_acceptable(&head[HEADER_BYTES..]) {
+    let is_right = match header_bytes {
+        HEADER_BYTES => checksum::of_header(fixed) == [0, 0],
+        _ => checksum::is_right(head) && are_acceptable(&head[HEADER_BYTES..]),
+    };
+    if !is_right {
         return None;
     }
     Some((of(fixed), head, payload))
@@ -85,7 +89,7 @@ impl Header {
         (bytes[8], bytes[9]) = (self.hop_limit, self.protocol);
         bytes[12..16].copy_from_slice(&self.source.octets());
         bytes[16..].copy_from_slice(&self.destination.octets());
-        let sum = checksum::of(&bytes);
+        let sum = checksum::of_header(&bytes);
         bytes[10..12].copy_from_slice(&sum);
         bytes
     }

@@ -44,6 +44,7 @@ impl Stack {
             }
             Heard::Lost => self.local.lock().forget_lease(),
         }
+        self.note_change();
         due_ns.into_iter().for_each(|due_ns| self.arm(due_ns));
         true
     }

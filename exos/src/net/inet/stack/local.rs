@@ -2,12 +2,15 @@
 //!
 //! The configuration gives addresses for good; routers (SLAAC, RFC 4862) and DHCP give them for a time. A route goes by
 //! the longest prefix that fits. All numbers are bounded, so what routers announce costs no more than that.
+//!
+//! What the tables say of an address is asked for each packet several times, so the last answers are kept ([`View`]).
+//! Invariant: whatever changes a table forgets them all ([`Local::forget_views`]).
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::super::interface::{ETHERNET_INDEX, InterfaceAddress, Route};
-use super::ethernet::{HardwareAddress, address_in};
+use super::ethernet::{BROADCAST, HardwareAddress, address_in, group_address};
 use crate::reserve;
 
 /// Most addresses.
@@ -18,6 +21,8 @@ pub(crate) const ROUTE_COUNT_MAX: usize = 16;
 const ANNOUNCED_COUNT_MAX: usize = 4;
 /// Most groups that sockets have joined.
 pub(crate) const GROUP_COUNT_MAX: usize = 64;
+/// Answers that are kept.
+const VIEW_COUNT: usize = 16;
 /// What has no end.
 pub(crate) const FOR_EVER_NS: u64 = u64::MAX;
 /// The least that an announced lifetime is shortened to (RFC 4862, section 5.5.3): a forged announcement does no more.
@@ -71,6 +76,26 @@ pub(crate) enum Meant {
     Group,
 }
 
+/// All that the tables say of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    /// As [`Local::meaning`].
+    pub(crate) meaning: Option<Meant>,
+    /// As [`Local::is_broadcast`].
+    pub(crate) is_broadcast: bool,
+    /// As [`Local::hop`].
+    pub(crate) hop: Option<Hop>,
+    /// The Ethernet address that needs no neighbour to be asked for: that of a group, or of all.
+    pub(crate) group_address: Option<HardwareAddress>,
+}
+
+impl View {
+    /// Whether the interface has the address.
+    pub(crate) fn is_own(&self) -> bool {
+        self.meaning == Some(Meant::Own)
+    }
+}
+
 /// Addresses, routes and groups.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
@@ -78,6 +103,10 @@ pub(crate) struct Local {
     ways: Vec<Way>,
     /// Groups, and how many sockets have joined each.
     groups: Vec<(IpAddr, u32)>,
+    /// What was said last, each in the place of its address. One with the same place takes it.
+    views: [Option<(IpAddr, View)>; VIEW_COUNT],
+    /// When something is over next; no later than that.
+    due_ns: u64,
 }
 
 /// Whether the first bits of two addresses are the same.
@@ -125,7 +154,44 @@ fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
+/// Where the view of an address is kept.
+fn view_place(address: IpAddr) -> usize {
+    let bits = match address {
+        IpAddr::V4(address) => address.to_bits(),
+        IpAddr::V6(address) => address.to_bits() as u32,
+    };
+    (bits ^ bits >> 8) as usize % VIEW_COUNT
+}
+
 impl Local {
+    /// What the tables say of an address.
+    #[inline]
+    pub(crate) fn view(&mut self, address: IpAddr) -> View {
+        match self.views[view_place(address)] {
+            Some((known, view)) if known == address => view,
+            _ => self.view_anew(address),
+        }
+    }
+
+    #[cold]
+    fn view_anew(&mut self, address: IpAddr) -> View {
+        let is_broadcast = self.is_broadcast(address);
+        let view = View {
+            meaning: self.meaning(address),
+            is_broadcast,
+            hop: self.hop(address),
+            group_address: group_address(address).or(is_broadcast.then_some(BROADCAST)),
+        };
+        self.views[view_place(address)] = Some((address, view));
+        view
+    }
+
+    /// A table changes.
+    fn forget_views(&mut self) {
+        self.views = [None; VIEW_COUNT];
+        self.due_ns = 0;
+    }
+
     /// Gives the interface an address and the route to its network. False: there is no room, or it has it.
     pub(crate) fn add_address(
         &mut self,
@@ -140,6 +206,7 @@ impl Local {
         if !usable || is_known || full || reserve::reserve(&mut self.addresses, 1).is_err() {
             return false;
         }
+        self.forget_views();
         self.addresses.push(Own { address, origin, until_ns, tentative_until_ns });
         if origin != Origin::Announced {
             self.add_way(network_of(address), None, origin, until_ns);
@@ -155,6 +222,7 @@ impl Local {
         origin: Origin,
         until_ns: u64,
     ) {
+        self.forget_views();
         if let Some(known) = self.ways.iter_mut().find(|way| way.network == network && way.gateway == gateway) {
             if known.origin == origin {
                 known.until_ns = until_ns;
@@ -174,6 +242,7 @@ impl Local {
         let is_it =
             |way: &Way| way.network == network && way.gateway == Some(gateway) && way.origin == Origin::Announced;
         self.ways.retain(|way| !is_it(way));
+        self.forget_views();
     }
 
     /// Takes in a router's announcement of a prefix for addresses (RFC 4862, section 5.5.3). The address that is new.
@@ -190,6 +259,7 @@ impl Local {
             IpAddr::V4(_) => false,
         };
         let until_ns = now_ns.saturating_add(valid_ns);
+        self.forget_views();
         if let Some(known) = self.addresses.iter_mut().find(is_of_prefix) {
             let left_ns = known.until_ns.saturating_sub(now_ns);
             if known.origin == Origin::Announced {
@@ -213,12 +283,18 @@ impl Local {
     pub(crate) fn forget_lease(&mut self) {
         self.addresses.retain(|own| own.origin != Origin::Leased);
         self.ways.retain(|way| way.origin != Origin::Leased);
+        self.forget_views();
     }
 
     /// Forgets what is over.
     pub(crate) fn forget_old(&mut self, now_ns: u64) {
+        if now_ns < self.due_ns {
+            return;
+        }
         self.addresses.retain(|own| own.until_ns > now_ns);
         self.ways.retain(|way| way.until_ns > now_ns);
+        self.forget_views();
+        self.due_ns = self.due_ns().unwrap_or(FOR_EVER_NS);
     }
 
     /// When something is over next.
@@ -231,6 +307,7 @@ impl Local {
     pub(crate) fn give_up(&mut self, address: IpAddr, now_ns: u64) -> bool {
         let count = self.addresses.len();
         self.addresses.retain(|own| own.address.address != address || own.tentative_until_ns <= now_ns);
+        self.forget_views();
         self.addresses.len() < count
     }
 
@@ -275,6 +352,7 @@ impl Local {
 
     /// Joins a group for a socket. False: there is no room.
     pub(crate) fn join(&mut self, group: IpAddr) -> bool {
+        self.forget_views();
         if let Some((_, count)) = self.groups.iter_mut().find(|(known, _)| *known == group) {
             *count = count.saturating_add(1);
             return true;
@@ -292,6 +370,7 @@ impl Local {
             *count -= 1;
         }
         self.groups.retain(|(_, count)| *count > 0);
+        self.forget_views();
     }
 
     /// The best own address for a packet that goes to `next` on its way to `destination`.
@@ -366,7 +445,9 @@ fn is_link_group(address: Ipv6Addr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use core::net::{IpAddr, Ipv6Addr};
+    use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+    use proptest::prelude::*;
 
     use super::super::super::interface::InterfaceAddress;
     use super::{ADDRESS_COUNT_MAX, FOR_EVER_NS, Local, Meant, Origin, ROUTE_COUNT_MAX};
@@ -447,6 +528,44 @@ mod tests {
         assert!(local.is_own(IpAddr::V6(own)) && local.hop(at("2001:db8::1")).is_none());
         local.forget_old(2 * HOUR);
         assert!(!local.is_own(IpAddr::V6(own)));
+    }
+
+    /// What the tables say, without what is kept.
+    fn fresh(local: &Local, address: IpAddr) -> (Option<Meant>, bool, Option<super::Hop>) {
+        (local.meaning(address), local.is_broadcast(address), local.hop(address))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_is_what_the_tables_say(steps in proptest::collection::vec((0..10u8, 0..4u8), 0..60)) {
+            let mut local = local();
+            let near = |number: u8| IpAddr::V4(Ipv4Addr::new(10, 9, number, 15));
+            let asked = ["10.9.1.15", "10.9.1.255", "10.9.2.7", "10.0.2.255", "1.1.1.1", "224.0.0.9", "fe80::9",
+                "2001:db8:1::7", "255.255.255.255"].map(at);
+            for (now_ns, (step, number)) in (0..).zip(steps) {
+                let own = InterfaceAddress { address: near(number), prefix_bits: 24 };
+                let prefix = Ipv6Addr::new(0x2001, 0xdb8, u16::from(number), 0, 0, 0, 0, 0);
+                let group = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 9));
+                match step {
+                    0 => drop(local.add_address(own, Origin::Leased, now_ns + 5, now_ns + 2)),
+                    1 => local.add_way(own, Some(near(9)), Origin::Announced, now_ns + 7),
+                    2 => local.end_way(own, near(9)),
+                    3 => drop(local.announce_prefix(prefix, CARD, u64::from(number), now_ns)),
+                    4 => local.forget_lease(),
+                    5 => local.forget_old(now_ns),
+                    6 => drop(local.give_up(near(number), now_ns)),
+                    7 => drop(local.join(group)),
+                    8 if local.has_joined(group) => local.leave(group),
+                    _ => {}
+                }
+                for address in asked.into_iter().chain([near(number), IpAddr::V6(prefix)]) {
+                    let view = local.view(address);
+                    let told = (view.meaning, view.is_broadcast, view.hop);
+                    prop_assert_eq!(told, fresh(&local, address), "{} after {}", address, step);
+                    prop_assert_eq!(view.is_own(), local.is_own(address));
+                }
+            }
+        }
     }
 
     #[test]

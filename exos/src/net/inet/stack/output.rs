@@ -1,6 +1,5 @@
 //! Packets on their way out: route, next hop, headers, checksum, pieces.
 
-use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::super::wire::{ChecksumPlace, ETHERNET_HEADER_BYTES, Segment, Transmission};
@@ -8,7 +7,7 @@ use super::arp;
 use super::checksum::Checksum;
 use super::counters::Counter;
 use super::discovery::{self, solicited_group};
-use super::ethernet::{self, BROADCAST, HardwareAddress, Header, group_address};
+use super::ethernet::{self, BROADCAST, HardwareAddress, Header};
 use super::ipv4;
 use super::ipv6;
 use super::neighbour::{Waiting, Way};
@@ -52,6 +51,15 @@ impl Stack {
         self.check_segment(segment)?;
         let cutting = if segment.is_whole { Cutting::Never } else { Cutting::Here };
         self.send(segment, cutting)
+    }
+
+    /// The same to a next hop that is known.
+    ///
+    /// # Errors
+    /// As those.
+    pub(in super::super) fn send_segment_by(&self, next: IpAddr, segment: &Segment<'_>) -> Result<()> {
+        self.check_segment(segment)?;
+        self.send_by(next, segment, if segment.is_whole { Cutting::Never } else { Cutting::Here })
     }
 
     /// The same, also for packets of the stack itself.
@@ -144,11 +152,8 @@ impl Stack {
     }
 
     fn link(&self, next: IpAddr) -> Result<Link> {
-        if let Some(hardware) = group_address(next) {
+        if let Some(hardware) = self.local.lock().view(next).group_address {
             return Ok(Link::To(hardware));
-        }
-        if next.is_ipv4() && self.local.lock().is_broadcast(next) {
-            return Ok(Link::To(BROADCAST));
         }
         let mut neighbours = self.neighbours.lock();
         let way = neighbours.way(next, self.now_ns());
@@ -205,20 +210,25 @@ impl Stack {
 
     /// Gives a frame to the card.
     fn give(&self, card: &Card, head: &[u8], payload: &[&[u8]], transmission: Transmission) -> Result<()> {
-        let mut parts: [&[u8]; PART_COUNT_MAX] = [&[]; PART_COUNT_MAX];
-        parts[0] = head;
-        let joined: Vec<u8>;
-        let count = if payload.len() < PART_COUNT_MAX {
+        match payload {
+            [] => self.give_parts(card, &[head], transmission, None),
+            [one] => self.give_parts(card, &[head, one], transmission, None),
+            [one, two] => self.give_parts(card, &[head, one, two], transmission, None),
+            _ => self.give_many(card, head, payload, transmission),
+        }
+    }
+
+    /// The same of a frame in more pieces than most.
+    fn give_many(&self, card: &Card, head: &[u8], payload: &[&[u8]], transmission: Transmission) -> Result<()> {
+        if payload.len() < PART_COUNT_MAX {
+            let mut parts: [&[u8]; PART_COUNT_MAX] = [&[]; PART_COUNT_MAX];
+            parts[0] = head;
             parts[1..=payload.len()].copy_from_slice(payload);
-            1 + payload.len()
-        } else {
-            let mut bytes = reserve::vector(payload.iter().map(|part| part.len()).sum()).map_err(|_| Errno::ENOBUFS)?;
-            payload.iter().for_each(|part| bytes.extend_from_slice(part));
-            joined = bytes;
-            parts[1] = &joined;
-            2
-        };
-        self.give_parts(card, &parts[..count], transmission, None)
+            return self.give_parts(card, &parts[..=payload.len()], transmission, None);
+        }
+        let mut joined = reserve::vector(payload.iter().map(|part| part.len()).sum()).map_err(|_| Errno::ENOBUFS)?;
+        payload.iter().for_each(|part| joined.extend_from_slice(part));
+        self.give_parts(card, &[head, &joined], transmission, None)
     }
 
     /// The same of a frame in parts, of a packet socket's if that is its number.

@@ -16,7 +16,7 @@ use super::ethernet::address_in;
 use super::fragment::Fragments;
 use super::host_guard::HostGuard;
 use super::limit::Limits;
-use super::local::{FOR_EVER_NS, Hop, Local, Origin};
+use super::local::{FOR_EVER_NS, Hop, Local, Origin, View};
 use super::membership::Memberships;
 use super::neighbour::Neighbours;
 use super::path::Paths;
@@ -25,6 +25,8 @@ use crate::error::{Errno, Result};
 use crate::platform::Kernel;
 use crate::sync::{Mutex, Once};
 
+/// Most bytes of the network's headers, with that of a piece.
+const HEADERS_BYTES: usize = 48;
 /// Buckets of numbers for packets in pieces.
 const IDENTIFICATION_COUNT: usize = 16;
 /// Times that routers are asked to announce themselves (RFC 4861, section 10).
@@ -79,6 +81,8 @@ pub struct Stack {
     pub(super) v6_bytes_max: AtomicU32,
     /// When [`Stack::poll`] will be called, as far as that was asked for.
     armed_ns: AtomicU64,
+    /// A table may have got an earlier time without having said so.
+    has_changed: AtomicBool,
     identifications: [AtomicU32; IDENTIFICATION_COUNT],
     counters: Counters,
     pub(super) taps: Taps,
@@ -106,6 +110,7 @@ impl Stack {
             dhcp: Mutex::default(),
             v6_bytes_max: AtomicU32::new(0),
             armed_ns: AtomicU64::new(u64::MAX),
+            has_changed: AtomicBool::new(true),
             identifications: core::array::from_fn(|_| AtomicU32::new(0)),
             counters: Counters::default(),
             taps: Taps::default(),
@@ -127,10 +132,13 @@ impl Stack {
     }
 
     /// Finds the card, if that was not done yet. Whether there is one.
+    #[inline]
     pub fn open(&self) -> bool {
-        if let Some(card) = self.card.get() {
-            return card.is_some();
-        }
+        self.card.get().map_or_else(|| self.find_card(), Option::is_some)
+    }
+
+    #[cold]
+    fn find_card(&self) -> bool {
         let Some((configuration, carrier)) = self.attached.get() else { return false };
         // What else comes here meanwhile waits for the outcome.
         let opening = self.opening.lock();
@@ -211,9 +219,24 @@ impl Stack {
         }
     }
 
-    /// It is being called: what is due next is asked for anew.
-    pub(super) fn disarm(&self) {
-        self.armed_ns.store(u64::MAX, Ordering::Relaxed);
+    /// Something that came in may have brought an earlier time to some table.
+    pub(super) fn note_change(&self) {
+        self.has_changed.store(true, Ordering::Relaxed);
+    }
+
+    /// When the tables want [`Self::poll`] called, as far as they have said so.
+    pub(super) fn armed_ns(&self) -> u64 {
+        self.armed_ns.load(Ordering::Relaxed)
+    }
+
+    /// It is being called, and does what is due: the tables are asked anew by [`Self::note_armed`]. False: nothing is.
+    pub(super) fn disarm(&self, now_ns: u64) -> bool {
+        let is_due = self.armed_ns() <= now_ns || self.has_changed.load(Ordering::Relaxed);
+        if is_due {
+            self.has_changed.store(false, Ordering::Relaxed);
+            self.armed_ns.store(u64::MAX, Ordering::Relaxed);
+        }
+        is_due
     }
 
     /// It will be called then.
@@ -242,12 +265,18 @@ impl Stack {
 
     /// Whether packets to `address` come back to this machine.
     pub fn is_own(&self, address: IpAddr) -> bool {
-        self.open() && self.local.lock().is_own(address)
+        self.view(address).is_some_and(|view| view.is_own())
+    }
+
+    /// All that the tables say of an address; `None`: there is no card.
+    #[inline]
+    pub(in super::super) fn view(&self, address: IpAddr) -> Option<View> {
+        self.open().then(|| self.local.lock().view(address))
     }
 
     /// Whether `address` means all machines of the network.
     pub fn is_broadcast(&self, address: IpAddr) -> bool {
-        self.open() && self.local.lock().is_broadcast(address)
+        self.view(address).is_some_and(|view| view.is_broadcast)
     }
 
     /// How a packet to another machine goes.
@@ -255,8 +284,7 @@ impl Stack {
     /// # Errors
     /// `ENETUNREACH`.
     pub(super) fn hop(&self, destination: IpAddr) -> Result<Hop> {
-        let hop = if self.open() { self.local.lock().hop(destination) } else { None };
-        hop.ok_or(Errno::ENETUNREACH)
+        self.view(destination).and_then(|view| view.hop).ok_or(Errno::ENETUNREACH)
     }
 
     /// The address that packets to `destination` are sent from.
@@ -323,6 +351,18 @@ impl Stack {
     /// Longest TCP packet that the card cuts; 0: it cuts none.
     pub fn segmented_bytes_max(&self) -> usize {
         self.card().map_or(0, |card| card.identity.segmented_bytes_max as usize)
+    }
+
+    /// Whether the card has room for a transport packet of so many bytes, in pieces if it has to be.
+    #[inline]
+    pub(in super::super) fn has_room(&self, destination: IpAddr, packet_bytes: usize) -> bool {
+        let whole = self.packet_bytes_max(destination).saturating_sub(HEADERS_BYTES);
+        self.has_frame_room(if packet_bytes <= whole { 1 } else { packet_bytes.div_ceil(whole.max(8) & !7) })
+    }
+
+    /// Whether the card has room for so many frames.
+    pub(in super::super) fn has_frame_room(&self, frame_count: usize) -> bool {
+        self.card().is_none_or(|card| card.interface.has_room(frame_count))
     }
 
     /// Tells the card of all that it was given.

@@ -27,13 +27,16 @@ impl Stack {
     /// is `now_ns` if there is more.
     pub fn poll(&self, now_ns: u64, above: &dyn Transports) -> Option<u64> {
         let card = self.card()?;
-        self.disarm();
         let has_more = self.take_frames(card, above);
-        self.do_due(card, now_ns, above);
+        if self.disarm(now_ns) {
+            self.do_due(card, now_ns, above);
+            self.due_ns().into_iter().for_each(|due_ns| self.note_armed(due_ns));
+        }
         card.interface.flush();
-        let due_ns = if has_more { Some(now_ns) } else { self.due_ns() };
-        due_ns.into_iter().for_each(|due_ns| self.note_armed(due_ns));
-        due_ns
+        if has_more {
+            return Some(now_ns);
+        }
+        Some(self.armed_ns()).filter(|due_ns| *due_ns != FOR_EVER_NS)
     }
 
     /// Takes frames; true: there may be more. What comes here while another processor does leaves it that.
