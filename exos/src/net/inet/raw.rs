@@ -20,7 +20,7 @@ use super::interface::{ETHERNET_INDEX, LOOPBACK};
 use super::payload::Payload;
 use super::settings::Setting;
 use super::socket::{Family, Protocol, Sending, Socket};
-use super::stack::{icmp_checksum, ipv4_header};
+use super::stack::{icmp_checksum, ipv4_header, ipv6_header};
 use super::udp::{Datagram, HOP_LIMIT, Udp, has_no_address};
 use super::wire::{Arrival, IcmpError, Segment};
 use crate::error::{Errno, Result};
@@ -35,6 +35,13 @@ const ECHO: [(u8, u8); 2] = [(8, 0), (128, 129)];
 /// Bytes of an echo's header; where the checksum stands.
 const HEADER_BYTES: usize = 8;
 const CHECKSUM_OFFSET_BYTES: u16 = 2;
+/// `IPPROTO_UDP`, and bytes of its header.
+const UDP: u8 = 17;
+const UDP_HEADER_BYTES: usize = 8;
+/// Bytes of a message about a packet, of which it quotes the beginning (RFC 1812, 4.3.2.3), and its class, which is
+/// Linux's.
+const QUOTED_BYTES_MAX: usize = 556;
+const ERROR_CLASS: u8 = 0xc0;
 /// Longest packet without its header.
 const BYTES_MAX: usize = 65_507;
 
@@ -104,6 +111,39 @@ fn tell_raw(inet: &Inet, protocol: u8, arrival: &Arrival<'_>, interface: u32) ->
         }
     }
     !found.is_empty()
+}
+
+/// Nobody was where a datagram within the machine was sent to: sockets that take ICMP see what it says of that, with
+/// the packet's beginning, which is how `traceroute` knows that it has arrived.
+pub(super) fn tell_unreachable(inet: &Inet, from: SocketAddr, to: SocketAddr, marks: (u8, u8), bytes: &[u8]) {
+    if inet.raw.is_empty() {
+        return;
+    }
+    let length = UDP_HEADER_BYTES + bytes.len();
+    let ports = [from.port().to_be_bytes(), to.port().to_be_bytes(), (length as u16).to_be_bytes(), [0; 2]];
+    let ports = ports.as_flattened();
+    // What there is no memory for is lost, as on any way.
+    let Ok(mut message) = reserve::vector(QUOTED_BYTES_MAX) else { return };
+    let protocol = match (from.ip(), to.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            message.extend_from_slice(&[3, 3, 0, 0, 0, 0, 0, 0]);
+            message.extend_from_slice(&ipv4_header(source, destination, UDP, marks, length));
+            ICMP
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            message.extend_from_slice(&[1, 4, 0, 0, 0, 0, 0, 0]);
+            message.extend_from_slice(&ipv6_header(source, destination, UDP, marks, length));
+            ICMP6
+        }
+        _ => return,
+    };
+    message.extend_from_slice(ports);
+    message.extend_from_slice(&bytes[..bytes.len().min(QUOTED_BYTES_MAX - message.len())]);
+    let sum = icmp_checksum(to.ip(), from.ip(), &message);
+    message[2..4].copy_from_slice(&sum);
+    let (source, destination) = (to.ip(), from.ip());
+    let arrival = Arrival { source, destination, bytes: &message, hop_limit: HOP_LIMIT, traffic_class: ERROR_CLASS };
+    tell_raw(inet, protocol, &arrival, LOOPBACK.index);
 }
 
 /// A message of ICMP or ICMPv6 came in, with its checksum looked at: an answer to a question of a socket is told it.

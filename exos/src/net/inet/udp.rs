@@ -19,6 +19,7 @@ use super::error_queue::{SendError, SendErrors};
 use super::interface::LOOPBACK;
 use super::payload::Payload;
 use super::ports::{Held, Place};
+use super::raw::tell_unreachable;
 use super::settings::Setting;
 use super::socket::{Family, Protocol, Received, Sending, Socket, Wants, Way};
 use crate::error::{Errno, Result};
@@ -312,7 +313,10 @@ impl Socket {
         let receiver = inet.udp.find(remote, || inet.seed_for(Some(from)), rank);
         match receiver.as_ref().and_then(|receiver| Some((receiver, receiver.udp()?))) {
             Some((receiver, inbox)) => receiver.take_in(inbox, Datagram::near(bytes, from, remote.ip(), marks))?,
-            None => self.note_unreachable(udp, connected == Some(remote), remote, &bytes),
+            None => {
+                self.note_unreachable(udp, connected == Some(remote), remote, &bytes);
+                tell_unreachable(inet, from, remote, marks, &bytes);
+            }
         }
         Ok(length)
     }
