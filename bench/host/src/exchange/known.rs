@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Most differences. Lowered with each that goes.
-const COUNT_MAX: usize = 5;
+const COUNT_MAX: usize = 0;
 
 /// The list.
 #[derive(Debug)]

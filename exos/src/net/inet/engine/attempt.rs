@@ -63,7 +63,10 @@ impl Attempt {
                 let asks_cookie = self.asks_cookie && self.sent_count == 1;
                 Header { asks_cookie, ..self.own.first_header(self.own_first, now_ns) }
             }
-            Some((other_first, offer)) => self.own.answer_header(self.own_first, *other_first, offer, now_ns),
+            Some((other_first, offer)) => {
+                let offer = Offer { has_ecn: false, ..*offer };
+                self.own.answer_header(self.own_first, *other_first, &offer, now_ns)
+            }
         }
     }
 
@@ -77,7 +80,7 @@ impl Attempt {
 
     fn terms(&self, (other_first, offer): (u32, &Offer), window_bytes: u32, now_ns: u64) -> Terms {
         let round_trip_ns = Some(now_ns.saturating_sub(self.sent_ns).max(1000)).filter(|_| self.sent_count == 1);
-        let terms = self.own.terms((self.own_first, other_first), offer, window_bytes);
+        let terms = self.own.terms((self.own_first, other_first), &Offer { has_ecn: false, ..*offer }, window_bytes);
         Terms { round_trip_ns, ..terms }
     }
 }

@@ -46,6 +46,7 @@ fn terms(number: usize) -> Terms {
         window_shifts: Some((7, 7)),
         segment_bytes_max: 1448,
         has_sack: true,
+        has_ecn: false,
         times: Some((77, 0)),
         round_trip_ns: Some(20_000_000),
     }
@@ -225,6 +226,19 @@ fn what_was_late_and_not_lost_leaves_the_window() {
         assert_eq!(engine.arrive(&header, &[], now_ns + MS, &mut Sink::default()), Verdict::Taken);
         assert_eq!(engine.report().congestion_window_count.min(10), window_count, "answered {answered_ms}");
     }
+}
+
+#[test]
+fn after_a_loss_less_is_under_way() {
+    let (mut engine, now_ns) = full_engine();
+    let mut header = acknowledgement(0, 5000);
+    let number = |segments: u32| terms(0).send_next.wrapping_add(segments * 1448);
+    header.sack[0] = Some((number(1), number(4)));
+    engine.arrive(&header, &[], now_ns + MS, &mut Sink::default());
+    let again = sent(&mut engine, now_ns + MS);
+    assert_eq!(again.iter().map(|segment| segment.0.sequence).collect::<Vec<_>>(), [number(0)]);
+    engine.arrive(&acknowledgement(10 * 1448, 5001), &[], now_ns + 20 * MS, &mut Sink::default());
+    assert_eq!(sent(&mut engine, now_ns + 20 * MS).len(), 7, "{:?}", engine.report());
 }
 
 #[test]

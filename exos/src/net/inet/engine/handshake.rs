@@ -41,6 +41,8 @@ pub(super) struct Offer {
     pub(super) segment_bytes_max: u16,
     pub(super) window_shift: Option<u8>,
     pub(super) has_sack: bool,
+    /// It can tell of congestion.
+    pub(super) has_ecn: bool,
     /// Its time.
     pub(super) time: Option<u32>,
 }
@@ -90,6 +92,7 @@ impl Offer {
             segment_bytes_max: told.map_or(SEGMENT_BYTES_DEFAULT, |bytes| bytes.max(SEGMENT_BYTES_MIN)),
             window_shift: header.window_shift,
             has_sack: header.is_sack_permitted,
+            has_ecn: header.flags & (flag::ECE | flag::CWR) == flag::ECE | flag::CWR && header.congestion == 0,
             time: header.times.map(|times| times.0),
         }
     }
@@ -133,7 +136,7 @@ impl Own {
         let payload = self.segment_bytes_max - if offer.time.is_some() { TIMES_BYTES } else { 0 };
         Header {
             acknowledgement: other_first.wrapping_add(1),
-            flags: flag::SYN | flag::ACK,
+            flags: flag::SYN | flag::ACK | if offer.has_ecn { flag::ECE } else { 0 },
             window: self.first_window(payload),
             window_shift: offer.window_shift.map(|_| self.shift()),
             is_sack_permitted: offer.has_sack,
@@ -153,6 +156,7 @@ impl Own {
             window_shifts: offer.window_shift.map(|other| (other, self.shift())),
             segment_bytes_max: payload.saturating_sub(times_bytes).max(SEGMENT_BYTES_MIN - TIMES_BYTES),
             has_sack: offer.has_sack,
+            has_ecn: offer.has_ecn,
             times: offer.time.map(|time| (self.time_offset, time)),
             round_trip_ns: None,
         }

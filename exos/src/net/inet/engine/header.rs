@@ -25,6 +25,20 @@ pub(crate) mod flag {
     pub(crate) const ACK: u8 = 16;
     /// The urgent pointer counts.
     pub(crate) const URG: u8 = 32;
+    /// Congestion was met on the way (RFC 3168); on a `SYN`, that it can be told.
+    pub(crate) const ECE: u8 = 64;
+    /// It was heard of, and less is sent.
+    pub(crate) const CWR: u8 = 128;
+}
+
+/// Congestion in the IP header (RFC 3168, 5).
+pub(crate) mod ecn {
+    /// The bits.
+    pub(crate) const MASK: u8 = 3;
+    /// It can be told.
+    pub(crate) const CAPABLE: u8 = 2;
+    /// It was met.
+    pub(crate) const MET: u8 = 3;
 }
 
 /// A header.
@@ -44,6 +58,9 @@ pub(crate) struct Header {
     pub(crate) window: u16,
     /// How far behind the first number what is urgent ends (`URG` only).
     pub(crate) urgent: u16,
+    /// The two bits of the IP header that tell of congestion ([`ecn`]), as it came or as it is to be sent. Neither read
+    /// nor written here.
+    pub(crate) congestion: u8,
     /// Longest segment that the sender takes (`SYN` only).
     pub(crate) segment_bytes_max: Option<u16>,
     /// How far its windows are shifted (`SYN` only).
@@ -94,7 +111,7 @@ impl Header {
             destination_port: half(bytes, 2)?,
             sequence: word(bytes, 4)?,
             acknowledgement: word(bytes, 8)?,
-            flags: bytes[13] & 0x3f,
+            flags: bytes[13],
             window: half(bytes, 14)?,
             urgent: half(bytes, 18)?,
             ..Self::default()
@@ -206,7 +223,7 @@ mod tests {
         #[test]
         fn what_is_written_is_read(
             numbers in any::<(u16, u16, u32, u32, u16, u16)>(),
-            flags in 0u8..64,
+            flags in any::<u8>(),
             (mss, shift, sack) in any::<(Option<u16>, Option<u8>, bool)>(),
             times in any::<Option<(u32, u32)>>(),
             blocks in prop::collection::vec(any::<(u32, u32)>(), 0..3),

@@ -13,7 +13,7 @@ use super::handshake::{
     ANSWER_RETRY_COUNT_MAX, COOKIE_NS, FIRST_TIMEOUT_NS, HalfOpen, Offer, Own, options_of_time, segment_bytes_of,
     time_with_options,
 };
-use super::header::{CHECKSUM_OFFSET_BYTES, HEADER_BYTES_MAX, Header, distance, flag};
+use super::header::{CHECKSUM_OFFSET_BYTES, HEADER_BYTES_MAX, Header, distance, ecn, flag};
 use super::host::{Host, Listener};
 use super::remembered::Outcome;
 use super::table::{Due, Entry, Key};
@@ -106,7 +106,8 @@ impl Train {
 
 /// A segment came in for one of the pod's addresses.
 pub(in super::super) fn arrive(host: &Arc<dyn Host>, arrival: &Arrival<'_>, train: &mut Train) {
-    let Some((header, payload)) = Header::parse(arrival.bytes) else { return };
+    let Some((mut header, payload)) = Header::parse(arrival.bytes) else { return };
+    header.congestion = arrival.traffic_class & ecn::MASK;
     // Nobody asked for signatures, so a segment that has one is another's.
     if header.is_signed {
         return;
@@ -217,6 +218,11 @@ fn complete(host: &Arc<dyn Host>, key: &Key, half: &HalfOpen, (header, payload):
     let shift = half.offer.window_shift.unwrap_or(0);
     let ends = (half.own_first, half.other_first);
     let mut terms = half.own.terms(ends, &half.offer, u32::from(header.window) << shift);
+    if let (Some((_, recent)), Some((time, _))) = (&mut terms.times, header.times)
+        && distance(time, *recent) >= 0
+    {
+        *recent = time;
+    }
     let is_measured = half.retry_count == 0 && !half.is_round_trip_unknown;
     terms.round_trip_ns = Some(now_ns.saturating_sub(half.sent_ns).max(1000)).filter(|_| is_measured);
     let own_first = half.own_first;
@@ -330,6 +336,7 @@ fn half_open(
 /// Answers a `SYN` without an entry.
 fn answer_by_cookie(host: &Arc<dyn Host>, key: &Key, half: &HalfOpen, now_ns: u64) {
     let mut answer = half.answer_header(now_ns);
+    answer.flags &= !flag::ECE;
     answer.sequence = host.tables().cookie(key, half.other_first, &half.offer, now_ns);
     match &mut answer.times {
         Some((own, _)) => *own = time_with_options(*own, &half.offer),
@@ -354,7 +361,9 @@ fn by_cookie(
     let (own_first, other_first) = (header.acknowledgement.wrapping_sub(1), header.sequence.wrapping_sub(1));
     let segment_bytes_max = host.tables().read_cookie(key, own_first, other_first, now_ns)?;
     let (window_shift, has_sack) = header.times.map_or((None, false), |(_, answered)| options_of_time(answered));
-    let offer = Offer { segment_bytes_max, window_shift, has_sack, time: header.times.map(|times| times.0) };
+    let time = header.times.map(|times| times.0);
+    // A cookie does not say whether the other end tells of congestion, nor did its answer.
+    let offer = Offer { segment_bytes_max, window_shift, has_sack, has_ecn: false, time };
     let half = half_open(host, key, listener, (own_first, other_first), offer, now_ns);
     Some(HalfOpen { is_round_trip_unknown: true, defer_count: 0, ..half })
 }

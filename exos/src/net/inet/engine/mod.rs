@@ -2,7 +2,8 @@
 //!
 //! - [`Engine`]: one connection's protocol machine. Nothing above knows which kind it is;
 //! - [`header`]: TCP's header; [`control`]: the engine that there is;
-//! - `flow`: a connection, its engine and its lock; `handshake`: connections that are being made;
+//! - `flow`: a connection, its engine and its lock; `flow_bytes`, `flow_view`: what sockets do with it and ask of it;
+//! - `handshake`, `attempt`: connections that are being made;
 //! - `table`: which connection a segment is for, and what is due when; `input`: what comes in.
 //!
 //! An engine begins where a connection is established: what is half open is a small entry without an engine, and so is
@@ -16,6 +17,7 @@ pub(super) mod control;
 mod engine_tests;
 pub(super) mod flow;
 pub(super) mod flow_bytes;
+mod flow_view;
 mod handshake;
 pub(super) mod header;
 pub(super) mod host;
@@ -48,6 +50,8 @@ pub(super) struct Terms {
     pub(super) segment_bytes_max: u16,
     /// Whether selective acknowledgements are sent.
     pub(super) has_sack: bool,
+    /// Whether congestion is told of. Only the other end asks for that, as on Linux (`tcp_ecn` of 2).
+    pub(super) has_ecn: bool,
     /// What is added to this end's time in milliseconds, and the last time of the other's; `None`: none are told.
     pub(super) times: Option<(u32, u32)>,
     /// The round trip of the handshake, if it was measured.

@@ -472,6 +472,24 @@ fn two_ends_that_begin_at_the_same_time_meet() {
     assert_eq!(receive(&ends[1], 9), Ok(b"met".to_vec()));
 }
 
+#[test]
+fn urgent_bytes_go_to_another_machine() {
+    let mut world = World::good();
+    let ends = world.pair();
+    let urgent = Sending { is_urgent: true, ..Sending::default() };
+    assert_eq!(ends[0].send(&mut &b"ab!"[..], &urgent), Ok(3));
+    assert_eq!(send(&ends[0], b"cd"), Ok(2));
+    world.run(SECOND_NS);
+    assert!(ends[1].readiness().contains(Readiness::READ | Readiness::PRIORITY));
+    assert_eq!(ends[1].readable_bytes(), Ok(2));
+    assert_eq!(receive(&ends[1], 9), Ok(b"ab".to_vec()));
+    assert!(ends[1].is_at_mark());
+    assert_eq!((ends[1].urgent_byte(true), ends[1].urgent_byte(false)), (Ok(Some(b'!')), Ok(Some(b'!'))));
+    assert_eq!(ends[1].urgent_byte(false), Err(Errno::EINVAL));
+    assert_eq!(receive(&ends[1], 9), Ok(b"cd".to_vec()));
+    assert!(!ends[1].readiness().contains(Readiness::PRIORITY));
+}
+
 /// Sends and receives at both ends until all is through; how long it took.
 fn exchange(world: &mut World, seed: u64, ends: &[Arc<Socket>; 2], total: usize) -> u64 {
     let mut chance = Chance::new(seed);

@@ -95,9 +95,8 @@ impl Congestion {
         }
         let at_ms = (now_ns.saturating_sub(self.epoch_ns) + round_trip_ns) / 1_000_000;
         let from_turn_ms = ((at_ms.min(i64::MAX as u64)) as i64 - self.turn_ms).clamp(-CURVE_MS_MAX, CURVE_MS_MAX);
-        // Whole segments, as Linux has it: near its begin the curve is a little higher for that.
-        let offset = from_turn_ms.pow(3) / 2_500_000_000;
-        let curve = self.turn.saturating_add_signed(offset * UNIT as i64);
+        let offset = from_turn_ms.pow(3) / 2_500_000;
+        let curve = self.turn.saturating_add_signed(offset);
         // 3 (1 - beta) / (1 + beta) of a segment for each round trip.
         let reno_step = u64::from(count) * 3 * (1024 - LEFT_PER_1024) * UNIT * UNIT / (1024 + LEFT_PER_1024);
         self.reno += reno_step / window.max(1);

@@ -23,7 +23,7 @@ mod segments;
 mod send;
 mod transmit;
 
-use super::header::{Header, distance, flag};
+use super::header::{Header, distance, ecn, flag};
 use super::{Engine, Outlet, Report, Terms, Tuning, Verdict};
 use crate::error::{Errno, Result};
 use crate::net::inet::tcp_state::TcpState;
@@ -107,6 +107,9 @@ impl ControlBlock {
         let ahead = self.send.urgent_end.map_or(0, |end| distance(end, sequence).clamp(0, i32::from(u16::MAX)));
         if ahead > 0 {
             flags |= flag::URG;
+        }
+        if self.receive.echoes_congestion {
+            flags |= flag::ECE;
         }
         let (urgent, times) = (ahead as u16, self.times(now_ns));
         Header { sequence, acknowledgement, flags, window, urgent, sack, times, ..Header::default() }
@@ -204,6 +207,9 @@ impl Engine for ControlBlock {
         let is_end = header.has(flag::FIN);
         if payload.is_empty() && !is_end || self.receive.has_seen_end {
             return Verdict::Taken;
+        }
+        if self.terms.has_ecn && !payload.is_empty() {
+            self.receive.note_congestion(header.congestion == ecn::MET, header.has(flag::CWR));
         }
         self.receive.fill_urgent(header.sequence, payload);
         match self.receive.take(header.sequence, payload, is_end, now_ns) {

@@ -46,6 +46,8 @@ pub(super) struct Receiver {
     /// A segment that was not full waits to be acknowledged.
     has_short: bool,
     pub(super) urgent: Urgent,
+    /// Congestion was met, and the other end has not said that it heard of that.
+    pub(super) echoes_congestion: bool,
     /// The other end has told of urgent data, and nobody was told yet.
     pub(super) has_urgent_news: bool,
     pub(super) received_bytes: u64,
@@ -70,6 +72,7 @@ impl Receiver {
             is_answering: false,
             has_short: false,
             urgent: Urgent::default(),
+            echoes_congestion: false,
             has_urgent_news: false,
             received_bytes: 0,
         }
@@ -217,6 +220,15 @@ impl Receiver {
         }
         self.consume(done);
         done
+    }
+
+    /// What a segment with bytes says of congestion (RFC 3168, 6.1.3).
+    pub(super) fn note_congestion(&mut self, has_met: bool, is_heard: bool) {
+        self.echoes_congestion &= !is_heard;
+        if has_met {
+            self.echoes_congestion = true;
+            self.acknowledge_now();
+        }
     }
 
     /// The place of the byte that is read next, among all of the connection's.

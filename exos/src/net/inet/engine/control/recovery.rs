@@ -61,6 +61,10 @@ pub(super) struct Recovery {
     newest_trip_ns: u64,
     before: Option<Before>,
     pub(super) tail: Option<Tail>,
+    /// The other end has told of congestion, and is told that this was heard.
+    pub(super) has_heard: bool,
+    /// Until all before this is acknowledged, it says the same thing again.
+    heard_until: Option<u32>,
     /// The timer is for the last segment.
     pub(super) awaits_tail: bool,
     /// Something was sent or acknowledged since the timer was set.
@@ -135,6 +139,7 @@ impl ControlBlock {
         if advance > 0 {
             self.forgive_if_late(header);
         }
+        self.hear_congestion(header);
         self.note_tail(header);
         self.recover(advance > 0, is_duplicate, &delivered, before_count, now_ns);
     }
@@ -148,6 +153,17 @@ impl ControlBlock {
             self.congestion.restore(before.window_count, before.threshold_count);
             (self.recovery.phase, self.recovery.before) = (Phase::Open, None);
             self.recovery.duplicates = 0;
+        }
+    }
+
+    /// The other end tells of congestion: less is sent, once for what is under way (RFC 3168, 6.1.2).
+    fn hear_congestion(&mut self, header: &Header) {
+        self.recovery.heard_until = self.recovery.heard_until.filter(|until| distance(self.send.una, *until) < 0);
+        let is_news = self.terms.has_ecn && header.has(flag::ECE) && self.recovery.heard_until.is_none();
+        if is_news && matches!(self.recovery.phase, Phase::Open) {
+            self.congestion.note_loss();
+            self.congestion.window_count = self.congestion.threshold_count;
+            (self.recovery.has_heard, self.recovery.heard_until) = (true, Some(self.send.next));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Sends what is due: what was lost, what is new, what time asks for, and an acknowledgement that nothing carried.
 
-use super::super::header::{Header, flag};
+use super::super::header::{Header, ecn, flag};
 use super::super::Outlet;
 use super::ControlBlock;
 use super::recovery::Tail;
@@ -168,8 +168,14 @@ impl ControlBlock {
         if is_last && byte_count > 0 {
             flags |= flag::PSH;
         }
+        let is_new = start.wrapping_add(byte_count as u32 + u32::from(has_end)) == self.send.next;
+        let is_told = self.terms.has_ecn && byte_count > 0 && is_new;
+        if is_told && core::mem::take(&mut self.recovery.has_heard) {
+            flags |= flag::CWR;
+        }
         self.send.last_sent_ns = now_ns;
-        let header: Header = self.header(start, flags, now_ns);
+        let mut header: Header = self.header(start, flags, now_ns);
+        header.congestion = if is_told { ecn::CAPABLE } else { 0 };
         outlet.send(&header, self.send.ring.pieces(offset, byte_count));
     }
 
