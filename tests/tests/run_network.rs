@@ -172,6 +172,63 @@ fn a_flood_of_datagrams_waits_for_the_card() {
     assert!(text(&ended).contains("sent True dropped 0"), "{}", text(&ended));
 }
 
+/// What many connections cost goes with them: the pod's free memory is back within 1 MiB once they have ended.
+#[test]
+fn memory_is_back_after_many_connections() {
+    const CONNECTION_COUNT: usize = 400;
+    if !is_there("python3") {
+        return;
+    }
+    let program = "import socket, selectors\n\
+        s = socket.create_server(('0.0.0.0', 8000), backlog=64)\n\
+        all = selectors.DefaultSelector()\n\
+        all.register(s, 1)\n\
+        free = lambda: [l for l in open('/proc/meminfo') if 'MemFree' in l][0].encode()\n\
+        while True:\n\
+        \x20for key, _ in all.select():\n\
+        \x20 if key.fileobj is s:\n\
+        \x20  all.register(s.accept()[0], 1)\n\
+        \x20  continue\n\
+        \x20 try: data = key.fileobj.recv(65536)\n\
+        \x20 except OSError: data = b''\n\
+        \x20 if data: key.fileobj.send(free() if data == b'free' else data)\n\
+        \x20 else: all.unregister(key.fileobj), key.fileobj.close()\n";
+    let serving = Serving::start(tool(&["--root", "/", "-m", "256M", "-p", "0:8000"], &["python3", "-c", program]), 1);
+    let connect = |_| {
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            let answered = exchange(&serving.hosts[0], b"half a request");
+            match answered {
+                Some((stream, _)) => return stream,
+                None if Instant::now() > deadline => panic!("no answer"),
+                None => std::thread::sleep(PAUSE),
+            }
+        }
+    };
+    let free_kib = || {
+        let (_, answer) = exchange(&serving.hosts[0], b"free").expect("it answers");
+        answer.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok()).expect("a number")
+    };
+    drop(connect(0));
+    let before_kib = free_kib();
+    drop((0..CONNECTION_COUNT).map(connect).collect::<Vec<_>>());
+    let deadline = Instant::now() + START_LIMIT;
+    while free_kib() + 1024 < before_kib {
+        assert!(Instant::now() < deadline, "{before_kib} KiB before, {} after", free_kib());
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// A connection over which something was sent and answered.
+fn exchange(host: &str, request: &[u8]) -> Option<(TcpStream, String)> {
+    let mut stream = TcpStream::connect(host).ok()?;
+    stream.set_read_timeout(Some(START_LIMIT)).ok()?;
+    stream.write_all(request).ok()?;
+    let mut answer = [0; 256];
+    let count = stream.read(&mut answer).ok().filter(|count| *count > 0)?;
+    Some((stream, String::from_utf8_lossy(&answer[..count]).into_owned()))
+}
+
 #[test]
 fn ipv6_and_datagrams_get_in() {
     if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
