@@ -158,7 +158,8 @@ impl InterfaceStatus {
     pub fn flags(&self) -> u32 {
         use interface_flag::{BROADCAST, LOOPBACK, LOWER_UP, MULTICAST, RUNNING, UP};
         let running = if self.is_running { RUNNING | LOWER_UP } else { 0 };
-        UP | running | if self.is_loopback { LOOPBACK } else { BROADCAST | MULTICAST }
+        let up = if self.is_up { UP } else { 0 };
+        up | running | if self.is_loopback { LOOPBACK } else { BROADCAST | MULTICAST }
     }
 
     /// The Ethernet address of all on the link.
@@ -245,8 +246,17 @@ impl NetworkView {
     /// `ENOMEM`.
     pub fn of(inet: &Inet) -> Result<Self> {
         let mut far_routes = inet.routes()?;
-        far_routes.retain(|route| route.gateway.is_some());
-        Ok(Self { interfaces: inet.interfaces()?, far_routes, neighbours: inet.neighbours()? })
+        let interfaces = inet.interfaces()?;
+        // Those that follow from an address are told with it; what IPv6's routers announce to be right there is not.
+        let is_of_address = |route: &Route| {
+            let mut all = interfaces.iter().flat_map(|interface| &interface.addresses);
+            all.any(|own| {
+                own.prefix_bits == route.network.prefix_bits
+                    && network_of(own.address, own.prefix_bits) == route.network.address
+            })
+        };
+        far_routes.retain(|route| route.gateway.is_some() || route.network.address.is_ipv4() && !is_of_address(route));
+        Ok(Self { interfaces, far_routes, neighbours: inet.neighbours()? })
     }
 
     /// The interface with that number.
@@ -277,7 +287,7 @@ impl NetworkView {
         const SETUP: u8 = 3;
         const DEFAULT_METRIC: u32 = 1024;
         let mut routes = Vec::new();
-        for interface in &self.interfaces {
+        for interface in self.interfaces.iter().filter(|interface| interface.is_up) {
             let own = interface.addresses.iter().filter(|own| own.address.is_ipv4() == is_v4);
             for own in own {
                 reserve::reserve(&mut routes, ROUTES_OF_ADDRESS)?;
@@ -293,7 +303,7 @@ impl NetworkView {
                 index: route.interface,
                 source: None,
                 kind: RouteKind::Unicast,
-                scope: scope::UNIVERSE,
+                scope: if route.gateway.is_some() { scope::UNIVERSE } else { scope::LINK },
                 protocol: SETUP,
                 metric: if is_v4 { 0 } else { DEFAULT_METRIC },
             });
@@ -362,6 +372,7 @@ pub(crate) mod tests {
             index: 1,
             name: "lo",
             is_loopback: true,
+            is_up: true,
             is_running: true,
             packet_bytes_max: 65_536,
             hardware_address: [0; 6],

@@ -198,6 +198,12 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         processor_count: ground.clock.processor_count,
         named_missing: Mutex::new([0; 8]),
     });
+    let netlink = Arc::downgrade(&system.files.netlink);
+    system.files.inet.stack().on_change(move || {
+        if let Some(netlink) = netlink.upgrade() {
+            netlink.tell_changes();
+        }
+    });
     let (process, thread) = first_process(&system, config, memory, files).map_err(BootError::Root)?;
     facts.set_system(&system);
     system.listing.add_process(process.clone(), thread.clone());

@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::net::AnySocket;
+use exos::net::inet::stack::Alteration;
 use exos::net::inet::{Family, Protocol, Socket, TcpState};
+use exos::net::netlink::change::Change;
 use exos::net::netlink::diagnosis::{Provider, SocketKindStatus, SocketStatus, Wanted};
 use exos::net::unix::address::Address;
 use exos::net::unix::{self, SocketKind};
@@ -37,6 +39,18 @@ impl Provider for ProcFacts {
                 self.inet_sockets(family, if protocol == TCP { Protocol::Tcp } else { Protocol::Udp })
             }
         }
+    }
+
+    fn change(&self, change: Change) -> Result<()> {
+        let alteration = match change {
+            Change::Nothing => return Ok(()),
+            Change::AddAddress(own) => Alteration::AddAddress(own),
+            Change::RemoveAddress(address) => Alteration::RemoveAddress(address),
+            Change::AddRoute(route) => Alteration::AddRoute(route.network, route.gateway),
+            Change::RemoveRoute(route) => Alteration::RemoveRoute(route.network, route.gateway),
+            Change::SetUp(is_up) => Alteration::SetUp(is_up),
+        };
+        self.system()?.files.inet.stack().change(alteration)
     }
 
     fn number(&self) -> fn(Errno) -> u32 {

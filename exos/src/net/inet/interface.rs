@@ -58,7 +58,9 @@ pub struct InterfaceStatus {
     pub name: &'static str,
     /// It is [`LOOPBACK`] (`ARPHRD_LOOPBACK`, no hardware address), else Ethernet.
     pub is_loopback: bool,
-    /// Its card reaches somebody (`IFF_RUNNING`, `IFF_LOWER_UP`); it is always up (`IFF_UP`).
+    /// It is switched on (`IFF_UP`).
+    pub is_up: bool,
+    /// Its card reaches somebody, and it is up (`IFF_RUNNING`, `IFF_LOWER_UP`).
     pub is_running: bool,
     /// Longest packet, in bytes.
     pub packet_bytes_max: u32,

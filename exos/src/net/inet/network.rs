@@ -97,6 +97,7 @@ impl Inet {
             index: LOOPBACK.index,
             name: LOOPBACK.name,
             is_loopback: true,
+            is_up: true,
             is_running: true,
             packet_bytes_max: LOOPBACK.packet_bytes_max,
             hardware_address: [0; 6],

@@ -6,6 +6,7 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use super::change::Change;
 use super::message::{Refusal, Request, Writer, flag, u32_at};
 use super::route::{Answer, Dump};
 use crate::error::{Errno, Result};
@@ -104,6 +105,11 @@ pub trait Provider: Send + Sync {
     /// # Errors
     /// `ENOMEM`.
     fn sockets(&self, wanted: Wanted) -> Result<Vec<SocketStatus>>;
+    /// Changes the network.
+    ///
+    /// # Errors
+    /// As of the request.
+    fn change(&self, change: Change) -> Result<()>;
     /// The system's number of an error.
     fn number(&self) -> fn(Errno) -> u32;
 }

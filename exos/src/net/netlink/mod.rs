@@ -2,9 +2,12 @@
 //!
 //! - [`message`]: the bytes of messages, read and written;
 //! - [`route`]: `NETLINK_ROUTE`, answered from a [`super::view::NetworkView`]; [`diagnosis`]: `NETLINK_SOCK_DIAG`;
+//! - [`change`]: requests that change the network; `event`: what groups are told when it has changed;
 //! - [`socket`]: the socket: ports, what waits, dumps.
 
+pub mod change;
 pub mod diagnosis;
+mod event;
 pub mod message;
 pub mod route;
 pub mod socket;

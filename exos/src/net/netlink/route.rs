@@ -1,18 +1,17 @@
 //! `NETLINK_ROUTE` (rtnetlink(7)): interfaces, addresses, routes, rules and neighbours, all or one, as Linux 6.1 tells
 //! them. Pure: a request and a [`NetworkView`] give bytes.
 //!
-//! What would change the network is refused: `EPERM` without the right, which is asked for first, else `EOPNOTSUPP`
-//! but for what is so already (an interface that is to be up, an address that it has).
+//! What would change the network is `EPERM` without the right, which is asked for first, else read by
+//! [`super::change`].
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::message::{Answers, Attributes, Refusal, Request, Writer, aligned, flag, u16_at, u32_at};
+use super::change::{self, Change};
+use super::message::{Answers, Attributes, Refusal, Request, Writer, aligned, flag, u32_at};
 use crate::error::Errno;
 use crate::net::inet::interface::{InterfaceAddress, InterfaceStatus, NeighbourStatus};
-use crate::net::view::{
-    NetworkView, RouteKind, RouteView, TABLE_LOCAL, TABLE_MAIN, broadcast_of, interface_flag, scope_of,
-};
+use crate::net::view::{NetworkView, RouteKind, RouteView, TABLE_LOCAL, TABLE_MAIN, broadcast_of, scope_of};
 
 /// `RTM_*`.
 pub mod kind {
@@ -24,10 +23,14 @@ pub mod kind {
     pub const SET_LINK: u16 = 19;
     /// `RTM_NEWADDR`.
     pub const NEW_ADDRESS: u16 = 20;
+    /// `RTM_DELADDR`.
+    pub const DELETE_ADDRESS: u16 = 21;
     /// `RTM_GETADDR`.
     pub const GET_ADDRESS: u16 = 22;
     /// `RTM_NEWROUTE`.
     pub const NEW_ROUTE: u16 = 24;
+    /// `RTM_DELROUTE`.
+    pub const DELETE_ROUTE: u16 = 25;
     /// `RTM_GETROUTE`.
     pub const GET_ROUTE: u16 = 26;
     /// `RTM_NEWNEIGH`.
@@ -85,6 +88,8 @@ pub enum Answer {
     Messages(Vec<u8>),
     /// Several, with an end.
     Dump(Dump),
+    /// None, once the network has changed so.
+    Change(Change),
 }
 
 type Answered = core::result::Result<Answer, Refusal>;
@@ -101,7 +106,11 @@ pub fn answer(question: &Question<'_>) -> Answered {
     }
     let Some(&family) = request.body().first() else { return Ok(Answer::Messages(Vec::new())) };
     if request.kind & 3 != GET {
-        return if question.can_administer { change(question) } else { Err(Errno::EPERM.into()) };
+        return if question.can_administer {
+            change::read(question).map(Answer::Change)
+        } else {
+            Err(Errno::EPERM.into())
+        };
     }
     if request.is_dump() { dump(question, family).map(Answer::Dump) } else { single(question, family) }
 }
@@ -128,7 +137,7 @@ fn octets(address: IpAddr, out: &mut Writer, kind: u16) {
     }
 }
 
-fn read_address(value: Option<&[u8]>, family: u8) -> Option<IpAddr> {
+pub(super) fn read_address(value: Option<&[u8]>, family: u8) -> Option<IpAddr> {
     match (family, value?) {
         (V4, value) => value.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
         (V6, value) => value.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
@@ -305,7 +314,7 @@ fn links(question: &Question<'_>, out: &mut Writer) -> core::result::Result<(), 
 }
 
 /// One interface.
-fn link(question: &Question<'_>, interface: &InterfaceStatus, out: &mut Writer) {
+pub(super) fn link(question: &Question<'_>, interface: &InterfaceStatus, out: &mut Writer) {
     /// `RTEXT_FILTER_SKIP_STATS`.
     const WITHOUT_STATISTICS: u32 = 8;
     const QUEUE_LENGTH: u32 = 1000;
@@ -376,7 +385,13 @@ fn addresses(
 }
 
 /// One address.
-fn address(question: &Question<'_>, interface: &InterfaceStatus, own: &InterfaceAddress, flags: u16, out: &mut Writer) {
+pub(super) fn address(
+    question: &Question<'_>,
+    interface: &InterfaceStatus,
+    own: &InterfaceAddress,
+    flags: u16,
+    out: &mut Writer,
+) {
     /// `IFAPROT_KERNEL_LO`, `IFAPROT_KERNEL_LL`.
     const OF_LOOPBACK: u8 = 1;
     const OF_LINK: u8 = 3;
@@ -456,7 +471,7 @@ fn routes(
 }
 
 /// One route of a table.
-fn route(question: &Question<'_>, route: &RouteView, flags: u16, out: &mut Writer) {
+pub(super) fn route(question: &Question<'_>, route: &RouteView, flags: u16, out: &mut Writer) {
     telling(question, kind::NEW_ROUTE, flags).write(out, |out| {
         let family = family_of(route.destination);
         out.raw(&[family, route.prefix_bits, 0, 0, route.table() as u8, route.protocol]);
@@ -549,7 +564,7 @@ fn single(question: &Question<'_>, family: u8) -> Answered {
 }
 
 /// The interface that a request names by number or by name. `EINVAL`: by neither. `ENODEV`.
-fn link_asked_for<'a>(question: &Question<'a>) -> core::result::Result<&'a InterfaceStatus, Refusal> {
+pub(super) fn link_asked_for<'a>(question: &Question<'a>) -> core::result::Result<&'a InterfaceStatus, Refusal> {
     let body = question.request.body();
     if body.len() < LINK_BYTES {
         return Err(Refusal::invalid("Invalid header for get link"));
@@ -660,38 +675,6 @@ fn neighbour_asked_for(question: &Question<'_>, family: u8, out: &mut Writer) ->
     let found = question.view.neighbours.iter().find(is_meant).ok_or(missing)?;
     neighbour(question, found, 0, out);
     Ok(())
-}
-
-/// What would change the network. Only what is so already is no error.
-fn change(question: &Question<'_>) -> Answered {
-    let (request, nothing) = (&question.request, Ok(Answer::Messages(Vec::new())));
-    match request.kind {
-        kind::NEW_LINK | kind::SET_LINK => {
-            let body = request.body();
-            let interface = link_asked_for(question)?;
-            let (wanted, changed) = (u32_at(body, 8), u32_at(body, 12));
-            // Without a mask, all flags are meant, of which only this one can be set.
-            let is_so = (wanted ^ interface.flags()) & interface_flag::UP == 0;
-            let is_only_flags = request.attributes(LINK_BYTES).all(|attribute| attribute.0 == link_attribute::NAME);
-            if is_so && is_only_flags && changed & !interface_flag::UP == 0 && u16_at(body, 2) == 0 {
-                return nothing;
-            }
-            Err(Errno::EOPNOTSUPP.into())
-        }
-        kind::NEW_ADDRESS => {
-            let (family, attributes) = (request.body()[0], request.attributes(ADDRESS_BYTES));
-            let named = read_address(attributes.find(2).or_else(|| attributes.find(1)), family);
-            let named = named.ok_or(Errno::EINVAL)?;
-            let interface = question.view.by_index(u32_at(request.body(), 4)).ok_or(Errno::ENODEV)?;
-            let has_it = interface.addresses.iter().any(|own| own.address == named);
-            match has_it {
-                true if request.flags & flag::REPLACE != 0 => nothing,
-                true => Err(Errno::EEXIST.into()),
-                false => Err(Errno::EOPNOTSUPP.into()),
-            }
-        }
-        _ => Err(Errno::EOPNOTSUPP.into()),
-    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ fn ask(kind: u16, flags: u16, body: &[u8], is_strict: bool) -> Result<(Vec<u8>, 
     let question = Question { request, view: &view, port: 77, answers: &answers, can_administer: true };
     match answer(&question) {
         Ok(Answer::Messages(bytes)) => Ok((bytes, 0, None)),
+        Ok(Answer::Change(_)) => Ok((Vec::new(), 0, None)),
         Ok(Answer::Dump(dump)) => Ok((dump.bytes, dump.flags, dump.refusal.and_then(|refusal| refusal.text))),
         Err(refusal) => Err(refusal.error),
     }

@@ -12,14 +12,18 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use super::change::Change;
 use super::diagnosis::{self, Provider};
+use super::event::{self, Event};
 use super::message::{self, Answers, HEADER_BYTES, KIND_FIRST, Refusal, Request, Requests, aligned, flag, u32_at};
 use super::route::{self, Answer, Dump, Question};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::step::{Step, Transfer, TransferCaller};
 use crate::fs::transfer::{Destination, Source};
+use crate::net::filter;
 use crate::net::options::SocketOptions;
+use crate::net::view::NetworkView;
 use crate::sync::Mutex;
 use crate::{preempt, reserve};
 
@@ -91,12 +95,57 @@ pub struct Sender {
 pub struct Netlink {
     provider: Arc<dyn Provider>,
     ports: Mutex<BTreeMap<(u8, u32), Weak<Socket>>>,
+    /// The network as the groups know it; `None`: nobody listens.
+    told: Mutex<Option<NetworkView>>,
 }
 
 impl Netlink {
     /// No sockets; what they ask is told by `provider`.
     pub fn new(provider: Arc<dyn Provider>) -> Arc<Self> {
-        Arc::new(Self { provider, ports: Mutex::default() })
+        Arc::new(Self { provider, ports: Mutex::default(), told: Mutex::default() })
+    }
+
+    /// Tells the groups how the network has changed since they were told last. Called with no lock held.
+    pub fn tell_changes(&self) {
+        let members = {
+            // Held until all are told, so that they are told in order.
+            let mut told = self.told.lock();
+            let Some(old) = told.as_ref() else { return };
+            let members = self.members().unwrap_or_default();
+            let number = self.provider.number();
+            let answers = Answers { is_capped: false, is_extended: false, is_strict: false, number };
+            let outcome = self.provider.view().and_then(|view| Ok((event::events(old, &view, &answers)?, view)));
+            match outcome {
+                Ok((events, view)) => {
+                    events.iter().for_each(|event| members.iter().for_each(|member| member.hear(event)));
+                    *told = (!members.is_empty()).then_some(view);
+                }
+                Err(_) => members.iter().for_each(|member| member.overrun()),
+            }
+            members
+        };
+        members.iter().for_each(|member| member.queue.notify(Readiness::READ));
+    }
+
+    /// Sockets that are in a group of `NETLINK_ROUTE`.
+    fn members(&self) -> Result<Vec<Arc<Socket>>> {
+        let mut members = Vec::new();
+        let range = (protocol::ROUTE, 0)..=(protocol::ROUTE, u32::MAX);
+        for member in self.ports.lock().range(range).filter_map(|(_, socket)| socket.upgrade()) {
+            reserve::reserve(&mut members, 1)?;
+            members.push(member);
+        }
+        members.retain(|member| member.state.lock().groups != 0);
+        Ok(members)
+    }
+
+    /// Somebody listens from now on.
+    fn begin_telling(&self) {
+        let view = self.provider.view();
+        let mut told = self.told.lock();
+        if let (None, Ok(view)) = (&*told, view) {
+            *told = Some(view);
+        }
     }
 }
 
@@ -276,9 +325,48 @@ impl Socket {
             _ => {}
         }
         self.take_port(address.port, process)?;
-        let mut state = self.state.lock();
-        state.groups = state.groups & !u64::from(u32::MAX) | u64::from(address.groups);
+        {
+            let mut state = self.state.lock();
+            state.groups = state.groups & !u64::from(u32::MAX) | u64::from(address.groups);
+        }
+        if address.groups != 0 && self.protocol == protocol::ROUTE {
+            self.netlink.begin_telling();
+        }
         Ok(())
+    }
+
+    /// A group that it is in is told something.
+    fn hear(&self, event: &Event) {
+        let bit = 1 << (event.group - 1);
+        if self.state.lock().groups & bit == 0 {
+            return;
+        }
+        let filter = self.options.filter();
+        let packet = filter::Packet {
+            parts: &[&event.bytes],
+            begin_bytes: 0,
+            network_bytes: 0,
+            protocol: 0,
+            kind: 0,
+            interface: 0,
+            hardware_kind: 0,
+            random: 0,
+        };
+        if filter.is_some_and(|filter| filter.run(&packet) == 0) {
+            return;
+        }
+        let kept =
+            reserve::copy(&event.bytes).and_then(|bytes| self.put(bytes, Address { port: 0, groups: bit as u32 }));
+        if kept.is_err() {
+            self.overrun();
+        }
+    }
+
+    /// Something is lost that it should have been told.
+    fn overrun(&self) {
+        let mut state = self.state.lock();
+        state.lost_count += 1;
+        state.is_overrun |= !self.is_on(switch::NO_OVERRUN);
     }
 
     /// Has a port from now on: `wanted`, or if that is 0 the process's number or what is free.
@@ -330,8 +418,13 @@ impl Socket {
             return Err(Errno::EINVAL);
         }
         let bit = 1 << (group - 1);
-        let mut state = self.state.lock();
-        state.groups = if is_member { state.groups | bit } else { state.groups & !bit };
+        {
+            let mut state = self.state.lock();
+            state.groups = if is_member { state.groups | bit } else { state.groups & !bit };
+        }
+        if is_member && self.protocol == protocol::ROUTE {
+            self.netlink.begin_telling();
+        }
         Ok(())
     }
 
@@ -409,7 +502,7 @@ impl Socket {
         if ![0, own].contains(&other.remote().port) {
             return Err(Errno::ECONNREFUSED);
         }
-        if !other.put(bytes, own)? {
+        if !other.put(bytes, Address { port: own, groups: 0 })? {
             return Err(Errno::EAGAIN);
         }
         other.queue.notify(Readiness::READ);
@@ -431,7 +524,7 @@ impl Socket {
             Err(refusal) => Err(refusal),
         };
         let told = message::acknowledge(request, acknowledgement, port, &answers)?;
-        self.put(told, 0).map(|_| ())
+        self.put(told, Address::default()).map(|_| ())
     }
 
     /// Answers a request; whether it may be acknowledged.
@@ -455,8 +548,14 @@ impl Socket {
         match answer {
             Answer::Messages(bytes) => {
                 if !bytes.is_empty() {
-                    self.put(bytes, 0)?;
+                    self.put(bytes, Address::default())?;
                 }
+                Ok(true)
+            }
+            Answer::Change(Change::Nothing) => Ok(true),
+            Answer::Change(change) => {
+                self.netlink.provider.change(change)?;
+                self.netlink.tell_changes();
                 Ok(true)
             }
             Answer::Dump(dump) => {
@@ -472,7 +571,7 @@ impl Socket {
     }
 
     /// Keeps a message; false: there is no room, and it is lost.
-    fn put(&self, bytes: Vec<u8>, from: u32) -> Result<bool> {
+    fn put(&self, bytes: Vec<u8>, from: Address) -> Result<bool> {
         let mut state = self.state.lock();
         if state.inbox_bytes > self.receive_buffer_bytes() {
             state.lost_count += 1;
@@ -493,12 +592,12 @@ impl Socket {
             let (sequence, flags, refusal) = (running.sequence, running.dump.flags, running.dump.refusal);
             state.dump = None;
             let end = message::done(sequence, flags, refusal, port, answers)?;
-            return state.put(end, 0);
+            return state.put(end, Address::default());
         }
         let count = whole_messages(rest, piece_bytes);
         let piece = reserve::copy(&rest[..count])?;
         running.told_bytes += count;
-        state.put(piece, 0)
+        state.put(piece, Address::default())
     }
 
     /// Receives the next message.
@@ -582,10 +681,10 @@ impl Socket {
 }
 
 impl State {
-    fn put(&mut self, bytes: Vec<u8>, from: u32) -> Result<()> {
+    fn put(&mut self, bytes: Vec<u8>, from: Address) -> Result<()> {
         reserve::reserve_queue(&mut self.inbox, 1)?;
         self.inbox_bytes += bytes.len() + OVERHEAD_BYTES;
-        self.inbox.push_back(Datagram { bytes: Arc::new(bytes), from: Address { port: from, groups: 0 } });
+        self.inbox.push_back(Datagram { bytes: Arc::new(bytes), from });
         Ok(())
     }
 }

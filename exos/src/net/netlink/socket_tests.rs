@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
+use super::super::change::Change;
 use super::super::diagnosis::{Provider, SocketKindStatus, SocketStatus, Wanted};
 use super::super::message::Writer;
 use super::{Address, Netlink, Sender, Socket, protocol, switch};
@@ -55,6 +56,10 @@ impl Provider for Known {
             },
         };
         Ok((1..=300).map(socket).collect())
+    }
+
+    fn change(&self, _: Change) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
     }
 
     fn number(&self) -> fn(Errno) -> u32 {

@@ -107,6 +107,10 @@ pub(crate) struct Local {
     views: [Option<(IpAddr, View)>; VIEW_COUNT],
     /// When something is over next; no later than that.
     due_ns: u64,
+    /// The interface is down: nothing comes in or goes out.
+    is_down: bool,
+    /// How often addresses or routes have changed.
+    change_count: u64,
 }
 
 /// Whether the first bits of two addresses are the same.
@@ -190,6 +194,7 @@ impl Local {
     fn forget_views(&mut self) {
         self.views = [None; VIEW_COUNT];
         self.due_ns = 0;
+        self.change_count += 1;
     }
 
     /// Gives the interface an address and the route to its network. False: there is no room, or it has it.
@@ -235,6 +240,49 @@ impl Local {
         if !is_full && reserve::reserve(&mut self.ways, 1).is_ok() {
             self.ways.push(Way { network, gateway, origin, until_ns });
         }
+    }
+
+    /// Takes an address away, and the route to its network unless another address is in it.
+    pub(crate) fn remove_address(&mut self, address: IpAddr) -> bool {
+        let Some(at) = self.addresses.iter().position(|own| own.address.address == address) else { return false };
+        let network = network_of(self.addresses.remove(at).address);
+        if !self.addresses.iter().any(|own| network_of(own.address) == network) {
+            self.ways.retain(|way| way.network != network || way.gateway.is_some());
+        }
+        self.forget_views();
+        true
+    }
+
+    /// Whether there is room for another address, and for another route.
+    pub(crate) fn has_room(&self) -> (bool, bool) {
+        (self.addresses.len() < ADDRESS_COUNT_MAX, self.ways.len() < ROUTE_COUNT_MAX)
+    }
+
+    /// Takes a route away.
+    pub(crate) fn remove_way(&mut self, network: InterfaceAddress, gateway: Option<IpAddr>) -> bool {
+        let count = self.ways.len();
+        self.ways.retain(|way| way.network != network || way.gateway != gateway);
+        self.forget_views();
+        self.ways.len() < count
+    }
+
+    /// Sets the interface up, or down: then routers are forgotten.
+    pub(crate) fn set_up(&mut self, is_up: bool) {
+        self.is_down = !is_up;
+        if !is_up {
+            self.ways.retain(|way| way.gateway.is_none());
+        }
+        self.forget_views();
+    }
+
+    /// Whether the interface is up.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.is_down
+    }
+
+    /// How often addresses or routes have changed.
+    pub(crate) fn change_count(&self) -> u64 {
+        self.change_count
     }
 
     /// A router says that it is none any more.
@@ -334,6 +382,9 @@ impl Local {
 
     /// Whether and how a packet to `destination` is meant for this machine.
     pub(crate) fn meaning(&self, destination: IpAddr) -> Option<Meant> {
+        if self.is_down {
+            return None;
+        }
         if self.is_own(destination) {
             return Some(Meant::Own);
         }
@@ -395,6 +446,9 @@ impl Local {
 
     /// How a packet to another machine goes; `None`: no way leads there.
     pub(crate) fn hop(&self, destination: IpAddr) -> Option<Hop> {
+        if self.is_down {
+            return None;
+        }
         let next = match destination {
             _ if destination.is_multicast() || destination == IpAddr::V4(Ipv4Addr::BROADCAST) => destination,
             IpAddr::V6(v6) if v6.is_unicast_link_local() => destination,
@@ -485,6 +539,26 @@ mod tests {
         assert_eq!(next(&local, "224.0.0.251"), Some((at("224.0.0.251"), own)));
         assert_eq!(next(&local, "2001:db8::1"), None);
         assert_eq!(next(&local, "fe80::2"), Some((at("fe80::2"), at("fe80::5054:ff:fe12:3456"))));
+    }
+
+    #[test]
+    fn what_a_program_changes_is_so() {
+        let mut local = local();
+        let count = local.change_count();
+        assert!(local.add_address(network("10.9.0.7/24"), Origin::Fixed, FOR_EVER_NS, 0));
+        assert!(local.add_address(network("10.9.0.8/24"), Origin::Fixed, FOR_EVER_NS, 0));
+        assert_eq!(local.hop(at("10.9.0.1")).map(|hop| (hop.next, hop.source)), Some((at("10.9.0.1"), at("10.9.0.7"))));
+        assert!(local.remove_address(at("10.9.0.7")) && !local.remove_address(at("10.9.0.7")));
+        assert!(local.hop(at("10.9.0.1")).is_some_and(|hop| hop.is_direct), "another address is in the network");
+        assert!(local.remove_address(at("10.9.0.8")));
+        assert_eq!(local.hop(at("10.9.0.1")).map(|hop| hop.next), Some(at("10.0.2.2")));
+        assert!(local.remove_way(network("0.0.0.0/0"), Some(at("10.0.2.2"))));
+        assert_eq!(local.hop(at("10.9.0.1")), None);
+        assert!(local.change_count() > count);
+        local.set_up(false);
+        assert_eq!((local.hop(at("10.0.2.9")), local.meaning(at("10.0.2.15"))), (None, None));
+        local.set_up(true);
+        assert!(local.hop(at("10.0.2.9")).is_some() && local.meaning(at("10.0.2.15")).is_some());
     }
 
     #[test]

@@ -271,7 +271,8 @@ impl Memberships {
 
     fn answer(&self, is_v4: bool) -> Option<Vec<(RecordKind, IpAddr)>> {
         let mut records = reserve::vector(RECORD_COUNT_MAX).ok()?;
-        let listened = self.entries.iter().filter(|it| it.group.is_ipv4() == is_v4 && !it.is_left);
+        // As on Linux, what was joined last comes first.
+        let listened = self.entries.iter().rev().filter(|it| it.group.is_ipv4() == is_v4 && !it.is_left);
         records.extend(listened.take(RECORD_COUNT_MAX).map(|entry| (RecordKind::Is, entry.group)));
         (!records.is_empty()).then_some(records)
     }
@@ -332,7 +333,7 @@ mod tests {
         }
         all(&mut groups);
         groups.hear(query(None, true, false), 0, &mut || u32::MAX / 2);
-        let both = vec![(RecordKind::Is, at("239.1.2.3")), (RecordKind::Is, at("239.1.2.4"))];
+        let both = vec![(RecordKind::Is, at("239.1.2.4")), (RecordKind::Is, at("239.1.2.3"))];
         assert_eq!(groups.due_ns().map(|due_ns| due_ns / SECOND_NS), Some(4));
         assert_eq!(all(&mut groups).0, [Message::Report(both)]);
         groups.hear(query(Some("ff02::9"), false, false), 0, &mut || 0);

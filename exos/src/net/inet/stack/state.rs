@@ -1,5 +1,6 @@
 //! The stack itself: its card, its tables, and what they are asked from outside.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
@@ -55,6 +56,21 @@ pub(super) struct Solicitation {
     pub(super) at_ns: u64,
 }
 
+/// A change of what the interface has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alteration {
+    /// An address, and the route to its network.
+    AddAddress(InterfaceAddress),
+    /// It has it no more.
+    RemoveAddress(IpAddr),
+    /// A route to a network, by a router or right there.
+    AddRoute(InterfaceAddress, Option<IpAddr>),
+    /// It is no more.
+    RemoveRoute(InterfaceAddress, Option<IpAddr>),
+    /// It is up, or down.
+    SetUp(bool),
+}
+
 /// The way to the network that a card is on.
 pub struct Stack {
     kernel: Arc<dyn Kernel>,
@@ -86,6 +102,9 @@ pub struct Stack {
     identifications: [AtomicU32; IDENTIFICATION_COUNT],
     counters: Counters,
     pub(super) taps: Taps,
+    /// What is called when addresses or routes have changed, and the change that it was called for.
+    on_change: Once<Box<dyn Fn() + Send + Sync>>,
+    told_change_count: AtomicU64,
 }
 
 impl Stack {
@@ -114,6 +133,8 @@ impl Stack {
             identifications: core::array::from_fn(|_| AtomicU32::new(0)),
             counters: Counters::default(),
             taps: Taps::default(),
+            on_change: Once::new(),
+            told_change_count: AtomicU64::new(0),
         }
     }
 
@@ -405,13 +426,67 @@ impl Stack {
         }
     }
 
+    /// Has `action` called whenever addresses or routes have changed, with no lock held. Once.
+    pub fn on_change(&self, action: impl Fn() + Send + Sync + 'static) {
+        self.on_change.call_once(|| Box::new(action));
+    }
+
+    /// Addresses and routes have changed so often.
+    pub(super) fn note_changes(&self, change_count: u64) {
+        if self.told_change_count.swap(change_count, Ordering::Relaxed) != change_count
+            && let Some(action) = self.on_change.get()
+        {
+            action();
+        }
+    }
+
+    /// Changes what the interface has, as a program asks for it. The caller has looked whether it may be.
+    ///
+    /// # Errors
+    /// `ENODEV`: there is no card. `ENOBUFS`: there is no room. `EADDRNOTAVAIL`, `ESRCH`: there is no such address or
+    /// route.
+    pub fn change(&self, change: Alteration) -> Result<()> {
+        if !self.open() {
+            return Err(Errno::ENODEV);
+        }
+        let now_ns = self.now_ns();
+        let mut local = self.local.lock();
+        let (has_address_room, has_route_room) = local.has_room();
+        let (is_done, error) = match change {
+            Alteration::AddAddress(own) => {
+                let is_done = has_address_room && has_route_room;
+                (is_done && local.add_address(own, Origin::Fixed, FOR_EVER_NS, now_ns), Errno::ENOBUFS)
+            }
+            Alteration::RemoveAddress(address) => (local.remove_address(address), Errno::EADDRNOTAVAIL),
+            Alteration::AddRoute(network, gateway) => {
+                if has_route_room {
+                    local.add_way(network, gateway, Origin::Fixed, FOR_EVER_NS);
+                }
+                (has_route_room, Errno::ENOBUFS)
+            }
+            Alteration::RemoveRoute(network, gateway) => (local.remove_way(network, gateway), Errno::ESRCH),
+            Alteration::SetUp(is_up) => {
+                local.set_up(is_up);
+                (true, Errno::EIO)
+            }
+        };
+        drop(local);
+        if let (true, Alteration::AddAddress(InterfaceAddress { address: IpAddr::V6(own), .. })) = (is_done, change) {
+            self.tell_routers(IpAddr::V6(solicited_group(own)), true);
+        }
+        if is_done { Ok(()) } else { Err(error) }
+    }
+
     /// The card's interface as it is now; `None`: there is none.
     ///
     /// # Errors
     /// `ENOMEM`.
     pub fn interface(&self) -> Result<Option<InterfaceStatus>> {
         let Some(card) = self.opened() else { return Ok(None) };
-        let addresses = self.local.lock().addresses()?;
+        let (addresses, is_up) = {
+            let local = self.local.lock();
+            (local.addresses()?, local.is_up())
+        };
         let count = |counter| self.counters.get(counter);
         let traffic = Traffic {
             received_packets: count(Counter::ReceivedFrames),
@@ -428,7 +503,8 @@ impl Stack {
             index: ETHERNET_INDEX,
             name: ETHERNET_NAME,
             is_loopback: false,
-            is_running: card.interface.is_up(),
+            is_up,
+            is_running: is_up && card.interface.is_up(),
             packet_bytes_max: u32::from(card.identity.packet_bytes_max),
             hardware_address: card.identity.hardware_address,
             addresses,

@@ -80,7 +80,12 @@ impl Stack {
             let Some((key, head)) = self.fragments.lock().give_up(now_ns) else { break };
             self.give_up_pieces(key, &head);
         }
-        self.local.lock().forget_old(now_ns);
+        let change_count = {
+            let mut local = self.local.lock();
+            local.forget_old(now_ns);
+            local.change_count()
+        };
+        self.note_changes(change_count);
         self.report_groups(card, now_ns);
         self.solicit(card, now_ns);
         if self.dhcp.lock().due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
