@@ -26,9 +26,9 @@ pub(super) struct Seen {
 }
 
 /// Fields that a line shows of a frame that nobody expected, by topic.
-const SHOWN: [&str; 20] = [
+const SHOWN: [&str; 22] = [
     "sum", "seq", "ack", "len", "opts", "urg", "id", "mtu", "quote", "qlen", "target", "spa", "tpa", "tha", "src",
-    "dst", "off", "mf", "flags", "ptr",
+    "dst", "off", "mf", "flags", "ptr", "group", "records",
 ];
 
 impl Seen {
@@ -183,6 +183,22 @@ fn ipv6(packet: &[u8], flows: &mut Flows) -> Option<Seen> {
     ))
 }
 
+/// A message of IGMP or MLD: its group, or the records of a report, each `KIND:GROUP`.
+fn groups(head: String, is_report: bool, bytes: &[u8], address_bytes: usize) -> Option<Seen> {
+    let name = |bytes: &[u8]| if address_bytes == 4 { v4(bytes) } else { v6(bytes) }.map(address_name);
+    let group_offset = if address_bytes == 4 { 4 } else { 8 };
+    if !is_report {
+        let group = name(bytes.get(group_offset..group_offset + address_bytes)?)?;
+        return Some(Seen::new("mld", head).with("group", group));
+    }
+    let record = |bytes: &[u8]| Some(format!("{}:{}", bytes[0], name(&bytes[4..])?));
+    let mut records: Vec<String> =
+        bytes.get(8..)?.chunks_exact(4 + address_bytes).map(record).collect::<Option<_>>()?;
+    // In which order they are told is of no concern.
+    records.sort();
+    Some(Seen::new("mld", head).with("records", records.join(",")))
+}
+
 fn transport(protocol: u8, bytes: &[u8], pair: (IpAddr, IpAddr), flows: &mut Flows) -> Option<Seen> {
     let pseudo = if protocol == PROTOCOL_ICMP { 0 } else { pseudo_sum(pair, protocol, bytes.len()) };
     let is_right =
@@ -193,7 +209,10 @@ fn transport(protocol: u8, bytes: &[u8], pair: (IpAddr, IpAddr), flows: &mut Flo
         PROTOCOL_UDP => udp(bytes, six, flows)?,
         PROTOCOL_ICMP => icmp(bytes, flows)?,
         PROTOCOL_ICMPV6 => icmp6(bytes, flows)?,
-        2 => return Some(Seen::new("mld", "igmp".into())),
+        2 => {
+            let seen = groups(format!("igmp {:x}", bytes.first()?), bytes[0] == 0x22, bytes, 4)?;
+            return Some(if finished(sum_of(bytes)) == 0 { seen } else { seen.with("sum", "bad") });
+        }
         _ => Seen::new("other", format!("protocol {protocol}")).with("len", bytes.len()),
     };
     Some(if is_right { seen } else { seen.with("sum", "bad") })
@@ -346,7 +365,7 @@ fn icmp6(bytes: &[u8], flows: &mut Flows) -> Option<Seen> {
             let letters: String = letters.map(|(_, letter)| letter).collect();
             seen.with("flags", if letters.is_empty() { "none".into() } else { letters })
         }
-        130..=132 | 143 => Seen::new("mld", format!("mld {kind}")),
+        130..=132 | 143 => groups(format!("mld {kind}"), kind == 143, bytes, 16)?,
         _ => Seen::new("icmp6", format!("icmp6 {kind} {code}"))
             .with("id", half(4)?)
             .with("iseq", half(6)?)
