@@ -1,8 +1,8 @@
 //! `ioctl` on sockets that is about interfaces and ports rather than the file (netdevice(7)): `SIOCGIF*`, `SIOCSIF*`,
 //! `SIOCETHTOOL`, `SIOCATMARK`. Any socket will do, but for IPv4 addresses, of which one for IPv4 is asked.
 //!
-//! What would change an interface is `EPERM` without the right, asked for first; with it, what is so already is fine
-//! and everything else `EOPNOTSUPP`.
+//! What would change an interface is `EPERM` without the right, asked for first; with it, the card's goes up and down,
+//! what is so already is fine and everything else `EOPNOTSUPP`.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -10,6 +10,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use exos::error::{Errno, Result};
 use exos::net::AnySocket;
 use exos::net::inet::interface::{InterfaceAddress, InterfaceStatus};
+use exos::net::inet::stack::Alteration;
 use exos::net::inet::{Family, Protocol};
 use exos::net::view::{NetworkView, broadcast_of, interface_flag, mask_of};
 use exos::reserve;
@@ -247,5 +248,14 @@ fn change(context: &Context<'_>, number: u32, address: u64) -> Result<()> {
         }
         _ => false,
     };
-    if is_so { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+    match number {
+        _ if is_so => Ok(()),
+        SIOCSIFFLAGS if !interface.is_loopback => {
+            let files = &context.system.files;
+            files.inet.stack().change(Alteration::SetUp(wanted & interface_flag::UP != 0))?;
+            files.netlink.tell_changes();
+            Ok(())
+        }
+        _ => Err(Errno::EOPNOTSUPP),
+    }
 }
