@@ -7,6 +7,7 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/ip.h>
 #include <sys/ioctl.h>
 
 #define OWN 0x88b5
@@ -169,4 +170,29 @@ PROGRAM(datagrams_are_shown) {
     const struct sock_filter echoes[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 16), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x7f00004d, 0, 4), BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 9), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 2), BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 20), BPF_STMT(BPF_RET | BPF_A, 0), BPF_STMT(BPF_RET | BPF_K, 0)};
     int ping = socket(AF_INET, SOCK_RAW, 1);
     T(ATTACH(cooked, echoes)), T(sendto(ping, "\10\0\367\375\0\1\0\1", 8, 0, (void *)&to, sizeof to)), T(recv(cooked, bytes, 100, MSG_DONTWAIT)), T(bytes[0]), T(recv(cooked, bytes, 100, MSG_DONTWAIT)), T(recv(cooked, bytes, 100, MSG_DONTWAIT));
+}
+
+static unsigned short sum_of(const unsigned char *bytes, size_t count) {
+    unsigned sum = 0;
+    for (size_t at = 0; at + 1 < count; at += 2)
+        sum += bytes[at] << 8 | bytes[at + 1];
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return ~sum;
+}
+PROGRAM(headers_of_programs) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000058)};
+    unsigned char packet[28] = {0x45, 0x10, 0, 0, 0, 0, 0, 0, 33, 253, 0, 0, 127, 0, 0, 3, 127, 0, 0, 88, 'o', 'w', 'n'}, bytes[100] = {0};
+    int any = socket(AF_INET, SOCK_RAW, IPPROTO_RAW), own = socket(AF_INET, SOCK_RAW, 253), heard = socket(AF_INET, SOCK_RAW, 253);
+    IS(any > 0), T(value_of(any, IPPROTO_IP, IP_HDRINCL)), T(value_of(own, IPPROTO_IP, IP_HDRINCL)), T(value_of(any, SOL_SOCKET, SO_PROTOCOL)), T(sendto(any, packet, 19, 0, (void *)&to, sizeof to)), T(sendto(any, packet, 28, 0, (void *)&to, sizeof to));
+    T(recv(heard, bytes, 100, MSG_DONTWAIT)), printf("%02x %02x length %d ttl %d protocol %d from %d to %d sum %x: %s\n", bytes[0], bytes[1], bytes[3], bytes[8], bytes[9], bytes[15], bytes[19], sum_of(bytes, 20), bytes + 20);
+    T(recv(own, bytes, 100, MSG_DONTWAIT)), T(recv(any, bytes, 100, MSG_DONTWAIT)), T(option(own, IPPROTO_IP, IP_HDRINCL, 1)), packet[0] = 0x4f, T(sendto(own, packet, 28, 0, (void *)&to, sizeof to)), packet[0] = 0x45, packet[12] = 0, packet[15] = 0, T(sendto(own, packet, 28, 0, (void *)&to, sizeof to)), T(recv(heard, bytes, 100, MSG_DONTWAIT)), T(bytes[15] == 1 || bytes[15] == 88), T(option(own, IPPROTO_IP, IP_HDRINCL, 0)), T(sendto(own, packet, 8, 0, (void *)&to, sizeof to)), T(recv(heard, bytes, 100, MSG_DONTWAIT)), T(bytes[3]);
+    T(socket(AF_INET, SOCK_RAW, 0)), T(socket(AF_INET, SOCK_DGRAM, IPPROTO_RAW));
+    char line[300], inode[30];
+    FILE *file = fopen("/proc/net/raw", "r");
+    struct stat status;
+    fstat(heard, &status), snprintf(inode, sizeof inode, " %lu ", status.st_ino);
+    while (fgets(line, sizeof line, file))
+        if (strstr(line, inode))
+            printf("%.26s\n", line + 6);
 }

@@ -37,8 +37,9 @@ pub(super) fn make(context: &Context<'_>, family: u16, kind: u64, protocol: u64)
         (2, ICMP) if family == AF_INET => Protocol::Ping,
         (2, ICMP_V6) if family != AF_INET => Protocol::Ping,
         (3, number) if number != 0 && !context.can(Capability::NET_RAW) => return Err(Errno::EPERM),
-        // Not `IPPROTO_RAW`: headers are made here.
+        // `IPPROTO_RAW` of IPv6 has no header that is made here.
         (3, number @ 1..=254) => Protocol::Raw(number as u8),
+        (3, number @ 255) if family == AF_INET => Protocol::Raw(number as u8),
         (1..=3, _) => return Err(Errno::EPROTONOSUPPORT),
         _ => return Err(Errno::ESOCKTNOSUPPORT),
     };

@@ -54,10 +54,14 @@ pub(super) fn append(inet: &Inet, members: &[Member], text: SystemText, out: &mu
         SystemText::NetSocketCounts6 => socket_counts_v6(inet, out),
         SystemText::NetTcp => tcp(inet, Family::V4, out),
         SystemText::NetTcp6 => tcp(inet, Family::V6, out),
-        SystemText::NetUdp => udp(inet, Family::V4, out),
-        SystemText::NetUdp6 => udp(inet, Family::V6, out),
-        SystemText::NetRaw | SystemText::NetUdpLite | SystemText::NetPing => datagram_head(text, Family::V4, out),
-        SystemText::NetRaw6 | SystemText::NetUdpLite6 | SystemText::NetPing6 => datagram_head(text, Family::V6, out),
+        SystemText::NetUdp => datagrams(inet, text, (Protocol::Udp, Family::V4), out),
+        SystemText::NetUdp6 => datagrams(inet, text, (Protocol::Udp, Family::V6), out),
+        SystemText::NetUdpLite => datagram_head(text, Family::V4, out),
+        SystemText::NetUdpLite6 => datagram_head(text, Family::V6, out),
+        SystemText::NetRaw => datagrams(inet, text, (Protocol::Raw(0), Family::V4), out),
+        SystemText::NetRaw6 => datagrams(inet, text, (Protocol::Raw(0), Family::V6), out),
+        SystemText::NetPing => datagrams(inet, text, (Protocol::Ping, Family::V4), out),
+        SystemText::NetPing6 => datagrams(inet, text, (Protocol::Ping, Family::V6), out),
         SystemText::NetUnix => unix(&all_sockets(members)?, out),
         SystemText::NetPacket => packet(&all_sockets(members)?, out),
         SystemText::NetNetlink => netlink(&all_sockets(members)?, out),
@@ -328,17 +332,27 @@ fn datagram_head(text: SystemText, family: Family, out: &mut Text<'_>) {
     }
 }
 
-fn udp(inet: &Inet, family: Family, out: &mut Text<'_>) {
-    datagram_head(SystemText::NetUdp, family, out);
-    for (line, socket) in sockets(inet, Protocol::Udp, family).iter().enumerate() {
+/// `net/udp`, and `net/raw` and `net/icmp`, which have the same lines. A raw socket's port is its protocol.
+fn datagrams(inet: &Inet, text: SystemText, (protocol, family): (Protocol, Family), out: &mut Text<'_>) {
+    datagram_head(text, family, out);
+    for (line, socket) in sockets(inet, protocol, family).iter().enumerate() {
         let start = out.len();
-        put!(out, "{line:5}: ");
-        end(family, socket.local_shown(), out);
+        let mut local = socket.local_shown();
+        match socket.protocol() {
+            Protocol::Raw(number) => {
+                put!(out, "{number:4}: ");
+                local.set_port(number.into());
+            }
+            _ => put!(out, "{line:5}: "),
+        }
+        end(family, local, out);
         end(family, socket.remote().unwrap_or(none(family)), out);
         let state = state_number(socket.state());
         put!(out, "{state:02X} 00000000:{:08X} 00:00000000 00000000 ", socket.readable_bytes().unwrap_or(0));
         put!(out, "{:5} {:8} {} 2 0000000000000000 {}", socket.uid(), 0, socket.number(), socket.lost_count());
-        end_line(out, start, if family == Family::V4 { UDP_COLUMNS } else { 0 });
+        // Those of raw sockets are as long as they are.
+        let is_filled = family == Family::V4 && text != SystemText::NetRaw;
+        end_line(out, start, if is_filled { UDP_COLUMNS } else { 0 });
     }
 }
 
@@ -355,13 +369,16 @@ fn socket_counts(inet: &Inet, all: usize, out: &mut Text<'_>) {
     let allocated = tcp + count_of(inet, Protocol::Tcp, Family::V6);
     put!(out, "sockets: used {all}\n");
     put!(out, "TCP: inuse {tcp} orphan 0 tw {waiting} alloc {allocated} mem 0\n");
-    put!(out, "UDP: inuse {udp} mem 0\nUDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n");
+    put!(out, "UDP: inuse {udp} mem 0\nUDPLITE: inuse 0\n");
+    put!(out, "RAW: inuse {}\nFRAG: inuse 0 memory 0\n", count_of(inet, Protocol::Raw(0), Family::V4));
 }
 
 /// `net/sockstat6`.
 fn socket_counts_v6(inet: &Inet, out: &mut Text<'_>) {
     let (tcp, udp) = (count_of(inet, Protocol::Tcp, Family::V6), count_of(inet, Protocol::Udp, Family::V6));
-    put!(out, "TCP6: inuse {tcp}\nUDP6: inuse {udp}\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n");
+    let raw = count_of(inet, Protocol::Raw(0), Family::V6);
+    put!(out, "TCP6: inuse {tcp}\nUDP6: inuse {udp}\nUDPLITE6: inuse 0\n");
+    put!(out, "RAW6: inuse {raw}\nFRAG6: inuse 0 memory 0\n");
 }
 
 /// `net/packet`.

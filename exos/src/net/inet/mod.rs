@@ -12,8 +12,8 @@
 //!   waits for;
 //! - [`engine`]: TCP's machinery, for connections to other machines; `remote`: the sockets that have them;
 //! - `udp`: datagrams; `udp_far`: those to other machines and from them;
-//!   [`raw`]: packets of other protocols, and ping; `datagram_filter`: filters of both; [`room`]: those whose senders
-//!   wait for the card;
+//!   [`raw`] and `raw_whole`: packets of other protocols, and ping; `datagram_filter`: filters of both; [`room`]: those
+//!   whose senders wait for the card;
 //! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port,
 //!   in a [`port_map`] and a [`hashed`] map;
 //! - [`settings`]: options that are numbers; `information`: what `TCP_INFO` tells; `error_queue`: what ICMP said of
@@ -54,6 +54,7 @@ mod payload;
 mod port_map;
 mod ports;
 mod raw;
+mod raw_whole;
 mod remote;
 mod room;
 pub mod settings;

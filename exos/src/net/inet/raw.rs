@@ -3,7 +3,7 @@
 //! A ping socket asks whether a machine is there and is told its answers: the number in both is its port. Every program
 //! may have one, because nothing else can be sent by it: as on distributions that set `net.ipv4.ping_group_range` to
 //! all groups, Debian among them. A raw socket is for programs with `CAP_NET_RAW`; it sends packets of its protocol
-//! below a header that is made here (`IP_HDRINCL` is not there), and is told all that come in, of IPv4 with a header,
+//! below a header that is made here or by the program (`raw_whole`), and is told all that come in, of IPv4 with a header,
 //! which is made anew here without its options.
 //!
 //! What is sent to this machine itself is answered at once.
@@ -228,6 +228,9 @@ impl Socket {
         if !is_own {
             self.check_room(udp, remote.ip(), length)?;
         }
+        if let (true, IpAddr::V4(to)) = (self.makes_headers(), remote.ip()) {
+            return self.send_whole(source, to, address);
+        }
         let mut bytes = reserve::vector(length).map_err(|_| Errno::ENOBUFS)?;
         bytes.resize(length, 0);
         if source.take(&mut bytes) < length {
@@ -295,7 +298,7 @@ fn prepare_question(bytes: &mut [u8], remote: IpAddr, number: u16) -> Result<()>
 
 impl Inet {
     /// A packet to this machine itself: told to who takes its protocol; a question is answered.
-    fn answer_own(&self, segment: &Segment<'_>) -> Result<()> {
+    pub(super) fn answer_own(&self, segment: &Segment<'_>) -> Result<()> {
         let length = segment.header.len() + segment.payload.iter().map(|part| part.len()).sum::<usize>();
         let mut bytes: Vec<u8> = reserve::vector(length).map_err(|_| Errno::ENOBUFS)?;
         bytes.extend_from_slice(segment.header);
@@ -316,11 +319,16 @@ impl Inet {
                 self.stack().show_local((source, destination), protocol, hops, &[bytes]);
             }
         };
-        Self::fill_icmp(segment, &mut bytes);
+        // What a program makes of IPv4's ICMP by itself is as it is; a broken question is not answered.
+        if segment.checksum_offset_bytes.is_some() {
+            Self::fill_icmp(segment, &mut bytes);
+        }
+        let is_right = protocol != ICMP || icmp_checksum(segment.source, own, &bytes) == [0, 0];
         show(segment.source, own, &bytes);
         tell(segment.source, own, &bytes);
         let (request, reply) = echo_of(own);
-        if matches!(protocol, ICMP | ICMP6) && bytes.len() >= HEADER_BYTES && bytes[..2] == [request, 0] {
+        let is_question = matches!(protocol, ICMP | ICMP6) && bytes.len() >= HEADER_BYTES && bytes[..2] == [request, 0];
+        if is_question && is_right {
             bytes[0] = reply;
             bytes[2..4].fill(0);
             let answer = Segment { source: own, destination: segment.source, ..*segment };

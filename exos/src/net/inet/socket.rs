@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use super::end::End;
 use super::information::Information;
 use super::ports::Sharing;
-use super::settings::{Setting, Settings};
+use super::raw_whole;
+use super::settings::{Level, Setting, Settings};
 use super::tcp::{Phase, Progress, Tcp};
 use super::tcp_state::TcpState;
 use super::udp::Udp;
@@ -154,6 +155,10 @@ pub struct Socket {
 impl Socket {
     /// A socket without a port; `number` is that of its inode, `uid` whose it is.
     pub fn new(inet: &Arc<Inet>, family: Family, protocol: Protocol, number: u64, uid: u32) -> Arc<Self> {
+        let settings = Settings::default();
+        if protocol == Protocol::Raw(raw_whole::ANY) {
+            settings.switch(Level::Ip, raw_whole::HEADER_INCLUDED, true);
+        }
         let (body, send_bytes, receive_bytes) = match protocol {
             Protocol::Tcp => (Body::Tcp(Tcp::default()), SEND_BYTES_FRESH, RECEIVE_BYTES_FRESH),
             _ => (Body::Udp(Udp::default()), DATAGRAM_BUFFER_BYTES, DATAGRAM_BUFFER_BYTES),
@@ -165,7 +170,7 @@ impl Socket {
             inet: inet.clone(),
             queue: WaitQueue::new(),
             options: SocketOptions::default(),
-            settings: Settings::default(),
+            settings,
             uid,
             is_listening: AtomicBool::new(false),
             send_bytes: AtomicUsize::new(send_bytes),

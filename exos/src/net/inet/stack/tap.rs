@@ -7,7 +7,7 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::interface::{ETHERNET_INDEX, LOOPBACK};
@@ -174,6 +174,23 @@ impl Stack {
         let card = self.opened().ok_or(Errno::ENETDOWN)?;
         self.check_frame(frame)?;
         self.give_parts(card, &[frame], Transmission::default(), Some(sender))?;
+        card.interface.flush();
+        Ok(())
+    }
+
+    /// Sends a packet as a program made it, on the way to `destination`.
+    ///
+    /// # Errors
+    /// `ENETUNREACH`; `ECONNREFUSED`: it is for the host, and must not be; `ENOBUFS`.
+    pub fn send_made(&self, destination: Ipv4Addr, packet: &[u8]) -> Result<()> {
+        let hop = self.hop(destination.into())?;
+        let card = self.card().ok_or(Errno::ENETUNREACH)?;
+        let link = Header { destination: [0; 6], source: [0; 6], protocol: ethernet::IPV4 }.bytes();
+        let mut frame = reserve::vector(link.len() + packet.len()).map_err(|_| Errno::ENOBUFS)?;
+        frame.extend_from_slice(&link);
+        frame.extend_from_slice(packet);
+        self.check_frame(&frame)?;
+        self.send_packet(card, hop.next, &[packet])?;
         card.interface.flush();
         Ok(())
     }
