@@ -31,6 +31,8 @@ pub(crate) enum NetworkChoice {
     Tap(Option<String>),
     /// For tests: a peer at a Unix socket.
     Socket(PathBuf),
+    /// The same as a network that is not ours, as behind a tap interface: with DHCP.
+    Lan(PathBuf),
 }
 
 /// `-p`: one port of the host, or none in particular, that leads to one of the pod.
@@ -107,6 +109,7 @@ pub(crate) fn parse_choice(text: &str) -> Result<NetworkChoice, String> {
         ("tap", Some(name)) if is_interface_name(name) => NetworkChoice::Tap(Some(name.to_owned())),
         ("tap", Some(_)) => return Err("an interface's name has 1 to 15 characters, none of them / or a space".into()),
         ("socket", Some(path)) if !path.is_empty() => NetworkChoice::Socket(path.into()),
+        ("lan", Some(path)) if !path.is_empty() => NetworkChoice::Lan(path.into()),
         _ => return Err(format!("one of {CHOICES}")),
     })
 }

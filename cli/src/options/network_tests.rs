@@ -76,6 +76,7 @@ fn networks_have_names() {
         ("tap", NetworkChoice::Tap(None)),
         ("tap=tap0", NetworkChoice::Tap(Some("tap0".into()))),
         ("socket=/tmp/s", NetworkChoice::Socket("/tmp/s".into())),
+        ("lan=/tmp/s", NetworkChoice::Lan("/tmp/s".into())),
     ] {
         assert_eq!(parse_choice(text), Ok(expected), "{text}");
     }

@@ -163,6 +163,10 @@ impl PodNetwork {
                 user_network(options, &mut config)?;
                 (Backend::Socket(path.clone()), Vec::new())
             }
+            NetworkChoice::Lan(path) => {
+                outer_addresses(options, &mut config);
+                (Backend::Socket(path.clone()), Vec::new())
+            }
         };
         if *choice == NetworkChoice::Serve && options.dns.is_empty() {
             // Nobody would answer.
@@ -245,7 +249,7 @@ fn check(options: &NetworkOptions, choice: &NetworkChoice) -> Result<(), Error> 
             _ => "--host-access: only with --network user; with tap the host has addresses of its own".into(),
         });
     }
-    if !options.gateway.is_empty() && !matches!(choice, NetworkChoice::Tap(_)) {
+    if !options.gateway.is_empty() && !matches!(choice, NetworkChoice::Tap(_) | NetworkChoice::Lan(_)) {
         return wrong("--gateway: only with --network tap; the user network has a router of its own".into());
     }
     for is_family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {

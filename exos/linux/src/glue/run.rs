@@ -27,7 +27,7 @@ use exos::task::schedule::Scheduler;
 use exos::task::signal::Signal;
 use exos_linux::host::boot::{Ground, Pod};
 use exos_linux::host::mounts::Served;
-use exos_linux::host::network::statistics;
+use exos_linux::host::network::{self, statistics};
 use exos_linux::host::ports::{HostPorts, Port};
 use exos_linux::host::sessions::Sessions;
 use exos_linux::host::stream::PortStream;
@@ -176,9 +176,14 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: CapSlot, frame: &mut UpcallFra
     };
     let pod =
         exos_linux::host::boot::boot(ground, &config).map_err(|error| Failure::new(125, alloc::format!("{error}")))?;
-    if let Some(configuration) = exos_linux::host::network::configuration(&config) {
+    if let Some(configuration) = network::configuration(&config) {
         let carrier = NetCarrier { info: *info, host: host.clone(), bells: platform.bells.clone() };
-        pod.system.files.inet.attach(configuration, Arc::new(carrier));
+        let inet = &pod.system.files.inet;
+        inet.attach(configuration, Arc::new(carrier));
+        inet.await_lease(network::LEASE_NS_MAX, || {
+            core::hint::spin_loop();
+            pod.system.kernel.now_ns()
+        });
     }
     load(&pod, &config, frame)?;
     platform.system.call_once(|| (pod.system.clone(), pod.process.clone()));

@@ -153,7 +153,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     let (facts, limits) = (ProcFacts::new(&listing), Limits::default());
     // Number 0 is the host's terminal, also where that does its own line discipline.
     let terminals = Terminals::new(file_system(7), u32::from(has_host_terminal(config)), now);
-    let (namespace, page_cache) = name_space(&ground, config, &facts, &terminals, now)?;
+    let (namespace, page_cache, leased_names) = name_space(&ground, config, &facts, &terminals, now)?;
     let temporary = memory_store(&ground.pool, 6, 0o1777, now).map_err(BootError::Root)?;
     let current = working_directory(&namespace, config, now)?;
     let vdso = vdso_of(&ground, config);
@@ -198,11 +198,14 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         processor_count: ground.clock.processor_count,
         named_missing: Mutex::new([0; 8]),
     });
-    let netlink = Arc::downgrade(&system.files.netlink);
+    let changed = Arc::downgrade(&system);
     system.files.inet.stack().on_change(move || {
-        if let Some(netlink) = netlink.upgrade() {
-            netlink.tell_changes();
+        let Some(system) = changed.upgrade() else { return };
+        if let Some(file) = &leased_names {
+            let now = Timestamp::from_ns(system.realtime_ns());
+            etc_files::name_leased(file, system.files.inet.stack().leased_name_servers(), now);
         }
+        system.files.netlink.tell_changes();
     });
     let (process, thread) = first_process(&system, config, memory, files).map_err(BootError::Root)?;
     facts.set_system(&system);
@@ -250,14 +253,15 @@ fn vdso_of(ground: &Ground, config: &Config) -> Option<VdsoPages> {
     pages.ok()
 }
 
-/// The root with everything that is mounted in it, and what bounds the pages of host directories there.
+/// The root with everything that is mounted in it, what bounds the pages of host directories there, and the file for
+/// name servers that a lease names.
 fn name_space(
     ground: &Ground,
     config: &Config,
     facts: &Arc<ProcFacts>,
     terminals: &Arc<Terminals>,
     now: Timestamp,
-) -> core::result::Result<(Arc<Namespace>, Arc<PageCache>), BootError> {
+) -> core::result::Result<(Arc<Namespace>, Arc<PageCache>, Option<InodeRef>), BootError> {
     let shares = Shares::new(config, &ground.served, &ground.pool);
     let live = shares.root().map_err(share_error)?;
     let is_live = live.is_some();
@@ -280,8 +284,8 @@ fn name_space(
     mount_all(&namespace, ground, facts, interfaces, terminals, now).map_err(BootError::Root)?;
     device_fs::register(&namespace, &ground.kernel);
     shares.mount(&namespace, now).map_err(share_error)?;
-    etc_files::make(&namespace, config, now);
-    Ok((namespace, shares.into_cache()))
+    let leased_names = etc_files::make(&namespace, config, now);
+    Ok((namespace, shares.into_cache(), leased_names))
 }
 
 fn share_error((path, error): Refused) -> BootError {

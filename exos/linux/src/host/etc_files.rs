@@ -10,24 +10,27 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use aegis_link::config::{Config, Flags};
+use aegis_link::network::NetworkFlags;
 use exos::error::{Errno, Result};
 use exos::fs::metadata::Timestamp;
 use exos::fs::namespace::{Namespace, OpenHow};
 use exos::fs::permission::Credentials;
 use exos::fs::transfer::Buffer;
-use exos::fs::vnode::{NewNode, WritePosition};
+use exos::fs::vnode::{InodeRef, NewNode, WritePosition};
 use exos::fs::walk::Caller;
 
 /// Of a file that is longer no more is looked at.
 const FILE_BYTES_MAX: usize = 64 << 10;
+/// What the tool puts into roots that it packs: the user network's, which another network has not.
+const USER_NETWORKS: &[u8] = b"nameserver 10.0.2.3\n";
 /// Permissions of all three.
 const PERMISSIONS: u32 = 0o644;
 
-/// Makes the files that the configuration asks for.
-pub fn make(namespace: &Arc<Namespace>, config: &Config, now: Timestamp) {
+/// Makes the files that the configuration asks for; `/etc/resolv.conf` if it is to have what a DHCP server names.
+pub fn make(namespace: &Arc<Namespace>, config: &Config, now: Timestamp) -> Option<InodeRef> {
     let credentials = Credentials::ROOT;
     let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now };
     let files = EtcFiles { namespace, caller };
@@ -43,6 +46,19 @@ pub fn make(namespace: &Arc<Namespace>, config: &Config, now: Timestamp) {
     {
         files.put(b"/etc/resolv.conf", text.as_bytes());
     }
+    let network = config.network.as_ref()?;
+    let is_leased = network.flags.contains(NetworkFlags::DHCP)
+        && network.name_servers.is_empty()
+        && !config.flags.contains(Flags::KEEP_NAME_SERVERS)
+        && !files.read(b"/etc/resolv.conf").is_ok_and(|text| text != USER_NETWORKS && names_reachable(&text));
+    if is_leased { files.replace(b"/etc/resolv.conf", b"").ok() } else { None }
+}
+
+/// Says in `/etc/resolv.conf` what a lease named. The file is in memory, so this waits for nothing.
+pub fn name_leased(file: &InodeRef, servers: impl Iterator<Item = Ipv4Addr>, now: Timestamp) {
+    let text: String = servers.map(|server| format!("nameserver {server}\n")).collect();
+    // Without memory there are no names.
+    let _ = file.truncate(0, now).and_then(|()| file.write_at(WritePosition::At(0), &mut text.as_bytes(), now));
 }
 
 struct EtcFiles<'a> {
@@ -67,7 +83,7 @@ impl EtcFiles<'_> {
     }
 
     /// What is there is removed and not written to: it may be a link, or lead out of the root.
-    fn replace(&self, path: &[u8], text: &[u8]) -> Result<()> {
+    fn replace(&self, path: &[u8], text: &[u8]) -> Result<InodeRef> {
         let root = self.namespace.root();
         match self.namespace.create(&self.caller, root, b"/etc", NewNode::Directory, 0o755) {
             Ok(_) | Err(Errno::EEXIST) => {}
@@ -80,7 +96,7 @@ impl EtcFiles<'_> {
         let made = self.namespace.create(&self.caller, root, path, NewNode::Regular, PERMISSIONS)?;
         let mut source = text;
         made.inode().write_at(WritePosition::At(0), &mut source, self.caller.now)?;
-        Ok(())
+        Ok(made.inode().clone())
     }
 }
 
@@ -126,9 +142,9 @@ fn names_reachable(text: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{make, names_reachable};
+    use super::{make, name_leased, names_reachable};
     use aegis_link::config::{Config, Flags};
-    use aegis_link::network::{HostEntry, Network, Prefixed};
+    use aegis_link::network::{HostEntry, Network, NetworkFlags, Prefixed};
     use alloc::string::String;
     use exos::fs::metadata::Timestamp;
     use exos::fs::namespace::OpenHow;
@@ -160,6 +176,28 @@ mod tests {
 
     fn made(world: &World, config: &Config) {
         make(&world.pod.system.files.namespace, config, Timestamp::default());
+    }
+
+    #[test]
+    fn names_of_a_lease_are_written_where_none_are_known() {
+        let world = World::new();
+        let mut config = with_card();
+        let network = config.network.as_mut().expect("a card");
+        network.name_servers.clear();
+        network.flags |= NetworkFlags::DHCP;
+        // What the tool packs is the user network's.
+        made(&world, &with_card());
+        assert_eq!(read(&world, "/etc/resolv.conf").map(String::into_bytes).as_deref(), Some(super::USER_NETWORKS));
+        let file = make(&world.pod.system.files.namespace, &config, Timestamp::default()).expect("the lease's file");
+        assert_eq!(read(&world, "/etc/resolv.conf").as_deref(), Some(""));
+        let servers = ["10.1.0.53", "10.1.0.54"].map(|text| text.parse().expect("an address"));
+        name_leased(&file, servers.into_iter(), Timestamp::default());
+        let both = "nameserver 10.1.0.53\nnameserver 10.1.0.54\n";
+        assert_eq!(read(&world, "/etc/resolv.conf").as_deref(), Some(both));
+        name_leased(&file, servers.into_iter().take(1), Timestamp::default());
+        assert_eq!(read(&world, "/etc/resolv.conf").as_deref(), Some("nameserver 10.1.0.53\n"));
+        // What the root names stays, once it does.
+        assert!(make(&world.pod.system.files.namespace, &config, Timestamp::default()).is_none());
     }
 
     #[test]

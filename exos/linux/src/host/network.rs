@@ -26,6 +26,9 @@ pub fn configuration(config: &Config) -> Option<NetworkConfiguration> {
     })
 }
 
+/// How long the first program waits for an address by DHCP: servers look first whether one is free.
+pub const LEASE_NS_MAX: u64 = 6_000_000_000;
+
 /// Counters that are a reason for a packet to be lost here, and how `--stats` names them.
 const DROPS: [(&str, &[Counter]); 9] = [
     ("network_dropped_by_card_full", &[Counter::SendFull]),

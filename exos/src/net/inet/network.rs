@@ -77,6 +77,22 @@ impl Inet {
         due.into_iter().flatten().min()
     }
 
+    /// Where the card's address comes by DHCP, finds the card and waits until it has one, for so long at most: what is
+    /// started next would be without an address, and know no name server. `now_ns` says how late it is, and may pause.
+    pub fn await_lease(self: &Arc<Self>, limit_ns: u64, mut now_ns: impl FnMut() -> u64) {
+        if !self.stack().configuration().is_some_and(|configuration| configuration.uses_dhcp) || !self.open() {
+            return;
+        }
+        let end_ns = now_ns().saturating_add(limit_ns);
+        while self.stack().awaits_lease() {
+            let now_ns = now_ns();
+            if now_ns >= end_ns {
+                return;
+            }
+            self.poll(now_ns);
+        }
+    }
+
     /// Has [`Self::poll`] called at `deadline_ns`, or before: something has come to be due then.
     pub fn wake_at(&self, deadline_ns: u64) {
         self.stack().wake_at(deadline_ns);

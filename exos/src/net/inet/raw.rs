@@ -3,8 +3,8 @@
 //! A ping socket asks whether a machine is there and is told its answers: the number in both is its port. Every program
 //! may have one, because nothing else can be sent by it: as on distributions that set `net.ipv4.ping_group_range` to
 //! all groups, Debian among them. A raw socket is for programs with `CAP_NET_RAW`; it sends packets of its protocol
-//! below a header that is made here or by the program (`raw_whole`), and is told all that come in, of IPv4 with a header,
-//! which is made anew here without its options.
+//! below a header that is made here or by the program (`raw_whole`), and is told all that come in, of IPv4 with a
+//! header, which is made anew here without its options.
 //!
 //! What is sent to this machine itself is answered at once.
 //!

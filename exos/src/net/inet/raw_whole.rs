@@ -1,12 +1,12 @@
-//! Packets that programs send with the network's header (`IP_HDRINCL`, `IPPROTO_RAW`; raw(7)): as they are, but for what
-//! Linux fills in.
+//! Packets that programs send with the network's header (`IP_HDRINCL`, `IPPROTO_RAW`; raw(7)): as they are, but for
+//! what Linux fills in.
 //!
 //! Neighbour: [`super::raw`], which has the rest of such sockets.
 
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr};
 
-use super::settings::Level;
+use super::settings::{HEADER_INCLUDED, Level};
 use super::socket::{Family, Protocol, Socket};
 use super::stack::icmp_checksum;
 use super::wire::Segment;
@@ -16,10 +16,6 @@ use crate::reserve;
 
 /// Bytes of a header without options.
 const HEADER_BYTES: usize = 20;
-/// `IP_HDRINCL`.
-pub(super) const HEADER_INCLUDED: u64 = 3;
-/// `IPPROTO_RAW`: nothing comes in, and headers are the program's in any case.
-pub(super) const ANY: u8 = 255;
 
 impl Socket {
     /// Whether its program makes headers.

@@ -113,6 +113,9 @@ pub enum Level {
     Ipv6,
 }
 
+/// A switch of [`Level::Ip`] that is acted upon: a raw socket's program makes headers (`IP_HDRINCL`).
+pub const HEADER_INCLUDED: u64 = 3;
+
 /// Words of switches: one of IP, one of TCP, two of IPv6.
 const SWITCH_WORDS: usize = 4;
 

@@ -7,8 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use super::end::End;
 use super::information::Information;
 use super::ports::Sharing;
-use super::raw_whole;
-use super::settings::{Level, Setting, Settings};
+use super::settings::{HEADER_INCLUDED, Level, Setting, Settings};
 use super::tcp::{Phase, Progress, Tcp};
 use super::tcp_state::TcpState;
 use super::udp::Udp;
@@ -44,6 +43,9 @@ pub enum Protocol {
     /// Packets of a protocol (`IPPROTO_*`), all that come in (raw(7)).
     Raw(u8),
 }
+
+/// `IPPROTO_RAW`: nothing comes in, and headers are the program's.
+const ANY_PROTOCOL: u8 = 255;
 
 /// A switch of [`SocketOptions`] that is acted upon here, by its number there (`SO_*`).
 pub mod switch {
@@ -156,8 +158,8 @@ impl Socket {
     /// A socket without a port; `number` is that of its inode, `uid` whose it is.
     pub fn new(inet: &Arc<Inet>, family: Family, protocol: Protocol, number: u64, uid: u32) -> Arc<Self> {
         let settings = Settings::default();
-        if protocol == Protocol::Raw(raw_whole::ANY) {
-            settings.switch(Level::Ip, raw_whole::HEADER_INCLUDED, true);
+        if protocol == Protocol::Raw(ANY_PROTOCOL) {
+            settings.switch(Level::Ip, HEADER_INCLUDED, true);
         }
         let (body, send_bytes, receive_bytes) = match protocol {
             Protocol::Tcp => (Body::Tcp(Tcp::default()), SEND_BYTES_FRESH, RECEIVE_BYTES_FRESH),

@@ -1,6 +1,7 @@
 //! What is done with the client of DHCP: its questions are sent, what it is given is taken.
 
 use core::net::{IpAddr, Ipv4Addr};
+use core::sync::atomic::Ordering;
 
 use super::super::interface::InterfaceAddress;
 use super::super::wire::Segment;
@@ -9,7 +10,7 @@ use super::local::Origin;
 use super::output::Cutting;
 use super::packet::protocol;
 use super::report::HOP_LIMIT;
-use super::state::{ANY_V4, Card, Stack};
+use super::state::{Card, Stack};
 
 /// Ports of clients and servers.
 const CLIENT_PORT: u16 = 68;
@@ -31,15 +32,20 @@ impl Stack {
             Heard::Nothing => {}
             Heard::Offer => {
                 let request = self.dhcp.lock().message(own);
-                self.send_to_servers(&request);
+                self.send_to_servers(&request, None);
             }
             Heard::Lease(lease) => {
+                *self.leased_servers.lock() = lease.name_servers;
+                let bytes_max = lease.packet_bytes_max.map_or(0, u32::from);
+                self.v4_bytes_max.store(bytes_max, Ordering::Relaxed);
                 let mut local = self.local.lock();
                 local.forget_lease();
                 let address = InterfaceAddress { address: IpAddr::V4(lease.address), prefix_bits: lease.prefix_bits };
                 local.add_address(address, Origin::Leased, lease.until_ns, now_ns);
-                if let Some(router) = lease.router {
-                    local.add_way(ANY_V4, Some(IpAddr::V4(router)), Origin::Leased, lease.until_ns);
+                for (network, prefix_bits, router) in lease.routes.into_iter().flatten() {
+                    let network = InterfaceAddress { address: IpAddr::V4(network), prefix_bits };
+                    let gateway = (!router.is_unspecified()).then_some(IpAddr::V4(router));
+                    local.add_way(network, gateway, Origin::Leased, lease.until_ns);
                 }
             }
             Heard::Lost => self.local.lock().forget_lease(),
@@ -52,21 +58,36 @@ impl Stack {
     /// Sends the question that is due.
     pub(super) fn ask_for_lease(&self, card: &Card, now_ns: u64) {
         let number = self.random_number();
-        let question = self.dhcp.lock().question(card.identity.hardware_address, number, now_ns);
+        let (question, renewal) = {
+            let mut dhcp = self.dhcp.lock();
+            (dhcp.question(card.identity.hardware_address, number, now_ns), dhcp.renewal(now_ns))
+        };
         if let Some(question) = question {
-            self.send_to_servers(&question);
+            self.send_to_servers(&question, renewal);
         }
     }
 
-    fn send_to_servers(&self, message: &[u8]) {
+    /// Whether an address is asked for by DHCP and there is none yet.
+    pub fn awaits_lease(&self) -> bool {
+        let is_asked = self.configuration().is_some_and(|configuration| configuration.uses_dhcp);
+        is_asked && self.card().is_some() && !self.local.lock().has_lease()
+    }
+
+    /// Name servers that a lease names.
+    pub fn leased_name_servers(&self) -> impl Iterator<Item = Ipv4Addr> + use<> {
+        self.leased_servers.lock().into_iter().flatten()
+    }
+
+    /// Sends to all servers, or from an own address to one.
+    fn send_to_servers(&self, message: &[u8], renewal: Option<(Ipv4Addr, Ipv4Addr)>) {
         let mut header = [0; 8];
         header[..2].copy_from_slice(&CLIENT_PORT.to_be_bytes());
         header[2..4].copy_from_slice(&SERVER_PORT.to_be_bytes());
         header[4..6].copy_from_slice(&((8 + message.len()) as u16).to_be_bytes());
-        let all = IpAddr::V4(Ipv4Addr::BROADCAST);
+        let (source, to) = renewal.unwrap_or((Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST));
         let segment = Segment {
-            source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            destination: all,
+            source: IpAddr::V4(source),
+            destination: IpAddr::V4(to),
             protocol: protocol::UDP,
             header: &header,
             checksum_offset_bytes: Some(6),
@@ -77,6 +98,9 @@ impl Stack {
             is_whole: false,
         };
         // What is lost is asked again.
-        let _ = self.send_by(all, &segment, Cutting::Anywhere);
+        let _ = match renewal {
+            Some(_) => self.send(&segment, Cutting::Anywhere),
+            None => self.send_by(IpAddr::V4(to), &segment, Cutting::Anywhere),
+        };
     }
 }

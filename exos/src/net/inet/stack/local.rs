@@ -327,6 +327,11 @@ impl Local {
         is_new.then_some(address)
     }
 
+    /// Whether a DHCP server gave something.
+    pub(crate) fn has_lease(&self) -> bool {
+        self.addresses.iter().any(|own| own.origin == Origin::Leased)
+    }
+
     /// Forgets what a DHCP server gave.
     pub(crate) fn forget_lease(&mut self) {
         self.addresses.retain(|own| own.origin != Origin::Leased);

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::super::interface::{
@@ -11,7 +11,7 @@ use super::super::interface::{
 };
 use super::super::wire::{Arrival, Carrier, IcmpError, Interface, InterfaceIdentity, NetworkConfiguration, Segment};
 use super::counters::{Counter, Counters};
-use super::dhcp::Dhcp;
+use super::dhcp::{Dhcp, SERVER_COUNT_MAX};
 use super::discovery::solicited_group;
 use super::ethernet::address_in;
 use super::fragment::Fragments;
@@ -95,6 +95,10 @@ pub struct Stack {
     pub(super) dhcp: Mutex<Dhcp>,
     /// Longest IPv6 packet that a router announced; 0: none did.
     pub(super) v6_bytes_max: AtomicU32,
+    /// Longest IPv4 packet that a lease named; 0: none did.
+    pub(super) v4_bytes_max: AtomicU32,
+    /// Name servers that a lease named.
+    pub(super) leased_servers: Mutex<[Option<Ipv4Addr>; SERVER_COUNT_MAX]>,
     /// When [`Stack::poll`] will be called, as far as that was asked for.
     armed_ns: AtomicU64,
     /// A table may have got an earlier time without having said so.
@@ -128,6 +132,8 @@ impl Stack {
             solicitation: Mutex::new(Solicitation { left: 0, at_ns: FOR_EVER_NS }),
             dhcp: Mutex::default(),
             v6_bytes_max: AtomicU32::new(0),
+            v4_bytes_max: AtomicU32::new(0),
+            leased_servers: Mutex::default(),
             armed_ns: AtomicU64::new(u64::MAX),
             has_changed: AtomicBool::new(true),
             identifications: core::array::from_fn(|_| AtomicU32::new(0)),
@@ -359,7 +365,7 @@ impl Stack {
         let own = usize::from(card.identity.packet_bytes_max);
         let announced = match destination {
             IpAddr::V6(_) => self.v6_bytes_max.load(Ordering::Relaxed) as usize,
-            IpAddr::V4(_) => 0,
+            IpAddr::V4(_) => self.v4_bytes_max.load(Ordering::Relaxed) as usize,
         };
         let own = if announced == 0 { own } else { own.min(announced) };
         if !self.has_paths.load(Ordering::Relaxed) {
