@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use exos::error::{Errno, Result};
 use exos::net::inet::BACKLOG_MAX;
 use exos::net::inet::interface::LOOPBACK;
-use exos::net::inet::settings::{Level, Setting, Settings};
+use exos::net::inet::settings::{HEADER_INCLUDED, Level, Setting, Settings};
 use exos::net::inet::wire::SegmentSender;
 use exos::net::inet::{Family, Protocol, Socket, TcpState};
 use exos::net::view::NetworkView;
@@ -28,7 +28,6 @@ const LEVEL_RAW: u64 = 255;
 
 /// Options that are not numbers that a socket keeps, by level.
 mod special {
-    pub(super) const IP_HDRINCL: u64 = 3;
     pub(super) const IP_OPTIONS: u64 = 4;
     pub(super) const IP_ROUTER_ALERT: u64 = 5;
     pub(super) const IP_MTU: u64 = 14;
@@ -114,7 +113,7 @@ const ROWS: &[Row] = &[
 /// What packets that came in say of themselves beyond what [`ROWS`] has (options, routing headers, the original
 /// address) is never there to be told.
 const KEPT: [(u64, Level, &[u64]); 3] = [
-    (LEVEL_IP, Level::Ip, &[6, 7, 18, special::IP_TRANSPARENT, 20, 23, 49]),
+    (LEVEL_IP, Level::Ip, &[HEADER_INCLUDED, 6, 7, 18, special::IP_TRANSPARENT, 20, 23, 49]),
     (LEVEL_TCP, Level::Tcp, &[16, 27, 34]),
     (
         LEVEL_IPV6,
@@ -157,6 +156,12 @@ fn row_of(socket: &Socket, level: u64, name: u64) -> Result<&'static Row> {
     ROWS.iter().find(|row| (row.0, row.1) == (level, name)).ok_or(Errno::ENOPROTOOPT)
 }
 
+/// Headers are made by programs with raw sockets alone. `ENOPROTOOPT`.
+fn check_header(socket: &Socket, level: u64, name: u64) -> Result<()> {
+    let is_raw = matches!(socket.protocol(), Protocol::Raw(_));
+    if (level, name) == (LEVEL_IP, HEADER_INCLUDED) && !is_raw { Err(Errno::ENOPROTOOPT) } else { Ok(()) }
+}
+
 fn check_level(socket: &Socket, level: u64) -> Result<()> {
     let is_own = match level {
         LEVEL_IP => true,
@@ -187,7 +192,7 @@ pub(super) fn value_of(socket: &Socket, level: u64, name: u64) -> Result<Vec<u8>
         }
         (LEVEL_IP, special::IP_MTU) | (LEVEL_IPV6, special::IPV6_MTU) => way_bytes(socket),
         (LEVEL_IP, special::IP_MULTICAST_IF | special::IP_UNICAST_IF) => 0,
-        (LEVEL_IP, special::IP_ROUTER_ALERT | special::IP_NODEFRAG | special::IP_HDRINCL) => 0,
+        (LEVEL_IP, special::IP_ROUTER_ALERT | special::IP_NODEFRAG) => 0,
         (LEVEL_IPV6, special::IPV6_ROUTER_ALERT | special::IPV6_UNICAST_IF) => 0,
         (LEVEL_TCP, special::TCP_THIN_DUPACK) => 0,
         (LEVEL_TCP, special::TCP_SAVED_SYN | special::TCP_ULP | special::TCP_FASTOPEN_KEY) => return Ok(Vec::new()),
@@ -315,6 +320,7 @@ pub(super) fn set(
         return set_filter(context, socket, word_count, (address, length));
     }
     check_level(socket, level)?;
+    check_header(socket, level, name)?;
     refuse(context, socket, (level, name), length)?;
     match (level, name) {
         (LEVEL_TCP, special::TCP_CONGESTION) => return set_congestion(context, socket, address, length),
