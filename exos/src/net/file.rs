@@ -202,7 +202,7 @@ impl OpenFile for SocketFile {
     fn write(&self, _: u64, source: &mut dyn Source) -> Result<usize> {
         match &self.0 {
             AnySocket::Unix(socket) => socket.send(source, &mut unix::Sending::default()),
-            AnySocket::Inet(socket) => socket.send(source, &inet::Sending::default()),
+            AnySocket::Inet(socket) => socket.send(source, &inet::Sending::PLAIN),
             // Whose it is is known to a step alone.
             AnySocket::Netlink(_) => Err(Errno::EOPNOTSUPP),
             AnySocket::Packet(socket) => socket.send(source, None),
@@ -258,7 +258,7 @@ impl OpenFile for SocketFile {
                 let mut sending = unix::Sending { identity: Some(caller.identity()), ..unix::Sending::default() };
                 socket.send_step(source, &mut sending, transfer, caller)
             }
-            AnySocket::Inet(socket) => socket.send_step(source, &inet::Sending::default(), transfer, caller),
+            AnySocket::Inet(socket) => socket.send_step(source, &inet::Sending::PLAIN, transfer, caller),
             AnySocket::Netlink(socket) => {
                 let identity = caller.identity();
                 let sender = Sender { process: identity.pid, can_administer: identity.uid == 0 };

@@ -93,3 +93,32 @@ PROGRAM(sockets_of_one_interface) {
     CHILD("nobody", (setresuid(7, 7, 7), T(setsockopt(out, SOL_SOCKET, SO_BINDTODEVICE, "", 0)), T(setsockopt(socket(AF_INET, SOCK_DGRAM, 0), SOL_SOCKET, SO_BINDTODEVICE, "lo", 3)), T(setsockopt(socket(AF_INET, SOCK_DGRAM, 0), SOL_SOCKET, SO_BINDTODEVICE, "lo", 3))));
     T(setsockopt(out, SOL_SOCKET, SO_BINDTODEVICE, "abcdefghijklmnopqrstuvw", 22)), T(setsockopt(out, SOL_SOCKET, SO_BINDTODEVICE, (void *)8, 3));
 }
+
+// One datagram of several sends, and several of one.
+static void receive_all(int fd) {
+    char bytes[70000];
+    ssize_t count;
+    while ((count = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT)) >= 0)
+        printf(" %zd:%.*s", count, (int)(count < 8 ? count : 8), bytes);
+    printf(" %s\n", strerrorname_np(errno)), fflush(stdout);
+}
+#define READ(what) (fflush(stdout), soon_read(what))
+static void soon_read(int fd) {
+    struct pollfd wish = {fd, POLLIN};
+    poll(&wish, 1, 20), receive_all(fd);
+}
+PROGRAM(datagrams_in_parts) {
+    struct sockaddr_in to = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}, elsewhere = {AF_INET, htons(9), {htonl(INADDR_LOOPBACK)}};
+    int in = bound_to(AF_INET, &to, sizeof to), out = socket(AF_INET, SOCK_DGRAM, 0), value;
+    static char bytes[70000];
+    unsigned short size;
+    socklen_t length = 4;
+    memset(bytes, 'b', sizeof bytes);
+    T(sendto(out, "ab", 2, MSG_MORE, (void *)&to, sizeof to)), soon_read(in), T(sendto(out, "cd", 2, MSG_MORE, (void *)&elsewhere, sizeof elsewhere)), T(send(out, "ef", 2, 0)), soon_read(in), T(send(out, "x", 1, MSG_MORE)), T(sendto(out, "", 0, MSG_MORE, (void *)&to, sizeof to)), T(sendto(out, "", 0, 0, (void *)&to, sizeof to)), soon_read(in);
+    T(sendto(out, bytes, 40000, MSG_MORE, (void *)&to, sizeof to)), T(sendto(out, bytes, 40000, 0, (void *)&to, sizeof to)), T(sendto(out, "after", 5, 0, (void *)&to, sizeof to)), soon_read(in), T(sendto(out, "ok", 2, MSG_MORE, (void *)&to, sizeof to)), T(sendto(out, (void *)8, 2, 0, (void *)&to, sizeof to)), T(sendto(out, "then", 4, 0, (void *)&to, sizeof to)), soon_read(in);
+    T(getsockopt(out, IPPROTO_UDP, UDP_CORK, &value, &length)), T(value), T(SET(out, IPPROTO_UDP, UDP_CORK, 1)), T(sendto(out, "one", 3, 0, (void *)&to, sizeof to)), T(sendto(out, "two", 3, 0, (void *)&to, sizeof to)), soon_read(in), T(SET(out, IPPROTO_UDP, UDP_CORK, 0)), soon_read(in), T(SET(out, IPPROTO_UDP, UDP_CORK, 5)), T(getsockopt(out, IPPROTO_UDP, UDP_CORK, &value, &length)), T(value), T(sendto(out, "left", 4, 0, (void *)&to, sizeof to)), T(close(out)), soon_read(in), out = socket(AF_INET, SOCK_DGRAM, 0);
+    // Cut into several.
+    T(getsockopt(out, IPPROTO_UDP, UDP_SEGMENT, &value, &length)), T(value), T(SET(out, IPPROTO_UDP, UDP_SEGMENT, -1)), T(SET(out, IPPROTO_UDP, UDP_SEGMENT, 65536)), T(SET(out, IPPROTO_UDP, UDP_SEGMENT, 4)), T(getsockopt(out, IPPROTO_UDP, UDP_SEGMENT, &value, &length)), T(value), T(sendto(out, "aaaabbbbcc", 10, 0, (void *)&to, sizeof to)), soon_read(in), T(sendto(out, "abc", 3, 0, (void *)&to, sizeof to)), soon_read(in), T(sendto(out, bytes, 4 * 200, 0, (void *)&to, sizeof to)), soon_read(in), T(sendto(out, "", 0, 0, (void *)&to, sizeof to)), soon_read(in);
+    size = 3, T(send_with(out, &to, sizeof to, IPPROTO_UDP, UDP_SEGMENT, &size, 2)), soon_read(in), value = 3, T(send_with(out, &to, sizeof to, IPPROTO_UDP, UDP_SEGMENT, &value, 4)), T(send_with(out, &to, sizeof to, IPPROTO_UDP, 99, &size, 2)), soon_read(in);
+    T(SET(in, IPPROTO_UDP, UDP_GRO, 1)), T(getsockopt(in, IPPROTO_UDP, UDP_GRO, &value, &length)), T(value), T(SET(in, IPPROTO_UDP, 101, 1)), T(SET(in, IPPROTO_UDP, 102, 1)), T(getsockopt(in, IPPROTO_UDP, 101, &value, &length)), T(value), T(setsockopt(in, IPPROTO_UDP, UDP_CORK, &value, 1)), T(setsockopt(in, IPPROTO_UDP, 77, &value, 4)), T(getsockopt(in, IPPROTO_UDP, 77, &value, &length));
+}

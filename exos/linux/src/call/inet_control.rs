@@ -24,6 +24,9 @@ use crate::call::context::Context;
 /// `IPPROTO_IP`, `IPPROTO_IPV6`.
 const LEVEL_IP: u32 = 0;
 const LEVEL_IPV6: u32 = 41;
+/// `IPPROTO_UDP`, and its message.
+const LEVEL_UDP: u32 = 17;
+const UDP_SEGMENT: u32 = 103;
 /// Control messages of the two: `IP_TOS`, `IP_TTL`, `IP_PKTINFO`; `IPV6_PKTINFO`, `IPV6_HOPLIMIT`, `IPV6_TCLASS`.
 const IP_TOS: u32 = 1;
 const IP_TTL: u32 = 2;
@@ -61,6 +64,10 @@ pub(super) fn read_way(
             _ if is_stream && socket.remote().is_err() => {}
             (level, _) if u64::from(level) == SOL_SOCKET => check_common(context, control)?,
             _ if is_stream => {}
+            (LEVEL_UDP, _) if socket.protocol() == Protocol::Udp => match (control.kind, control.data) {
+                (UDP_SEGMENT, [low, high]) => way.segment_bytes = u16::from_le_bytes([*low, *high]),
+                _ => return Err(Errno::EINVAL),
+            },
             (LEVEL_IP, true) => read_v4(control, &mut way)?,
             (LEVEL_IPV6, true) if socket.family() == Family::V6 && control.kind == IPV6_PKTINFO => {
                 let (source, interface) = read_info_v6(control)?;

@@ -3,6 +3,7 @@
 //! Most are numbers that a socket keeps ([`Settings`]), in a table with the values that Linux takes. What concerns only
 //! packets on the way has nothing to act on over loopback and is told back. What is not here is `ENOPROTOOPT`.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -19,9 +20,10 @@ use crate::abi::bytes::{Encoder, get};
 use crate::abi::user_memory::{read_array, read_exact, read_vec};
 use crate::call::context::Context;
 
-/// `IPPROTO_IP`, `IPPROTO_TCP`, `IPPROTO_IPV6`.
+/// `IPPROTO_IP`, `IPPROTO_TCP`, `IPPROTO_UDP`, `IPPROTO_IPV6`.
 const LEVEL_IP: u64 = 0;
 const LEVEL_TCP: u64 = 6;
+const LEVEL_UDP: u64 = 17;
 const LEVEL_IPV6: u64 = 41;
 const LEVEL_ICMPV6: u64 = 58;
 const LEVEL_RAW: u64 = 255;
@@ -93,6 +95,11 @@ const ROWS: &[Row] = &[
     (LEVEL_TCP, 23, Setting::FastOpen, (0, i32::MAX)),
     (LEVEL_TCP, 30, Setting::FastOpenConnect, STRICT),
     (LEVEL_TCP, 25, Setting::NotSentLowWater, (i32::MIN, i32::MAX)),
+    (LEVEL_UDP, 1, Setting::DatagramCork, SWITCH),
+    (LEVEL_UDP, 101, Setting::NoChecksumSent6, SWITCH),
+    (LEVEL_UDP, 102, Setting::NoChecksumReceived6, SWITCH),
+    (LEVEL_UDP, 103, Setting::DatagramSegmentBytes, (0, 65_535)),
+    (LEVEL_UDP, 104, Setting::DatagramReceiveOffload, SWITCH),
     (LEVEL_IPV6, 16, Setting::UnicastHops, (-1, 255)),
     (LEVEL_IPV6, 17, Setting::MulticastInterface6, (i32::MIN, i32::MAX)),
     (LEVEL_IPV6, 18, Setting::MulticastHops, (-1, 255)),
@@ -166,6 +173,7 @@ fn check_level(socket: &Socket, level: u64) -> Result<()> {
     let is_own = match level {
         LEVEL_IP => true,
         LEVEL_TCP => socket.protocol() == Protocol::Tcp,
+        LEVEL_UDP => socket.protocol() == Protocol::Udp,
         LEVEL_IPV6 => socket.family() == Family::V6,
         _ => false,
     };
@@ -312,7 +320,7 @@ fn set_filter(context: &Context<'_>, socket: &Socket, word_count: usize, (addres
 /// Sets an option to what `length` bytes at `address` say.
 pub(super) fn set(
     context: &Context<'_>,
-    socket: &Socket,
+    socket: &Arc<Socket>,
     (level, name): (u64, u64),
     (address, length): (u64, u64),
 ) -> Result<()> {
@@ -356,6 +364,8 @@ pub(super) fn set(
     if let Some(outcome) = check_only(context, (level, name), length, value) {
         return outcome;
     }
+    // These say so of what is too short before they look what it is.
+    let value = if level == LEVEL_TCP || level == LEVEL_UDP { Ok(value?) } else { value };
     let row = row_of(socket, level, name)?;
     let value = value?;
     if row.2 == Setting::MulticastInterface6 && value != 0 && !interface_exists(context, value as u32)? {
@@ -441,7 +451,7 @@ fn read_value(context: &Context<'_>, level: u64, address: u64, length: u64) -> R
     Ok(get::i32(&bytes, 0))
 }
 
-fn keep(socket: &Socket, &(_, _, setting, range): &Row, value: i32) -> Result<()> {
+fn keep(socket: &Arc<Socket>, &(_, _, setting, range): &Row, value: i32) -> Result<()> {
     let is_stream = is_stream(socket);
     let value = match (setting, value) {
         (Setting::V6Only, _) if socket.has_port() => return Err(Errno::EINVAL),
@@ -471,7 +481,7 @@ fn keep(socket: &Socket, &(_, _, setting, range): &Row, value: i32) -> Result<()
     };
     socket.settings().set(setting, value);
     socket.apply_settings();
-    Ok(())
+    if matches!(setting, Setting::DatagramCork | Setting::DatagramSegmentBytes) { socket.apply_parts() } else { Ok(()) }
 }
 
 /// Whether it is a TCP socket.

@@ -59,6 +59,8 @@ const COOKIE_BYTES: usize = 8;
 const MICROSECOND_NS: u64 = 1000;
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// Bytes of a long number.
+const LONG_BYTES: usize = 8;
 /// Bytes of an interface's name (`IFNAMSIZ`).
 const NAME_BYTES: usize = 16;
 
@@ -131,6 +133,11 @@ fn value_of(socket: &AnySocket, name: u64, room: usize) -> Result<Vec<u8>> {
         SO_COOKIE if room < COOKIE_BYTES => return Err(Errno::EINVAL),
         SO_COOKIE => return Ok(socket.number().to_le_bytes().to_vec()),
         name if option::TIMES.contains(&name) => i32::from(u64::from(options.number(Number::Timestamp)) == name),
+        // A long one where there is room for it, as on Linux.
+        SO_MAX_PACING_RATE if room >= LONG_BYTES => {
+            let rate = options.number(Number::PacingRateMax);
+            return Ok(if rate == u32::MAX { u64::MAX } else { u64::from(rate) }.to_le_bytes().to_vec());
+        }
         name if number_of(name).is_some() => number_of(name).map_or(0, |number| options.number(number)) as i32,
         SO_PRIORITY => options.priority() as i32,
         SO_MEMINFO => {

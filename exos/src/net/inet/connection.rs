@@ -212,22 +212,25 @@ impl Pair {
         other.inbox.length().saturating_sub(other.window_bytes)
     }
 
-    /// Bytes that a side could send now.
+    /// Bytes that a side could send now to the `other`.
     #[inline]
-    pub(super) fn room(&self, side: usize) -> usize {
-        let other = &self.sides[self.other(side)];
+    pub(super) fn room(&self, side: usize, other: usize) -> usize {
+        let other = &self.sides[other];
         (other.window_bytes + self.sides[side].send_bytes).saturating_sub(other.inbox.length())
     }
 
-    /// Whether a side should be told to go on sending: a third of its buffer is free.
+    /// Whether a side should be told to go on sending to the `other`: a third of its buffer is free.
     #[inline]
-    pub(super) fn is_writable(&self, side: usize) -> bool {
-        self.unsent_bytes(side) * 3 <= self.sides[side].send_bytes * 2
+    pub(super) fn is_writable(&self, side: usize, other: usize) -> bool {
+        let other = &self.sides[other];
+        let unsent_bytes = other.inbox.length().saturating_sub(other.window_bytes);
+        unsent_bytes * 3 <= self.sides[side].send_bytes * 2
     }
 
-    /// Whether what a side sends is lost: nobody is there who would read it.
-    pub(super) fn is_refused(&self, side: usize) -> bool {
-        let other = &self.sides[self.other(side)];
+    /// Whether what is sent to a side is lost: nobody is there who would read it.
+    #[inline]
+    pub(super) fn is_refused(&self, other: usize) -> bool {
+        let other = &self.sides[other];
         other.is_gone || (other.state == TcpState::FinWait2 && other.is_receive_shut)
     }
 

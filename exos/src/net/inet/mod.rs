@@ -11,9 +11,9 @@
 //!   `urgent`: which byte is urgent; `deferred`: connections that a listener hears of later; `lingering`: what `close`
 //!   waits for;
 //! - [`engine`]: TCP's machinery, for connections to other machines; `remote`: the sockets that have them;
-//! - `udp`: datagrams; `udp_far`: those to other machines and from them;
-//!   [`raw`] and `raw_whole`: packets of other protocols, and ping; `datagram_filter`: filters of both; [`room`]: those
-//!   whose senders wait for the card;
+//! - `udp`: datagrams; `udp_far`: those to other machines and from them; `udp_parts`: one of several sends, several of
+//!   one; [`raw`] and `raw_whole`: packets of other protocols, and ping; `datagram_filter`: filters of both; [`room`]:
+//!   those whose senders wait for the card;
 //! - [`interface`]: interfaces, their addresses and the way to a destination; `ports`: which socket has which port,
 //!   in a [`port_map`] and a [`hashed`] map;
 //! - [`settings`]: options that are numbers; `information`: what `TCP_INFO` tells; `error_queue`: what ICMP said of
@@ -67,6 +67,7 @@ mod tcp_input;
 mod tcp_state;
 mod udp;
 mod udp_far;
+mod udp_parts;
 mod urgent;
 pub mod wire;
 

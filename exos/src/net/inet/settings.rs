@@ -90,6 +90,16 @@ settings! {
     FastOpen = 0,
     /// `TCP_FASTOPEN_CONNECT`, or a first send that asked for it: connections ask for a cookie, which none is given.
     FastOpenConnect = 0,
+    /// `UDP_CORK`.
+    DatagramCork = 0,
+    /// `UDP_SEGMENT`.
+    DatagramSegmentBytes = 0,
+    /// `UDP_GRO`: datagrams that came together may be told as one, which none is.
+    DatagramReceiveOffload = 0,
+    /// `UDP_NO_CHECK6_TX`, `UDP_NO_CHECK6_RX`: checksums that are left out.
+    NoChecksumSent6 = 0,
+    /// See above.
+    NoChecksumReceived6 = 0,
     /// `TCP_CONGESTION`, by its place among those that are known.
     Congestion = 0,
     /// `IP_MINTTL`.

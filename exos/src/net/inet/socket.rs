@@ -79,6 +79,16 @@ pub struct Sending {
     pub way: Way,
 }
 
+impl Sending {
+    /// As `write` sends.
+    pub const PLAIN: Self = Self {
+        target: None,
+        has_more: false,
+        is_urgent: false,
+        way: Way { source: None, interface: 0, hop_limit: None, traffic_class: None, segment_bytes: 0 },
+    };
+}
+
 /// How a datagram is to go, where that is not as its socket has it (`IP_PKTINFO` and its like with `sendmsg`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Way {
@@ -90,6 +100,8 @@ pub struct Way {
     pub hop_limit: Option<u8>,
     /// `IP_TOS`, traffic class.
     pub traffic_class: Option<u8>,
+    /// `UDP_SEGMENT`; 0: as the socket has it.
+    pub segment_bytes: u16,
 }
 
 /// What a receiver wants.
@@ -490,7 +502,7 @@ impl Socket {
         match &self.body {
             Body::Tcp(tcp) => tcp.send_nofault(source).map(Ok),
             // One that finds no room has taken nothing.
-            Body::Udp(_) => Some(self.send(source, &Sending::default())).filter(|sent| *sent != Err(Errno::EAGAIN)),
+            Body::Udp(_) => Some(self.send(source, &Sending::PLAIN)).filter(|sent| *sent != Err(Errno::EAGAIN)),
         }
     }
 

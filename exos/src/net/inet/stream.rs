@@ -91,8 +91,8 @@ impl Tcp {
         };
         {
             let mut pair = link.pair();
-            let may_send = pair.sides[link.side].may_send() && !pair.is_refused(link.side);
-            if !may_send || pair.room(link.side) < wanted {
+            let may_send = pair.sides[link.side].may_send() && !pair.is_refused(link.other());
+            if !may_send || pair.room(link.side, link.other()) < wanted {
                 return None;
             }
             let other = &mut pair.sides[link.other()];
@@ -138,13 +138,13 @@ impl End for Link {
         if wanted == 0 {
             return Ok(Piece::Moved(0));
         }
-        if pair.is_refused(self.side) {
+        if pair.is_refused(self.other()) {
             drop(pair);
             let count = source.pass_over();
             self.reset();
             return Ok(Piece::Moved(count));
         }
-        let granted = pair.room(self.side).min(wanted).min(PIECE_BYTES_MAX);
+        let granted = pair.room(self.side, self.other()).min(wanted).min(PIECE_BYTES_MAX);
         if granted == 0 {
             return Err(Errno::EAGAIN);
         }
@@ -176,7 +176,7 @@ impl End for Link {
 
     fn receive_nofault(&self, destination: &mut dyn Destination, has_some: bool) -> Result<Piece> {
         let mut pair = self.pair();
-        let was_writable = pair.is_writable(self.other());
+        let was_writable = pair.is_writable(self.other(), self.side);
         let own = &mut pair.sides[self.side];
         let (mut reach, is_marked) = (own.inbox.length(), own.urgent.is_noted());
         if is_marked {
@@ -199,7 +199,7 @@ impl End for Link {
         if is_marked {
             own.urgent.pass(own.read_place());
         }
-        let makes_writable = !was_writable && pair.is_writable(self.other());
+        let makes_writable = !was_writable && pair.is_writable(self.other(), self.side);
         drop(pair);
         if makes_writable {
             self.tell_other(Readiness::WRITE);
@@ -211,7 +211,7 @@ impl End for Link {
         let mut bounce = [0; BOUNCE_BYTES];
         let (count, was_writable) = {
             let mut pair = self.pair();
-            let was_writable = pair.is_writable(self.other());
+            let was_writable = pair.is_writable(self.other(), self.side);
             let own = &mut pair.sides[self.side];
             let reach = own.urgent.reach(own.read_place(), own.inbox.length());
             let count = reach.min(destination.remaining()).min(BOUNCE_BYTES);
@@ -230,7 +230,7 @@ impl End for Link {
             own.inbox.unpop(&bounce[..count]);
         }
         own.urgent.pass(own.read_place());
-        let makes_writable = !was_writable && pair.is_writable(self.other());
+        let makes_writable = !was_writable && pair.is_writable(self.other(), self.side);
         drop(pair);
         if makes_writable {
             self.tell_other(Readiness::WRITE);
@@ -276,7 +276,7 @@ impl Link {
         let granted = {
             let mut pair = self.pair();
             pair.sides[self.side].check_sender()?;
-            let granted = pair.room(self.side).min(source.remaining()).min(BOUNCE_BYTES);
+            let granted = pair.room(self.side, self.other()).min(source.remaining()).min(BOUNCE_BYTES);
             if granted == 0 {
                 return Err(Errno::EAGAIN);
             }
@@ -289,12 +289,12 @@ impl Link {
         if taken == 0 {
             return Err(Errno::EFAULT);
         }
-        if pair.is_refused(self.side) {
+        if pair.is_refused(self.other()) {
             drop(pair);
             self.reset();
             return Ok(taken);
         }
-        let is_last = source.remaining() == 0 || pair.room(self.side) <= taken;
+        let is_last = source.remaining() == 0 || pair.room(self.side, self.other()) <= taken;
         let other = &mut pair.sides[self.other()];
         other.inbox.reserve(taken).map_err(|_| Errno::ENOBUFS)?;
         let is_news = is_urgent && is_last && other.note_urgent(taken);
@@ -312,7 +312,7 @@ impl Link {
     fn discard(&self, limit: usize) -> Result<Received> {
         let mut pair = self.pair();
         let other = self.other();
-        let was_writable = pair.is_writable(other);
+        let was_writable = pair.is_writable(other, self.side);
         let own = &mut pair.sides[self.side];
         let reach = own.marked_reach(false).unwrap_or(0);
         if reach == 0 {
@@ -321,7 +321,7 @@ impl Link {
         let byte_count = limit.min(reach);
         own.inbox.skip(byte_count);
         own.urgent.pass(own.read_place());
-        let makes_writable = !was_writable && pair.is_writable(other);
+        let makes_writable = !was_writable && pair.is_writable(other, self.side);
         drop(pair);
         if makes_writable {
             self.tell_other(Readiness::WRITE);

@@ -248,7 +248,7 @@ impl Tcp {
                 let wanted_bytes = low_water_bytes + usize::from(own.urgent.is_hole(own.read_place()));
                 ready.set(Readiness::READ, own.is_receive_shut || own.inbox.length() >= wanted_bytes);
                 ready.set(Readiness::PRIORITY, own.urgent.is_there());
-                ready.set(Readiness::WRITE, own.is_send_shut || pair.is_writable(link.side));
+                ready.set(Readiness::WRITE, own.is_send_shut || pair.is_writable(link.side, link.other()));
                 ready.set(Readiness::ERROR, own.error.is_some());
             }
         }

@@ -33,7 +33,7 @@ use crate::sync::Mutex;
 /// What a datagram counts besides its bytes.
 pub(super) const OVERHEAD_BYTES: usize = 768;
 /// Longest datagram over IPv4, and over IPv6.
-const BYTES_MAX_V4: usize = 65_507;
+pub(super) const BYTES_MAX_V4: usize = 65_507;
 const BYTES_MAX_V6: usize = 65_527;
 /// Bytes of a header.
 pub(super) const HEADER_BYTES: usize = 8;
@@ -94,6 +94,13 @@ struct State {
     has_own_port: bool,
 }
 
+/// The beginning of a datagram.
+pub(super) struct Corked {
+    pub(super) bytes: Vec<u8>,
+    pub(super) target: SocketAddr,
+    pub(super) way: Way,
+}
+
 /// What is UDP's own of a socket.
 #[derive(Default)]
 pub(super) struct Udp {
@@ -107,6 +114,10 @@ pub(super) struct Udp {
     pub(super) awaits_room: AtomicBool,
     /// Groups that it has joined.
     pub(super) groups: Mutex<Vec<IpAddr>>,
+    /// Whether a send may be a part of a datagram, or several.
+    pub(super) has_parts: AtomicBool,
+    /// What waits for more.
+    pub(super) corked: Mutex<Option<Corked>>,
 }
 
 impl Udp {
@@ -267,6 +278,20 @@ impl Socket {
     }
 
     pub(super) fn send_udp(self: &Arc<Self>, udp: &Udp, source: &mut dyn Source, sending: &Sending) -> Result<usize> {
+        if sending.has_more || sending.way.segment_bytes != 0 || udp.has_parts.load(Ordering::Relaxed) {
+            return self.send_parts(udp, source, sending);
+        }
+        self.send_datagram(udp, source, sending)
+    }
+
+    /// Sends one datagram.
+    #[inline]
+    pub(super) fn send_datagram(
+        self: &Arc<Self>,
+        udp: &Udp,
+        source: &mut dyn Source,
+        sending: &Sending,
+    ) -> Result<usize> {
         let (connected, length) = (udp.remote(), source.remaining());
         // As on Linux, this comes before the question where to.
         if self.family() == Family::V4 && length > usize::from(u16::MAX) {

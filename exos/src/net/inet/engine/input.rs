@@ -153,8 +153,10 @@ impl HalfOpen {
         let next = self.other_first.wrapping_add(1);
         let start = distance(header.sequence, next);
         let window = self.own.receive_bytes_max.min(usize::from(u16::MAX)) as i32;
-        let is_repeated = header.has(flag::SYN) && !header.has(flag::ACK | flag::RST) && start == -1;
-        if is_repeated || start < 0 || start > window {
+        let times = header.times.zip(self.offer.time);
+        let is_stale = times.is_some_and(|((time, _), first)| distance(time, first) < 0);
+        let is_repeated = header.has(flag::SYN) && !header.has(flag::ACK | flag::RST) && start == -1 && !is_stale;
+        if is_repeated || is_stale || start < 0 || start > window {
             if header.has(flag::RST) || now_ns < self.answers_from_ns {
                 return Route::Done(None);
             }
@@ -225,6 +227,12 @@ fn complete(host: &Arc<dyn Host>, key: &Key, half: &HalfOpen, (header, payload):
     }
     let is_measured = half.retry_count == 0 && !half.is_round_trip_unknown;
     terms.round_trip_ns = Some(now_ns.saturating_sub(half.sent_ns).max(1000)).filter(|_| is_measured);
+    // The time of the third segment counts, if nothing is missing before it (`tcp_check_req` of Linux).
+    if let (Some(times), Some((time, _))) = (&mut terms.times, header.times)
+        && distance(header.sequence, terms.receive_next) <= 0
+    {
+        times.1 = time;
+    }
     let own_first = half.own_first;
     let fits = |entry: Option<&Entry>| match entry {
         Some(Entry::HalfOpen(half)) => has_entry && half.own_first == own_first,
