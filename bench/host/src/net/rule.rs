@@ -124,8 +124,8 @@ impl Used {
     }
 }
 
-/// Time that the thread of the machine's processor ran, of a process or of one that it has started: the busiest one
-/// beside a process's first.
+/// Time that the thread of the machine's processor was not idle, of a process or of one that it has started: the
+/// busiest one beside a process's first.
 fn processor_time(process: u32) -> Option<Duration> {
     let numbers = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let is_of_family = |one: &u32| *one == process || parent(*one) == Some(process);
@@ -146,8 +146,13 @@ fn parent(process: u32) -> Option<u32> {
 }
 
 fn thread_time(folder: &Path) -> Option<Duration> {
-    let text = fs::read_to_string(folder.join("schedstat")).ok()?;
-    Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))
+    time_of(&fs::read_to_string(folder.join("schedstat")).ok()?)
+}
+
+/// Time that a thread ran and that it waited for one of the host's processors: then its guest is not idle either.
+fn time_of(schedstat: &str) -> Option<Duration> {
+    let mut words = schedstat.split_whitespace().map_while(|word| word.parse().ok());
+    Some(Duration::from_nanos(words.next()?) + Duration::from_nanos(words.next()?))
 }
 
 fn host_ticks(stat: &str) -> Option<(u64, u64)> {
@@ -159,7 +164,7 @@ fn host_ticks(stat: &str) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arm, Judged, Load, host_ticks, means, parent};
+    use super::{Arm, Judged, Load, host_ticks, means, parent, time_of};
 
     fn row(throughput: f64, instructions: f64, guest_idle: f64, host_busy: f64) -> Judged {
         Judged { throughput, instructions, load: Load { guest_idle, host_busy } }
@@ -191,5 +196,11 @@ mod tests {
     fn ticks_of_the_host() {
         assert_eq!(host_ticks("cpu  10 1 2 80 3 4 0 0 9 9\ncpu0 1"), Some((17, 100)));
         assert_eq!(host_ticks("intr 1"), None);
+    }
+
+    #[test]
+    fn waiting_for_a_processor_is_no_idleness() {
+        assert_eq!(time_of("955476 2739518 1\n").map(|time| time.as_nanos()), Some(3_694_994));
+        assert_eq!(time_of(""), None);
     }
 }

@@ -113,39 +113,6 @@ fn tell_raw(inet: &Inet, protocol: u8, arrival: &Arrival<'_>, interface: u32) ->
     !found.is_empty()
 }
 
-/// Nobody was where a datagram within the machine was sent to: sockets that take ICMP see what it says of that, with
-/// the packet's beginning, which is how `traceroute` knows that it has arrived.
-pub(super) fn tell_unreachable(inet: &Inet, from: SocketAddr, to: SocketAddr, marks: (u8, u8), bytes: &[u8]) {
-    if inet.raw.is_empty() {
-        return;
-    }
-    let length = UDP_HEADER_BYTES + bytes.len();
-    let ports = [from.port().to_be_bytes(), to.port().to_be_bytes(), (length as u16).to_be_bytes(), [0; 2]];
-    let ports = ports.as_flattened();
-    // What there is no memory for is lost, as on any way.
-    let Ok(mut message) = reserve::vector(QUOTED_BYTES_MAX) else { return };
-    let protocol = match (from.ip(), to.ip()) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            message.extend_from_slice(&[3, 3, 0, 0, 0, 0, 0, 0]);
-            message.extend_from_slice(&ipv4_header(source, destination, UDP, marks, length));
-            ICMP
-        }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            message.extend_from_slice(&[1, 4, 0, 0, 0, 0, 0, 0]);
-            message.extend_from_slice(&ipv6_header(source, destination, UDP, marks, length));
-            ICMP6
-        }
-        _ => return,
-    };
-    message.extend_from_slice(ports);
-    message.extend_from_slice(&bytes[..bytes.len().min(QUOTED_BYTES_MAX - message.len())]);
-    let sum = icmp_checksum(to.ip(), from.ip(), &message);
-    message[2..4].copy_from_slice(&sum);
-    let (source, destination) = (to.ip(), from.ip());
-    let arrival = Arrival { source, destination, bytes: &message, hop_limit: HOP_LIMIT, traffic_class: ERROR_CLASS };
-    tell_raw(inet, protocol, &arrival, LOOPBACK.index);
-}
-
 /// A message of ICMP or ICMPv6 came in, with its checksum looked at: an answer to a question of a socket is told it.
 pub(super) fn ping_input(inet: &Inet, arrival: &Arrival<'_>) -> bool {
     tell_ping(inet, arrival, ETHERNET_INDEX);
@@ -297,6 +264,40 @@ fn prepare_question(bytes: &mut [u8], remote: IpAddr, number: u16) -> Result<()>
 }
 
 impl Inet {
+    /// Nobody was where a datagram within the machine was sent to: sockets that take ICMP see what it says of that,
+    /// with the packet's beginning, which is how `traceroute` knows that it has arrived.
+    pub(super) fn tell_unreachable(&self, from: SocketAddr, to: SocketAddr, marks: (u8, u8), bytes: &[u8]) {
+        if self.raw.is_empty() {
+            return;
+        }
+        let length = UDP_HEADER_BYTES + bytes.len();
+        let ports = [from.port().to_be_bytes(), to.port().to_be_bytes(), (length as u16).to_be_bytes(), [0; 2]];
+        let ports = ports.as_flattened();
+        // What there is no memory for is lost, as on any way.
+        let Ok(mut message) = reserve::vector(QUOTED_BYTES_MAX) else { return };
+        let protocol = match (from.ip(), to.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                message.extend_from_slice(&[3, 3, 0, 0, 0, 0, 0, 0]);
+                message.extend_from_slice(&ipv4_header(source, destination, UDP, marks, length));
+                ICMP
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                message.extend_from_slice(&[1, 4, 0, 0, 0, 0, 0, 0]);
+                message.extend_from_slice(&ipv6_header(source, destination, UDP, marks, length));
+                ICMP6
+            }
+            _ => return,
+        };
+        message.extend_from_slice(ports);
+        message.extend_from_slice(&bytes[..bytes.len().min(QUOTED_BYTES_MAX - message.len())]);
+        let sum = icmp_checksum(to.ip(), from.ip(), &message);
+        message[2..4].copy_from_slice(&sum);
+        let (source, destination) = (to.ip(), from.ip());
+        let (bytes, traffic_class) = (&message[..], ERROR_CLASS);
+        let arrival = Arrival { source, destination, bytes, hop_limit: HOP_LIMIT, traffic_class };
+        tell_raw(self, protocol, &arrival, LOOPBACK.index);
+    }
+
     /// A packet to this machine itself: told to who takes its protocol; a question is answered.
     pub(super) fn answer_own(&self, segment: &Segment<'_>) -> Result<()> {
         let length = segment.header.len() + segment.payload.iter().map(|part| part.len()).sum::<usize>();

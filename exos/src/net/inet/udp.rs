@@ -19,7 +19,6 @@ use super::error_queue::{SendError, SendErrors};
 use super::interface::LOOPBACK;
 use super::payload::Payload;
 use super::ports::{Held, Place};
-use super::raw::tell_unreachable;
 use super::settings::Setting;
 use super::socket::{Family, Protocol, Received, Sending, Socket, Wants, Way};
 use crate::error::{Errno, Result};
@@ -340,7 +339,7 @@ impl Socket {
             Some((receiver, inbox)) => receiver.take_in(inbox, Datagram::near(bytes, from, remote.ip(), marks))?,
             None => {
                 self.note_unreachable(udp, connected == Some(remote), remote, &bytes);
-                tell_unreachable(inet, from, remote, marks, &bytes);
+                inet.tell_unreachable(from, remote, marks, &bytes);
             }
         }
         Ok(length)
