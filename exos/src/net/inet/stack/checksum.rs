@@ -31,18 +31,14 @@ fn sum_of_rest(bytes: &[u8]) -> u64 {
 }
 
 fn sum_of(bytes: &[u8]) -> u16 {
-    // Carries are counted above the sum.
-    let mut sum = 0u128;
-    let (blocks, rest) = bytes.as_chunks::<32>();
-    for block in blocks {
-        let (words, _) = block.as_chunks::<8>();
-        words.iter().for_each(|word| sum += u128::from(u64::from_le_bytes(*word)));
-    }
-    let (words, rest) = rest.as_chunks::<8>();
-    words.iter().for_each(|word| sum += u128::from(u64::from_le_bytes(*word)));
-    sum += u128::from(sum_of_rest(rest));
-    let (sum, carries) = (sum as u64, (sum >> 64) as u64);
-    fold((sum & 0xffff_ffff) + (sum >> 32) + carries)
+    // A carry goes on with the next word: adding it at the other end is what the sum asks for.
+    let (mut sum, mut carry) = (0u64, false);
+    let mut add = |word: &[u8; 8]| (sum, carry) = sum.carrying_add(u64::from_le_bytes(*word), carry);
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    blocks.iter().for_each(|block| block.as_chunks().0.iter().for_each(&mut add));
+    let (words, rest) = rest.as_chunks();
+    words.iter().for_each(&mut add);
+    fold((sum & 0xffff_ffff) + (sum >> 32) + u64::from(carry) + sum_of_rest(rest))
 }
 
 impl Checksum {
