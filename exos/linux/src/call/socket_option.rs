@@ -338,6 +338,21 @@ fn set_linger(context: &Context<'_>, options: &SocketOptions, (address, length):
     Ok(())
 }
 
+/// Sets an option of a level that not all sockets have.
+fn set_of_family(
+    context: &mut Context<'_>,
+    socket: &AnySocket,
+    option: (u64, u64),
+    (address, length): (u64, u64),
+) -> Result<()> {
+    match socket {
+        AnySocket::Unix(_) => Err(Errno::EOPNOTSUPP),
+        AnySocket::Inet(socket) => inet_option::set(context, socket, option, (address, length)),
+        AnySocket::Netlink(socket) => netlink_socket::set(context, socket, option, (address, length)),
+        AnySocket::Packet(socket) => packet_socket::set(context, socket, option, (address, length)),
+    }
+}
+
 /// `setsockopt(2)`.
 pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, length, _]: Arguments) -> Result<u64> {
     const INT_BYTES: u64 = 4;
@@ -345,18 +360,8 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
     let (_, socket) = socket_at(context, descriptor)?;
     let length = u64::try_from(length as i32).map_err(|_| Errno::EINVAL)?;
     let (level, name) = (u64::from(level as u32), u64::from(name as u32));
-    match &socket {
-        _ if level == SOL_SOCKET => {}
-        AnySocket::Unix(_) => return Err(Errno::EOPNOTSUPP),
-        AnySocket::Inet(socket) => {
-            return inet_option::set(context, socket, (level, name), (address, length)).map(|()| 0);
-        }
-        AnySocket::Netlink(socket) => {
-            return netlink_socket::set(context, socket, (level, name), (address, length)).map(|()| 0);
-        }
-        AnySocket::Packet(socket) => {
-            return packet_socket::set(context, socket, (level, name), (address, length)).map(|()| 0);
-        }
+    if level != SOL_SOCKET {
+        return set_of_family(context, &socket, (level, name), (address, length)).map(|()| 0);
     }
     if name == SO_BINDTODEVICE {
         return bind_to_device(context, &socket, address, length).map(|()| 0);

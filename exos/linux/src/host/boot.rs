@@ -255,13 +255,16 @@ fn vdso_of(ground: &Ground, config: &Config) -> Option<VdsoPages> {
 
 /// The root with everything that is mounted in it, what bounds the pages of host directories there, and the file for
 /// name servers that a lease names.
+type Mounted = (Arc<Namespace>, Arc<PageCache>, Option<InodeRef>);
+
+/// Mounts everything.
 fn name_space(
     ground: &Ground,
     config: &Config,
     facts: &Arc<ProcFacts>,
     terminals: &Arc<Terminals>,
     now: Timestamp,
-) -> core::result::Result<(Arc<Namespace>, Arc<PageCache>, Option<InodeRef>), BootError> {
+) -> core::result::Result<Mounted, BootError> {
     let shares = Shares::new(config, &ground.served, &ground.pool);
     let live = shares.root().map_err(share_error)?;
     let is_live = live.is_some();

@@ -25,7 +25,7 @@ const BYTE: u16 = 0x10;
 pub(super) fn is_property(instruction: &Instruction) -> bool {
     let is_load = instruction.code & CLASS == LOAD && instruction.code & MODE == ABSOLUTE;
     let which = instruction.constant.wrapping_sub(ancillary::OFFSET);
-    is_load && instruction.constant >= ancillary::OFFSET && which <= ancillary::LAST && which % 4 == 0
+    is_load && instruction.constant >= ancillary::OFFSET && which <= ancillary::LAST && which.is_multiple_of(4)
 }
 
 fn is_known(code: u16) -> bool {

@@ -124,6 +124,33 @@ fn is_wrong(program: &[Instruction], at: usize, stored: u32) -> bool {
     }
 }
 
+/// What an instruction makes of two numbers; `None`: the program ends.
+fn computed(code: u16, a: u64, other: u64) -> Option<u64> {
+    match code {
+        0x04 | 0x0c => Some(a + other),
+        0x14 | 0x1c => Some(a + (1 << 32) - other),
+        0x24 | 0x2c => Some(a * other),
+        0x34 | 0x3c => a.checked_div(other),
+        0x94 | 0x9c => a.checked_rem(other),
+        0x44 | 0x4c => Some(a | other),
+        0x54 | 0x5c => Some(a & other),
+        0xa4 | 0xac => Some(a ^ other),
+        0x64 | 0x6c => Some(a << (other % 32)),
+        0x74 | 0x7c => Some(a >> (other % 32)),
+        _ => Some((1 << 32) - a),
+    }
+}
+
+/// Whether a jump goes where it goes if its condition holds.
+fn is_true(code: u16, a: u64, other: u64) -> bool {
+    match code & 0xf0 {
+        0x10 => a == other,
+        0x20 => a > other,
+        0x30 => a >= other,
+        _ => a & other != 0,
+    }
+}
+
 /// What a program says of a packet, in numbers that cannot overflow.
 fn model(program: &[Instruction], bytes: &[u8]) -> u64 {
     let (mut a, mut x, mut words, mut at) = (0_u64, 0_u64, [0_u64; WORD_COUNT], 0);
@@ -148,17 +175,7 @@ fn model(program: &[Instruction], bytes: &[u8]) -> u64 {
             0x60 => Some(words[constant as usize]),
             0x80 => Some(bytes.len() as u64),
             0x87 => Some(x),
-            0x04 | 0x0c => Some(a + other),
-            0x14 | 0x1c => Some(a + (1 << 32) - other),
-            0x24 | 0x2c => Some(a * other),
-            0x34 | 0x3c => a.checked_div(other),
-            0x94 | 0x9c => a.checked_rem(other),
-            0x44 | 0x4c => Some(a | other),
-            0x54 | 0x5c => Some(a & other),
-            0xa4 | 0xac => Some(a ^ other),
-            0x64 | 0x6c => Some(a << (other % 32)),
-            0x74 | 0x7c => Some(a >> (other % 32)),
-            0x84 => Some((1 << 32) - a),
+            code if code & 7 == 4 => computed(code, a, other),
             0x01 => {
                 x = constant;
                 continue;
@@ -197,13 +214,7 @@ fn model(program: &[Instruction], bytes: &[u8]) -> u64 {
                 continue;
             }
             _ => {
-                let is_true = match code & 0xf0 {
-                    0x10 => a == other,
-                    0x20 => a > other,
-                    0x30 => a >= other,
-                    _ => a & other != 0,
-                };
-                at += usize::from(if is_true { jump_true } else { jump_false });
+                at += usize::from(if is_true(code, a, other) { jump_true } else { jump_false });
                 continue;
             }
         };

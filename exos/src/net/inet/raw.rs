@@ -219,13 +219,7 @@ impl Socket {
         if is_filled {
             header[2..4].fill(0);
         }
-        let hops = match (remote.ip(), remote.ip().is_multicast()) {
-            (IpAddr::V4(_), false) => Setting::TimeToLive,
-            (IpAddr::V4(_), true) => Setting::MulticastTimeToLive,
-            (IpAddr::V6(_), false) => Setting::UnicastHops,
-            (IpAddr::V6(_), true) => Setting::MulticastHops,
-        };
-        let class = if remote.is_ipv4() { Setting::TypeOfService } else { Setting::TrafficClass };
+        let (hop_limit, traffic_class) = self.hops_and_class(remote.ip());
         let segment = Segment {
             source: address,
             destination: remote.ip(),
@@ -234,8 +228,8 @@ impl Socket {
             checksum_offset_bytes: is_filled.then_some(CHECKSUM_OFFSET_BYTES),
             payload: &[rest],
             segment_bytes: 0,
-            hop_limit: u8::try_from(self.settings().get(hops)).unwrap_or(HOP_LIMIT),
-            traffic_class: u8::try_from(self.settings().get(class).max(0)).unwrap_or(0),
+            hop_limit,
+            traffic_class,
             is_whole: false,
         };
         let stack = self.inet().stack();
@@ -249,6 +243,19 @@ impl Socket {
         }
         stack.flush();
         Ok(length)
+    }
+
+    /// Hop limit and traffic class of what goes to an address.
+    fn hops_and_class(&self, remote: IpAddr) -> (u8, u8) {
+        let hops = match (remote, remote.is_multicast()) {
+            (IpAddr::V4(_), false) => Setting::TimeToLive,
+            (IpAddr::V4(_), true) => Setting::MulticastTimeToLive,
+            (IpAddr::V6(_), false) => Setting::UnicastHops,
+            (IpAddr::V6(_), true) => Setting::MulticastHops,
+        };
+        let class = if remote.is_ipv4() { Setting::TypeOfService } else { Setting::TrafficClass };
+        let get = |setting| self.settings().get(setting);
+        (u8::try_from(get(hops)).unwrap_or(HOP_LIMIT), u8::try_from(get(class).max(0)).unwrap_or(0))
     }
 }
 

@@ -75,7 +75,7 @@ impl Side {
         let wanted = (self.total - self.given).min(1 + chance.below(9000) as usize);
         let given = &mut self.given;
         self.engine
-                    .fill(wanted, &mut |room| {
+            .fill(wanted, &mut |room| {
                 for (place, at) in room.iter_mut().zip(*given..) {
                     *place = byte(number, at);
                 }
@@ -219,7 +219,8 @@ fn what_was_late_and_not_lost_leaves_the_window() {
         let mut repeated = 0;
         while repeated < 2 {
             now_ns = engine.deadline_ns(now_ns).unwrap();
-            repeated += sent(&mut engine, now_ns).iter().filter(|segment| segment.0.sequence == terms(0).send_next).count();
+            repeated +=
+                sent(&mut engine, now_ns).iter().filter(|segment| segment.0.sequence == terms(0).send_next).count();
         }
         assert_eq!(engine.report().congestion_window_count, 1);
         let header = acknowledgement(3 * 1448, answered_ms);

@@ -9,8 +9,8 @@
 use super::super::header::distance;
 use super::ranges::Ranges;
 use super::ring::Ring;
-use crate::net::inet::urgent::Urgent;
 use crate::error::Result;
+use crate::net::inet::urgent::Urgent;
 
 /// Longest delay of an acknowledgement.
 const DELAY_NS: u64 = 40_000_000;
@@ -184,8 +184,8 @@ impl Receiver {
         }
     }
 
-    /// The window that a segment tells that is sent now: what there is room for, but nothing small, and nothing that was
-    /// told is taken back.
+    /// The window that a segment tells that is sent now: what there is room for, but nothing small, and nothing that
+    /// was told is taken back.
     pub(super) fn tell_window(&mut self) -> u16 {
         let told = self.told_bytes() as usize;
         let room = self.room();

@@ -218,14 +218,7 @@ impl ControlBlock {
     }
 
     /// What follows for losses and for the window.
-    fn recover(
-        &mut self,
-        is_advance: bool,
-        is_duplicate: bool,
-        delivered: &Delivered,
-        before_count: u32,
-        now_ns: u64,
-    ) {
+    fn recover(&mut self, is_advance: bool, is_duplicate: bool, delivered: &Delivered, before_count: u32, now_ns: u64) {
         let (Phase::Recovery(high) | Phase::Loss(high)) = self.recovery.phase else {
             return self.recover_open(is_advance, is_duplicate, delivered, before_count, now_ns);
         };

@@ -117,8 +117,8 @@ impl Segments {
         if !sent.has(REPEATED) {
             delivered.sample_sent_ns.get_or_insert(sent.sent_ns);
         }
-        let is_newer = sent.sent_ns > self.newest.0
-            || sent.sent_ns == self.newest.0 && distance(sent.end(), self.newest.1) > 0;
+        let is_newer =
+            sent.sent_ns > self.newest.0 || sent.sent_ns == self.newest.0 && distance(sent.end(), self.newest.1) > 0;
         if is_newer && (!sent.has(REPEATED) || sent.sent_ns <= delivered.believed_until_ns) {
             self.newest = (sent.sent_ns, sent.end());
         }
@@ -216,8 +216,8 @@ impl Segments {
         for index in 0..self.list.len() {
             let sent = self.list[index];
             let is_settled = sent.has(SACKED) || sent.has(LOST) && !sent.has(RESENT);
-            let is_overtaken = sent.sent_ns < newest_ns
-                || sent.sent_ns == newest_ns && distance(newest_end, sent.end()) > 0;
+            let is_overtaken =
+                sent.sent_ns < newest_ns || sent.sent_ns == newest_ns && distance(newest_end, sent.end()) > 0;
             if is_settled || !is_overtaken {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! Sends what is due: what was lost, what is new, what time asks for, and an acknowledgement that nothing carried.
 
-use super::super::header::{Header, ecn, flag};
 use super::super::Outlet;
+use super::super::header::{Header, ecn, flag};
 use super::ControlBlock;
 use super::recovery::Tail;
 use super::segments::{SEGMENT_COUNT_MAX, Sent};
