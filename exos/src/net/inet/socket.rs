@@ -502,7 +502,7 @@ impl Socket {
         match &self.body {
             Body::Tcp(tcp) => tcp.send_nofault(source).map(Ok),
             // One that finds no room has taken nothing.
-            Body::Udp(_) => Some(self.send(source, &Sending::PLAIN)).filter(|sent| *sent != Err(Errno::EAGAIN)),
+            Body::Udp(udp) => Some(self.send_plain(udp, source)).filter(|sent| *sent != Err(Errno::EAGAIN)),
         }
     }
 

@@ -276,6 +276,7 @@ impl Socket {
         self.wait_queue().notify(Readiness::HANG_UP | Readiness::ALWAYS);
     }
 
+    #[inline]
     pub(super) fn send_udp(self: &Arc<Self>, udp: &Udp, source: &mut dyn Source, sending: &Sending) -> Result<usize> {
         if sending.has_more || sending.way.segment_bytes != 0 || udp.has_parts.load(Ordering::Relaxed) {
             return self.send_parts(udp, source, sending);
@@ -283,14 +284,23 @@ impl Socket {
         self.send_datagram(udp, source, sending)
     }
 
-    /// Sends one datagram.
-    #[inline]
-    pub(super) fn send_datagram(
-        self: &Arc<Self>,
-        udp: &Udp,
-        source: &mut dyn Source,
-        sending: &Sending,
-    ) -> Result<usize> {
+    /// Sends a datagram to the other end, as the socket has it: what `write` comes to.
+    pub(super) fn send_plain(self: &Arc<Self>, udp: &Udp, source: &mut dyn Source) -> Result<usize> {
+        if self.protocol() != Protocol::Udp || udp.has_parts.load(Ordering::Relaxed) {
+            return self.send(source, &Sending::PLAIN);
+        }
+        self.send_datagram(udp, source, &Sending::PLAIN)
+    }
+
+    /// [`Self::send_datagram`] for those that take datagrams apart: not once more in their own code.
+    #[inline(never)]
+    pub(super) fn send_one(self: &Arc<Self>, udp: &Udp, source: &mut dyn Source, sending: &Sending) -> Result<usize> {
+        self.send_datagram(udp, source, sending)
+    }
+
+    /// Sends one datagram. A part of its two hot callers, of which one says nothing of how.
+    #[inline(always)]
+    fn send_datagram(self: &Arc<Self>, udp: &Udp, source: &mut dyn Source, sending: &Sending) -> Result<usize> {
         let (connected, length) = (udp.remote(), source.remaining());
         // As on Linux, this comes before the question where to.
         if self.family() == Family::V4 && length > usize::from(u16::MAX) {
@@ -346,12 +356,14 @@ impl Socket {
     }
 
     /// As on Linux, what goes by an interface that does not lead there is sent, and lost.
+    #[inline]
     fn goes_nowhere(&self, remote: IpAddr, is_far: bool, way: &Way) -> bool {
         let interface = if way.interface == 0 { self.bound_interface() } else { way.interface };
         interface != 0 && is_far == (interface == LOOPBACK.index) && (is_far || remote.is_loopback())
     }
 
     /// Hop limit and traffic class of a datagram.
+    #[inline]
     pub(super) fn marks(&self, remote: IpAddr, way: &Way) -> (u8, u8) {
         let (hops, class) = match (remote, remote.is_multicast()) {
             (IpAddr::V4(_), false) => (Setting::TimeToLive, Setting::TypeOfService),
@@ -435,13 +447,24 @@ impl Socket {
     }
 
     /// A datagram comes in, or is lost.
-    pub(super) fn take_in(&self, udp: &Udp, mut datagram: Datagram) -> Result<()> {
-        if let Some(filter) = self.options().filter()
-            && !self.admits(&filter, &mut datagram)
-        {
-            udp.inbox.lock().lost_count += 1;
-            return Ok(());
+    #[inline]
+    pub(super) fn take_in(&self, udp: &Udp, datagram: Datagram) -> Result<()> {
+        match self.options().filter() {
+            None => self.take_in_whole(udp, datagram),
+            Some(filter) => self.take_in_filtered(udp, &filter, datagram),
         }
+    }
+
+    #[cold]
+    fn take_in_filtered(&self, udp: &Udp, filter: &Filter, mut datagram: Datagram) -> Result<()> {
+        if self.admits(filter, &mut datagram) {
+            return self.take_in_whole(udp, datagram);
+        }
+        udp.inbox.lock().lost_count += 1;
+        Ok(())
+    }
+
+    fn take_in_whole(&self, udp: &Udp, datagram: Datagram) -> Result<()> {
         let count = datagram.bytes.len() + OVERHEAD_BYTES;
         let mut inbox = udp.inbox.lock();
         if inbox.used_bytes + count > self.receive_buffer_bytes().max(count) {

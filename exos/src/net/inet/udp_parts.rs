@@ -102,14 +102,14 @@ impl Socket {
             bytes => usize::from(bytes),
         };
         if segment_bytes == 0 || length <= segment_bytes || length > BYTES_MAX_V4 {
-            return self.send_datagram(udp, source, sending);
+            return self.send_one(udp, source, sending);
         }
         if length > segment_bytes * SEGMENT_COUNT_MAX {
             return Err(Errno::EINVAL);
         }
         let whole = Payload::take(source, length)?;
         for mut segment in whole.chunks(segment_bytes) {
-            self.send_datagram(udp, &mut segment, sending).map_err(no_room)?;
+            self.send_one(udp, &mut segment, sending).map_err(no_room)?;
         }
         Ok(length)
     }
