@@ -182,8 +182,10 @@ impl<'a> Starter<'a> {
         let Prepared { words, host, guest, accelerator, ports } = machine;
         let mut signals = Signals::block().doing("preparing for signals")?;
         ports.iter().filter(|port| port.is_chosen).for_each(|port| eprintln!("aegis: {port}"));
+        let listening: Vec<_> = ports.iter().filter_map(Port::listening).collect();
         let relayed: Vec<_> = ports.into_iter().filter_map(Port::release).collect();
         let machine = Machine::start(&self.qemu, &words, guest)?;
+        machine.widen_backlogs(listening);
         relayed.into_iter().try_for_each(Relayed::start)?;
         let mut stats = Stats::new(accelerator.name());
         stats.times.machine_started = Some(session.start.elapsed());

@@ -83,6 +83,12 @@ impl Port {
         Some(Relayed { outer: self.holder, inner })
     }
 
+    /// Where QEMU listens for it, if it does.
+    pub(crate) fn listening(&self) -> Option<SocketAddrV4> {
+        let forward = self.forward()?;
+        matches!(self.holder, Holder::Tcp(_)).then_some(forward.host)
+    }
+
     /// Where QEMU forwards from.
     fn forward(&self) -> Option<Forward> {
         let host = match (&self.inner, self.publication.host) {

@@ -7,6 +7,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -138,6 +139,13 @@ impl Machine {
         // `command` owns the closure and with it the guest's ends.
         drop(command);
         Ok(Self { child, end: None })
+    }
+
+    /// Has QEMU take clients that come at once to these ports, which it forwards from ([`super::backlog`]).
+    pub fn widen_backlogs(&self, hosts: impl IntoIterator<Item = SocketAddrV4>) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            super::backlog::widen(pid, hosts);
+        }
     }
 
     /// QEMU's standard error; answers once.

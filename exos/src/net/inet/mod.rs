@@ -31,7 +31,8 @@
 //!
 //! Limits: what lies at a receiver is bounded by its window and its sender's buffer ([`SEND_BYTES_CONNECTED`] unless
 //! set), in memory that grows as it is needed and goes with the connection; datagrams by the receiver's buffer, and
-//! what does not fit is lost; [`BACKLOG_MAX`] + 1 connections wait to be accepted; ends of connections: `ports::TIME_WAIT_COUNT_MAX`.
+//! what does not fit is lost; [`BACKLOG_MAX`] + 1 connections wait to be accepted; ends of connections:
+//! `ports::TIME_WAIT_COUNT_MAX`.
 //!
 //! Differences from Linux that a program can see: a listener's full queue lets a client in when there is room, not at
 //! its next attempt, and one that does not wait for it never times out; nothing is held back for `TCP_CORK` over
