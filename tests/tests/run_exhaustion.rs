@@ -60,7 +60,7 @@ fn each(memory: &str, kinds: &[&str]) {
 #[test]
 fn the_least_machine_runs_a_program() {
     // All of it: kernel, library OS, root image and program.
-    for (kind, memory) in [("microvm", "11M"), ("pc", "12M")] {
+    for (kind, memory) in [("microvm", "11520K"), ("pc", "11520K")] {
         let ended = aegis(&["-M", kind, "--machine-memory", memory], &["busybox", "true"], b"");
         assert_eq!(ended.status, 0, "{kind}: {}", ended.errors);
     }
