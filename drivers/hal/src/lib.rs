@@ -22,13 +22,15 @@
 //! # Neighbours
 //!
 //! Below: the kernel's device objects, which decide what can be mapped at all; nothing here widens
-//! that. Above: `drivers/virtio` and later drivers; [`net`] says what those of network cards offer.
+//! that. Above: `drivers/virtio` and later drivers; [`net`] says what those of network cards offer, [`block`]
+//! what those of disks do.
 //! Beside: `fake` (hosted targets only), a world for host tests with a device that may be hostile.
 //!
 //! Everything is little-endian, as the machine and the devices are.
 #![no_std]
 
 pub mod barrier;
+pub mod block;
 mod dma;
 // The fakes need an allocator, which a kernel that places a driver in itself does not have.
 #[cfg(not(target_os = "none"))]
