@@ -12,10 +12,12 @@
 
 extern crate alloc;
 
+mod disk;
 mod irq;
 mod memory;
 mod registers;
 
+pub use disk::{CompletionOrder, FakeClientMemory, FakeDisk, FakeDiskBroken, TakenRequest, fake_limits};
 pub use irq::FakeIrq;
 pub use memory::{FakeBuffer, FakeBus, FakeDma, POISON_FREED, POISON_FRESH, Violation};
 pub use registers::{FakeMmio, FakePort, Registers};
