@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+pub mod block;
 pub mod error;
 pub mod fake;
 pub mod fs;
