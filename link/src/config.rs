@@ -19,6 +19,7 @@ use bitflags::bitflags;
 use aegis_image::bytes::{slice, u16_at, u32_at, u64_at};
 use aegis_image::tree::LINK_TARGET_BYTES_MAX;
 
+use crate::drivers::{Drivers, TAG_DRIVER};
 use crate::network::{HostEntry, Network, TAG_NAME, TAG_NETWORK, TAG_NETWORK_ADDRESS};
 
 /// First eight bytes of a configuration.
@@ -171,6 +172,8 @@ pub struct Config {
     pub network: Option<Network>,
     /// Names for `/etc/hosts`, besides its own and `localhost`.
     pub names: Vec<HostEntry>,
+    /// The drivers of its card and of its disks.
+    pub drivers: Drivers,
 }
 
 impl Default for Config {
@@ -193,6 +196,7 @@ impl Default for Config {
             tickets: None,
             network: None,
             names: Vec::new(),
+            drivers: Drivers::default(),
         }
     }
 }
@@ -291,6 +295,7 @@ impl Config {
             network.write(&mut record);
         }
         self.names.iter().for_each(|entry| record(TAG_NAME, &entry.value()));
+        self.drivers.write(&mut record);
         if bytes.len() > CONFIG_BYTES_MAX {
             return Err(ConfigError::TooLarge);
         }
@@ -382,6 +387,7 @@ impl Config {
             }
             TAG_NETWORK | TAG_NETWORK_ADDRESS => self.network.get_or_insert_default().take_record(tag, value)?,
             TAG_NAME => self.names.push(HostEntry::read(value)?),
+            TAG_DRIVER => self.drivers.take_record(value)?,
             _ => {}
         }
         Some(())

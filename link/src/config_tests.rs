@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::{
     Config, ConfigError, Flags, HEADER_BYTES, HostMount, HostMountFlags, MOUNT_COUNT_MAX, STRING_BYTES_MAX, Tickets,
 };
+use crate::drivers::Drivers;
 use crate::network::{HostEntry, Network, NetworkFlags, Prefixed};
 
 fn minimal() -> Config {
@@ -34,6 +35,7 @@ fn unknown_records_are_skipped_and_known_ones_must_fit() {
     assert_eq!(Config::decode(&with_record(13, &[0; 7])), Err(ConfigError::Record(13)));
     assert_eq!(Config::decode(&with_record(14, &[0; 3])), Err(ConfigError::Record(14)));
     assert_eq!(Config::decode(&with_record(15, &[1, 33, 0, 0, 0, 0])), Err(ConfigError::Record(15)));
+    assert_eq!(Config::decode(&with_record(17, &[1, 1])), Err(ConfigError::Record(17)));
     assert_eq!(Config::decode(&with_record(16, &[4, 0, 0, 0, 0])), Err(ConfigError::Network));
     let arguments = Config::decode(&with_record(2, b"x")).unwrap().arguments;
     assert_eq!(arguments, [b"x"]);
@@ -96,6 +98,13 @@ prop_compose! {
     }
 }
 
+/// Any driver that can be, for either role.
+fn drivers_of(record: [u8; 3]) -> Drivers {
+    let mut drivers = Drivers::default();
+    drivers.take_record(&record).unwrap();
+    drivers
+}
+
 prop_compose! {
     fn configs()(
         program in prop::collection::vec(1_u8.., 1..100),
@@ -108,6 +117,7 @@ prop_compose! {
         hostname in string(),
         tickets in prop::option::of((any::<u64>(), string())),
         network in prop::option::of(networks()),
+        drivers in prop::array::uniform3(0_u8..6),
         names in prop::collection::vec((any::<IpAddr>(), "[a-z][a-z.0-9-]{0,20}"), 0..8),
     ) -> Config {
         let (memory_limit_bytes, realtime_start_ns, uid, gid, terminal_rows, terminal_columns) = numbers;
@@ -120,6 +130,7 @@ prop_compose! {
             tickets: tickets.map(|(amount, currency)| Tickets { amount, currency }),
             network,
             names: names.into_iter().map(|(address, name)| HostEntry { name: name.into_bytes(), address }).collect(),
+            drivers: drivers_of(drivers),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`config`] | tool, library OS: what to run | the bundle |
 //! | [`network`] | tool, library OS: what the pod's card is connected to | in [`config`] |
+//! | [`drivers`] | tool, library OS: who drives its card and disks | in [`config`] |
 //! | [`pods`] | tool, manager: which pods there are and what belongs to each | the bundle |
 //! | [`frame`] | all: how what follows is cut into messages | every line |
 //! | [`control`] | tool and library OS: greeting, ends, signals, messages | the control port, as text |
@@ -29,6 +30,7 @@ extern crate std;
 
 pub mod config;
 pub mod control;
+pub mod drivers;
 pub mod frame;
 pub mod memory;
 pub mod network;

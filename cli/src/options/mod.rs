@@ -4,6 +4,7 @@
 //! Options of the tool stand before PROGRAM; all that follows PROGRAM belongs to the program, also what
 //! starts with `-`. clap parses; its messages are cut to the tool's one-line form in [`parse`].
 
+pub(crate) mod drivers;
 pub(crate) mod groups;
 pub(crate) mod network;
 pub(crate) mod values;
@@ -80,6 +81,7 @@ FILE:
   with = [\"./conf:/etc/conf\"]
   ports = [\"8080:80\"]    # as for -p; and network, host_access, dns, hosts, ip, mac,
                          # gateway, hostname, pcap
+  drivers = [\"net=library:virtio\"] # as for --driver
   env = { PORT = \"80\" }
   workdir = \"/\"
   memory = \"64M\"         # for its programs, enforced; \"64M/512M\": guaranteed and at most [256M]

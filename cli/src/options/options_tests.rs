@@ -127,6 +127,7 @@ fn wrong_lines_are_refused_in_one_line() {
         "run --tickets 5.base ls",
         "run --tickets 5.a.b ls",
         "run --tickets .shop ls",
+        "run --driver net=moon ls",
         "walk ls",
     ] {
         let text = refusal(line);

@@ -1,6 +1,7 @@
 //! What every verb that starts a machine does: finds its parts, decides on the accelerator, makes QEMU's command line,
 //! lets it run, and says what came of it.
 
+mod drivers;
 pub(crate) mod memory;
 pub(crate) mod network;
 pub(crate) mod pod;
@@ -23,6 +24,7 @@ use aegis_launch::machine::network::has_user_network;
 use aegis_launch::machine::process::{GuestEnds, HostEnds, Machine};
 use aegis_launch::machine::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use aegis_launch::symbols::{Line, Symbols};
+use aegis_link::drivers::Drivers;
 
 use crate::options::groups::MachineOptions;
 use crate::relay::ending::Verdict;
@@ -30,6 +32,7 @@ use crate::relay::signals::Signals;
 use crate::relay::stats::Stats;
 use crate::relay::terminal::RawTerminal;
 use crate::relay::{Finished, Session, printable_lines, relay};
+use crate::start::drivers::machine_for;
 use crate::start::network::{PodNetwork, Port, Relayed};
 use crate::start::pod::chance;
 
@@ -89,15 +92,17 @@ impl<'a> Starter<'a> {
         Ok(Self { options, kind, artifacts, cache: Cache::open(), qemu })
     }
 
-    /// Decides on a machine type with room for pods that have so many device functions.
+    /// Decides on a machine type with room for pods that have so many device functions, with these drivers.
     ///
     /// # Errors
     /// The one that was asked for has none, or none has.
-    pub(crate) fn fit(&mut self, function_counts: &[usize], driver: Driver) -> Result<(), Error> {
+    pub(crate) fn fit(&mut self, function_counts: &[usize], driver: Driver, drivers: &[Drivers]) -> Result<(), Error> {
         if let [_] = function_counts {
+            self.kind = machine_for(drivers, self.options.kind, MachineKind::Microvm)?;
             return Ok(());
         }
-        self.kind = self.options.kind.unwrap_or(MachineKind::for_pods(function_counts, driver));
+        let usual = MachineKind::for_pods(function_counts, driver);
+        self.kind = machine_for(drivers, self.options.kind, usual)?;
         if self.kind.places(function_counts, driver).is_some() {
             return Ok(());
         }

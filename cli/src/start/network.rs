@@ -16,6 +16,7 @@ use aegis_launch::errors::{Doing, Error};
 use aegis_launch::machine::network::{Backend, Card, Forward, HARDWARE_ADDRESS_DEFAULT, Protocol, UserNetwork};
 use aegis_launch::root::HOSTNAME;
 use aegis_link::config::Flags;
+use aegis_link::drivers::Model;
 use aegis_link::network::{HostEntry, Network, NetworkFlags, Prefixed};
 
 use crate::options::groups::{MachineOptions, PodOptions};
@@ -125,21 +126,24 @@ impl PodNetwork {
     /// Without `--network` it is the user network, but for runs in which instructions are counted: timers of QEMU's
     /// network would be part of what is compared. A QEMU that has no user network has none where nobody asks for it.
     ///
+    /// `model` is the card's, if a driver was named.
+    ///
     /// # Errors
     /// See the module's head.
     pub(crate) fn make(
         options: &NetworkOptions,
         machine: &MachineOptions,
+        model: Option<Model>,
         chance: &[u8; 32],
         has_user_network: &dyn Fn() -> bool,
     ) -> Result<Option<Self>, Error> {
-        let needs_card = options.publications().next().is_some() || options.pcap.is_some();
+        let needs_card = options.publications().next().is_some() || options.pcap.is_some() || model.is_some();
         let choice = match &options.network {
             None if machine.icount.is_some() && !needs_card => &NetworkChoice::None,
             None => &NetworkChoice::User,
             Some(choice) => choice,
         };
-        check(options, choice)?;
+        check(options, choice, model)?;
         if matches!(choice, NetworkChoice::User | NetworkChoice::Serve) && !has_user_network() {
             if options.network.is_none() && !needs_card && !options.host_access {
                 return Ok(None);
@@ -182,6 +186,7 @@ impl PodNetwork {
             check_writable(path)?;
         }
         let card = Card {
+            model: model.unwrap_or_default(),
             hardware_address: options.mac.unwrap_or_else(|| hardware_address(&backend, chance)),
             backend,
             capture: options.pcap.clone(),
@@ -225,7 +230,7 @@ pub(crate) fn etc_files(options: &PodOptions, hostname: &[u8], network: Option<&
 }
 
 /// What contradicts itself.
-fn check(options: &NetworkOptions, choice: &NetworkChoice) -> Result<(), Error> {
+fn check(options: &NetworkOptions, choice: &NetworkChoice, model: Option<Model>) -> Result<(), Error> {
     let wrong = |text: String| Err(Error::Usage(text));
     let is_user = matches!(choice, NetworkChoice::User | NetworkChoice::Serve);
     if options.publications().next().is_some() && !is_user {
@@ -244,6 +249,7 @@ fn check(options: &NetworkOptions, choice: &NetworkChoice) -> Result<(), Error> 
             (!options.dns.is_empty(), "--dns"),
             (!options.ip.is_empty(), "--ip"),
             (options.mac.is_some(), "--mac"),
+            (model.is_some(), "--driver net"),
         ];
         if let Some((_, name)) = given.into_iter().find(|(is_given, _)| *is_given) {
             return wrong(format!("{name}: this pod has --network none"));

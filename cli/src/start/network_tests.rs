@@ -25,7 +25,7 @@ fn line(words: &str) -> Line {
 fn make(words: &str) -> Result<Option<PodNetwork>, String> {
     let words = std::iter::once("x").chain(words.split_whitespace());
     let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
-    PodNetwork::make(&line.pod.network, &line.machine, &[7; 32], &|| true).map_err(|error| error.to_string())
+    PodNetwork::make(&line.pod.network, &line.machine, None, &[7; 32], &|| true).map_err(|error| error.to_string())
 }
 
 fn made(words: &str) -> PodNetwork {
@@ -67,7 +67,7 @@ fn there_is_a_user_network_unless_said() {
 fn a_qemu_may_have_no_network() {
     let make = |words: &str| {
         let line = line(words);
-        let made = PodNetwork::make(&line.pod.network, &line.machine, &[7; 32], &|| false);
+        let made = PodNetwork::make(&line.pod.network, &line.machine, None, &[7; 32], &|| false);
         made.map(|network| network.is_some()).map_err(|error| error.to_string())
     };
     assert_eq!(make(""), Ok(false), "nobody asked for one");

@@ -14,9 +14,12 @@ use aegis_launch::errors::{Doing, Error};
 use aegis_launch::machine::mounts::{Served, serve};
 use aegis_launch::root::{Prepared, Source, is_directory, prepare, working_directory};
 use aegis_link::config::{Config, Flags, Tickets};
+use aegis_link::drivers::{Drivers, Role};
 
+use crate::options::drivers::drivers;
 use crate::options::groups::{MachineOptions, PodOptions};
 use crate::start::Starter;
+use crate::start::drivers::check;
 use crate::start::network::{PodNetwork, etc_files, names};
 use crate::start::program::{absolute, locate};
 
@@ -49,6 +52,7 @@ pub(crate) struct PodFiles {
 impl<'a> Pod<'a> {
     /// Finds the program `words[0]`; relative names are relative to `base`.
     pub(crate) fn find(options: &'a PodOptions, words: &'a [OsString], base: &Path) -> Result<Self, Error> {
+        check(&options.drivers)?;
         let working_directory = working_directory(&options.working_directory)?;
         let program = find_program(options, words.first().map_or(OsStr::new(""), |name| name), base)?;
         Ok(Self { options, words, program, working_directory, tickets: None })
@@ -68,7 +72,14 @@ impl<'a> Pod<'a> {
     /// Makes its network.
     pub(crate) fn network(&self, starter: &Starter<'_>) -> Result<Option<PodNetwork>, Error> {
         let machine = starter.options;
-        PodNetwork::make(&self.options.network, machine, &chance(machine)?, &|| starter.has_user_network())
+        let is_named = self.options.drivers.iter().any(|option| option.role == Role::Net);
+        let model = is_named.then(|| self.drivers().net.model);
+        PodNetwork::make(&self.options.network, machine, model, &chance(machine)?, &|| starter.has_user_network())
+    }
+
+    /// Its drivers.
+    pub(crate) fn drivers(&self) -> Drivers {
+        drivers(&self.options.drivers)
     }
 
     fn source(&self) -> Source<'_> {
@@ -120,6 +131,7 @@ impl<'a> Pod<'a> {
             tickets: self.tickets.clone(),
             network: network.map(|network| network.config.clone()),
             names: names(self.options, network),
+            drivers: self.drivers(),
             ..Config::default()
         };
         config.encode().map_err(|why| Error::Usage(why.to_string()))

@@ -14,6 +14,7 @@ use aegis_launch::machine::boot::{self, BootBundle, PodsImage};
 use aegis_launch::machine::process::sockets;
 use aegis_launch::machine::qemu::{Driver, function_count};
 use aegis_link::config::{Config, Flags};
+use aegis_link::drivers::{Drivers, Model, Role};
 use aegis_link::pods::{CurrencyPlan, PodPlan, encode};
 
 use crate::options::UpOptions;
@@ -54,7 +55,9 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let networks = networks.collect::<Result<Vec<_>, _>>()?;
     let driver = if file.trusts_devices { Driver::Pod } else { Driver::Guard };
     let counts: Vec<usize> = files.iter().zip(&networks).map(function_count_of).collect();
-    starter.fit(&counts, driver)?;
+    let drivers: Vec<_> = pods.iter().map(Pod::drivers).collect();
+    check_guarded(&file, &drivers, driver)?;
+    starter.fit(&counts, driver, &drivers)?;
     if options.machine.verbose {
         eprintln!("aegis: {}", confinement(driver));
     }
@@ -163,6 +166,18 @@ fn found<'a>(file: &'a UpFile, folder: &Path) -> Result<Vec<Pod<'a>>, Error> {
 /// Makes a pod's network. A pod whose file says nothing of it has none.
 fn network(pod: &Pod<'_>, entry: &PodEntry, starter: &Starter<'_>) -> Result<Option<PodNetwork>, Error> {
     pod.network(starter).map_err(|error| of_pod(entry, error))
+}
+
+/// What the manager can guard: it knows virtio devices.
+fn check_guarded(file: &UpFile, drivers: &[Drivers], driver: Driver) -> Result<(), Error> {
+    for (entry, drivers) in file.pods.iter().zip(drivers) {
+        let model = Role::ALL.map(|role| drivers.of(role).model).into_iter().find(|model| *model != Model::Virtio);
+        if let (Some(model), Driver::Guard) = (model, driver) {
+            let text = format!("drivers: {} is not guarded; it needs trust_devices = true in [machine]", model.name());
+            return Err(of_pod(entry, Error::Usage(text)));
+        }
+    }
+    Ok(())
 }
 
 fn function_count_of((files, network): (&PodFiles, &Option<PodNetwork>)) -> usize {

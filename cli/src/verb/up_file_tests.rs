@@ -49,6 +49,7 @@ fn a_pod_has_a_card_if_its_table_says_so() {
     assert_eq!((given.mac, given.hostname.as_deref()), (Some([2, 0, 0, 0, 0, 7]), Some("w")));
     assert!(given.pcap.is_some_and(|path| path.is_absolute() && path.ends_with("w.pcap")));
     for (keys, part) in [
+        ("drivers = [\"net=kernel:ide\"]", "drivers: net: a driver's model is one of virtio, e1000, e1000e"),
         ("ip = \"10.9.0.7\"", "ip: a list of strings is wanted"),
         ("ip = [\"10.9.0\"]", "ip: an address"),
         ("mac = \"2\"", "mac: "),

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use aegis_link::drivers::Model;
+
 use crate::cache::{Cache, KeyHasher};
 
 /// The card's Ethernet address, unless something else is said: QEMU's own first one.
@@ -23,6 +25,8 @@ pub const HARDWARE_ADDRESS_DEFAULT: [u8; 6] = [0x52, 0x54, 0x00, 0x12, 0x34, 0x5
 /// A card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
+    /// What card it is.
+    pub model: Model,
     /// What it is connected to.
     pub backend: Backend,
     /// Its Ethernet address.
@@ -113,7 +117,11 @@ impl Card {
     pub(crate) fn device_options(&self, name: &str) -> String {
         let [a, b, c, d, e, f] = self.hardware_address;
         let hardware_address = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
-        format!(",netdev={name},mac={hardware_address},rx_queue_size=1024,guest_announce=off")
+        let own = match self.model {
+            Model::Virtio => ",rx_queue_size=1024,guest_announce=off",
+            _ => "",
+        };
+        format!(",netdev={name},mac={hardware_address}{own}")
     }
 
     /// The value of `-object` that writes all frames to a file.
@@ -211,11 +219,12 @@ mod tests {
         Backend, Card, Forward, HARDWARE_ADDRESS_DEFAULT, Protocol, UserNetwork, ask, has_user_network, verdict_in,
     };
     use crate::cache::Cache;
+    use aegis_link::drivers::Model;
     use std::net::Ipv4Addr;
     use std::os::unix::fs::PermissionsExt;
 
     fn card(backend: Backend) -> Card {
-        Card { backend, hardware_address: HARDWARE_ADDRESS_DEFAULT, capture: None }
+        Card { model: Model::Virtio, backend, hardware_address: HARDWARE_ADDRESS_DEFAULT, capture: None }
     }
 
     #[test]
@@ -271,5 +280,7 @@ mod tests {
         let object = card.capture_object("n").expect("a capture");
         assert_eq!(object, "filter-dump,id=n-capture,netdev=n,file=/tmp/x,,y");
         assert_eq!(card.device_options("n"), ",netdev=n,mac=52:54:00:12:34:56,rx_queue_size=1024,guest_announce=off");
+        card.model = Model::E1000e;
+        assert_eq!(card.device_options("n"), ",netdev=n,mac=52:54:00:12:34:56");
     }
 }

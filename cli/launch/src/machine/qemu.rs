@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::path::Path;
 
+use aegis_link::drivers::Model;
 use clap::ValueEnum;
 
 use crate::machine::mounts::Served;
@@ -133,6 +134,15 @@ impl MachineKind {
             next = behind;
         }
         Some(firsts)
+    }
+
+    /// Whether a device of this model can be in it.
+    pub fn has(self, model: Model) -> bool {
+        match model {
+            Model::Virtio => true,
+            Model::E1000 | Model::E1000e => self != Self::Microvm,
+            Model::Ide => self == Self::Pc,
+        }
     }
 
     /// The name that QEMU and `-M` use.
@@ -341,7 +351,11 @@ impl MachineLine<'_> {
         };
         line.words("-netdev", card.netdev(&name));
         let firmware = if self.machine == MachineKind::Microvm { "" } else { ",romfile=" };
-        line.pair("-device", &format!("{}{}{firmware}{place}", self.virtio("net"), card.device_options(&name)));
+        let device = match card.model {
+            Model::Virtio => self.virtio("net"),
+            other => other.name().to_owned(),
+        };
+        line.pair("-device", &format!("{device}{}{firmware}{place}", card.device_options(&name)));
         if let Some(object) = card.capture_object(&name) {
             line.words("-object", object);
         }
@@ -402,6 +416,7 @@ mod tests {
     use super::{Accelerator, Driver, MachineKind, MachineLine, PodDevices, PortFds, shell_quoted};
     use crate::machine::mounts::serve;
     use crate::machine::network::{Backend, Card, HARDWARE_ADDRESS_DEFAULT};
+    use aegis_link::drivers::Model;
     use std::path::Path;
 
     const PORTS: PortFds = PortFds { stdin: 101, stdout: 102, stderr: 103, control: 104 };
@@ -484,6 +499,7 @@ mod tests {
     #[test]
     fn a_card_is_a_device_behind_the_directories() {
         let card = Card {
+            model: Model::Virtio,
             backend: Backend::Tap("tap0".into()),
             hardware_address: HARDWARE_ADDRESS_DEFAULT,
             capture: Some("/tmp/frames".into()),
@@ -507,6 +523,11 @@ mod tests {
         assert!(text.contains("id=console-1,addr=0x5") && text.contains("mount_tag=aegis0,addr=0x6"), "{text}");
         assert!(text.contains(" -netdev tap,id=net0-1,") && text.contains("netdev=net0-1,mac="), "{text}");
         assert!(text.contains(",romfile=,addr=0x4 ") && text.contains(",romfile=,addr=0x7 "), "{text}");
+        let card = Card { model: Model::E1000, ..card.clone() };
+        let pods = [PodDevices { ports: PORTS, sessions: None, mounts: &[], card: Some(&card) }];
+        it.pods = &pods;
+        let pci = format!("{netdev} -device e1000,netdev=net0,mac=52:54:00:12:34:56,romfile={capture}");
+        assert!(it.shell_line().ends_with(&pci), "{}", it.shell_line());
     }
 
     #[test]
