@@ -56,6 +56,13 @@ pub enum DeviceFault {
     },
     /// A network card's address is that of a group, or none.
     HardwareAddress,
+    /// A disk says that its blocks, pieces or size are what they cannot be.
+    DiskLayout,
+    /// A disk returned a request with a status that there is not, or without one.
+    RequestStatus {
+        /// The status as it was found.
+        status: u8,
+    },
     /// After a reset the device is another: features, configuration or queues.
     Changed,
     /// What was waited for did not happen within the number of polls allowed.

@@ -16,8 +16,8 @@
 //! `NO_INTERRUPT`, or, after [`Queue::use_event_index`], by the index at which it wants to be told
 //! (`VIRTIO_F_EVENT_IDX`, section 2.7.10): then a card that is busy is told once for many frames, and
 //! a driver that does not ask again is not interrupted again. Consoles and 9P keep the flags: their
-//! messages come one at a time, and the event words are two more to get wrong. Indirect descriptors
-//! are not negotiated.
+//! messages come one at a time, and the event words are two more to get wrong. Disks alone use
+//! indirect descriptors, whose tables are their own affair.
 
 use aegis_hal::{DeviceAddress, Dma, DmaBuffer, PAGE_BYTES, barrier};
 
@@ -34,9 +34,12 @@ pub(crate) const RING_HEADER_BYTES: usize = 4;
 const RING_TRAILER_BYTES: usize = 2;
 /// Feature: both sides say at which index they want to be told.
 pub(crate) const FEATURE_EVENT_INDEX: u64 = 1 << 29;
+/// Feature: a descriptor can name a table of descriptors.
+pub(crate) const FEATURE_INDIRECT: u64 = 1 << 28;
 
 pub(crate) const DESCRIPTOR_NEXT: u64 = 1;
 pub(crate) const DESCRIPTOR_WRITE: u64 = 2;
+pub(crate) const DESCRIPTOR_INDIRECT: u64 = 4;
 pub(crate) const AVAILABLE_NO_INTERRUPT: u16 = 1;
 pub(crate) const USED_NO_NOTIFY: u16 = 1;
 
@@ -323,6 +326,30 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         Ok(head)
     }
 
+    /// Adds a chain of one descriptor, which names a table of `table_bytes` at `table`; as [`Queue::push`]. What the
+    /// device says it wrote is not looked at: it is returned as nothing.
+    ///
+    /// # Errors
+    /// [`CallerFault::QueueFull`]; nothing changed then.
+    #[inline]
+    pub fn push_indirect(&mut self, table: DeviceAddress, table_bytes: u32) -> Result<u16, VirtioError> {
+        let head = self.free_head;
+        let Some(successor) = self.next.get(usize::from(head)).copied() else {
+            return Err(CallerFault::QueueFull.into());
+        };
+        let offset = DESCRIPTOR_BYTES * usize::from(head);
+        self.ring.write_u64(offset, table.0)?;
+        self.ring.write_u64(offset + 8, u64::from(table_bytes) | DESCRIPTOR_INDIRECT << 32)?;
+        let slot = usize::from(self.available_index & (self.size - 1));
+        self.ring.write_u16(available_offset(usize::from(self.size)) + RING_HEADER_BYTES + 2 * slot, head)?;
+        self.free_head = successor;
+        self.free_count -= 1;
+        self.chains[usize::from(head)] =
+            Chain { descriptor_count: 1, sequence: self.available_index, writable_bytes: 0 };
+        self.available_index = self.available_index.wrapping_add(1);
+        Ok(head)
+    }
+
     /// Shows all pushed chains to the device. True if there were any and the device wants to be
     /// notified.
     ///
@@ -414,6 +441,20 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         // The flag before the next look at the used index (section 2.7.7).
         barrier::full();
         Ok(())
+    }
+
+    /// The device has returned something since it was asked to interrupt, which was asked for once. With an index to be
+    /// told at there is nothing to write: it has been passed, and comes again after 2^16 chains (advice, as all of it).
+    ///
+    /// # Errors
+    /// None that a ring of the right size can have.
+    #[inline]
+    pub fn forget_interrupt(&mut self) -> Result<(), VirtioError> {
+        if self.has_event_index {
+            self.interrupts = Interrupts::Suppressed;
+            return Ok(());
+        }
+        self.set_interrupts(Interrupts::Suppressed)
     }
 
     /// What [`Queue::set_interrupts`] said last.

@@ -11,7 +11,8 @@ use crate::fake::FakeBus;
 use crate::net::Place;
 
 fn request(tag: u16, operation: BlockOperation, first_sector: u64, pieces: &[Place]) -> BlockRequest<'_> {
-    let sector_count = pieces.iter().map(|piece| piece.length_bytes / 512).sum();
+    let byte_count: u32 = pieces.iter().map(|piece| piece.length_bytes).sum();
+    let sector_count = byte_count / 512;
     BlockRequest { tag, queue: 0, operation, first_sector, sector_count, pieces }
 }
 

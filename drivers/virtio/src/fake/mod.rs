@@ -29,13 +29,15 @@ use crate::console::control_event as event;
 use crate::console::{CONTROL_RECEIVE_QUEUE, CONTROL_TRANSMIT_QUEUE};
 use crate::console::{ControlHeader, FEATURE_MULTIPORT, port_queues};
 use crate::device::{FEATURE_ACCESS_PLATFORM, FEATURE_VERSION_1, status};
-use crate::queue::{FEATURE_EVENT_INDEX, crosses};
+use crate::queue::{FEATURE_EVENT_INDEX, FEATURE_INDIRECT, crosses};
 
+mod block;
 mod hostile;
 mod net;
 mod ninep;
 mod registers;
 
+pub use block::DiskHost;
 pub use hostile::Mischief;
 pub use net::NetHost;
 pub use ninep::Answer;
@@ -173,6 +175,8 @@ pub struct FakeSerial {
     responder: Option<Responder>,
     /// What makes it a network card instead.
     net: Option<NetHost>,
+    /// What makes it a disk instead.
+    disk: Option<DiskHost>,
     /// The reset register never reads zero again.
     pub refuses_reset: bool,
     /// `FEATURES_OK` does not stick.
@@ -208,6 +212,7 @@ impl FakeSerial {
             port_count_max,
             responder: None,
             net: None,
+            disk: None,
             refuses_reset: false,
             refuses_features: false,
             notification_count: 0,
@@ -347,6 +352,7 @@ impl FakeSerial {
         for queue in &mut self.queues {
             *queue = DeviceQueue { size_max: queue.size_max, ..DeviceQueue::default() };
         }
+        self.reset_block();
         for port in &mut self.ports {
             port.guest_open = false;
             port.guest_ready = false;
@@ -383,6 +389,7 @@ impl FakeSerial {
     fn handle(&mut self, queue: u16) {
         match queue {
             _ if self.responder.is_some() => self.respond(queue),
+            _ if self.disk.is_some() => self.serve_block(queue),
             1 if self.net.is_some() => self.take_frames(),
             _ if self.net.is_some() => {}
             // Receive queues have even numbers; new buffers are used when there is data.
@@ -462,6 +469,7 @@ impl FakeSerial {
     /// Moves waiting data in both directions as far as it goes.
     fn settle(&mut self) {
         self.deliver_frames();
+        self.finish_block();
         let numbers: Vec<u32> = self.ports.iter().map(|port| port.number).collect();
         for number in numbers {
             self.deliver_input(number);
@@ -565,26 +573,37 @@ impl FakeSerial {
 
     fn read_chain(&self, queue: &DeviceQueue, head: u16) -> Option<Vec<Piece>> {
         let mut pieces: Vec<Piece> = Vec::new();
+        // Where descriptors are, how many, and the next of them.
+        let (mut table, mut count) = (queue.descriptors, queue.size);
         let mut next = Some(head);
         while let Some(descriptor) = next {
-            if descriptor >= queue.size || pieces.len() == usize::from(queue.size) {
+            if descriptor >= count || pieces.len() == usize::from(count) {
                 return None;
             }
             let mut bytes = [0; 16];
-            self.bus.device_read(queue.descriptors + 16 * u64::from(descriptor), &mut bytes)?;
+            self.bus.device_read(table + 16 * u64::from(descriptor), &mut bytes)?;
             let (address, rest) = bytes.split_first_chunk::<8>()?;
             let &[a, b, c, d, flags, _, low, high] = rest else {
                 return None;
             };
+            let (address, length_bytes) = (u64::from_le_bytes(*address), u32::from_le_bytes([a, b, c, d]));
+            if flags & 4 != 0 {
+                // A table is a chain's only descriptor here, as QEMU's drivers have it; none is within another.
+                let is_allowed = self.accepted & FEATURE_INDIRECT != 0 && table == queue.descriptors && flags == 4;
+                if !is_allowed || !pieces.is_empty() || length_bytes == 0 || !length_bytes.is_multiple_of(16) {
+                    return None;
+                }
+                (table, count) = (address, u16::try_from(length_bytes / 16).ok()?);
+                next = Some(0);
+                continue;
+            }
             let writable = flags & 2 != 0;
-            if !writable && pieces.last().is_some_and(|piece| piece.writable) {
+            let is_out_of_order = !writable && pieces.last().is_some_and(|piece| piece.writable);
+            // A device ends at an empty piece; only consoles and cards have some here.
+            if is_out_of_order || length_bytes == 0 && self.disk.is_some() {
                 return None;
             }
-            pieces.push(Piece {
-                address: u64::from_le_bytes(*address),
-                length_bytes: u32::from_le_bytes([a, b, c, d]),
-                writable,
-            });
+            pieces.push(Piece { address, length_bytes, writable });
             next = (flags & 1 != 0).then(|| u16::from_le_bytes([low, high]));
         }
         Some(pieces)

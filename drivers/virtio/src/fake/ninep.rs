@@ -47,7 +47,7 @@ impl FakeSerial {
         match (&self.responder, &self.net) {
             (Some(_), _) => DEVICE_TYPE_NINEP,
             (None, Some(_)) => DEVICE_TYPE_NET,
-            (None, None) => DEVICE_TYPE_CONSOLE,
+            (None, None) => self.block_type().unwrap_or(DEVICE_TYPE_CONSOLE),
         }
     }
 

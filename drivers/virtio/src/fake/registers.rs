@@ -52,7 +52,7 @@ pub fn pci(device: &SharedSerial) -> (PciWindows<FakeMmio<PciWindowModel>>, u32)
         common: window(PciWindowKind::Common, common::LENGTH as usize),
         notify: window(PciWindowKind::Notify, NOTIFY_MULTIPLIER * queue_count),
         isr: window(PciWindowKind::Isr, 1),
-        device: window(PciWindowKind::Device, 16),
+        device: window(PciWindowKind::Device, 64),
     };
     (windows, NOTIFY_MULTIPLIER as u32)
 }
@@ -123,7 +123,8 @@ impl FakeSerial {
     }
 
     fn config(&mut self, offset: usize) -> u64 {
-        if let Some(word) = self.ninep_config(offset).or_else(|| self.net_config(offset)) {
+        let word = self.ninep_config(offset).or_else(|| self.net_config(offset));
+        if let Some(word) = word.or_else(|| self.block_config(offset)) {
             return word;
         }
         if offset == CONFIG_PORT_COUNT_MAX {
