@@ -1,10 +1,11 @@
-//! The drivers of console and card against the devices of a real QEMU, without a guest: QEMU's test
+//! The drivers of console, card and disk against the devices of a real QEMU, without a guest: QEMU's test
 //! protocol (`-qtest`) gives a host process the registers and the memory of the machine, and the
 //! driver does not notice the difference.
 //!
 //! This is the check that the device model in `fake` and our reading of the specification agree
 //! with the device that users have. Without QEMU the tests say so and pass.
 
+mod block;
 mod machine;
 mod net;
 
