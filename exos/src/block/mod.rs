@@ -1,7 +1,16 @@
 //! Disks: requests, their order, and what stands behind `/dev/vda`.
 //!
 //! From below to above:
-//! - [`disk`]: what a disk is, wherever its driver is placed.
+//! - [`disk`]: what a disk is, wherever its driver is placed; [`fake`], one for tests;
+//! - [`request`]: what is asked of it, and who is told;
+//! - `order`: which requests become one, and which goes next; [`statistics`]: what is counted;
+//! - [`queue`]: the request list of a disk, with restart and errors;
+//! - [`transfer`]: sectors to and from held memory, in as many requests as it takes.
+//!
+//! An asynchronous caller holds a program's memory ([`transfer::PinnedMemory`]), submits
+//! ([`transfer::Transfer::submit`]) as often as it likes, and then starts the queue once
+//! ([`queue::BlockQueue::start`]): what it submits in between is joined and ordered. It is told by
+//! [`request::RequestOwner::done`].
 //!
 //! Invariants:
 //! - INV-B1 No lock of this module is held while an owner is told, a waiter is woken, or bytes go to or from a program.
@@ -9,3 +18,11 @@
 //! - INV-B3 Time is an argument.
 
 pub mod disk;
+pub mod fake;
+mod order;
+pub mod queue;
+pub mod request;
+pub mod statistics;
+pub mod transfer;
+
+pub use order::OrderPolicy;
