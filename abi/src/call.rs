@@ -292,6 +292,12 @@ calls! {
     57 BindOne { space: CapSlot, operation: u64, virtual_address: u64, frame: u64, pages: u64 }
     /// Sleeps until a bell has been rung, and takes its count.
     58 BellAwait { slot: CapSlot }
+
+    // What an extended kernel is linked with.
+
+    /// Calls the kernel's extension; `operation` and the rest are the extension's. A kernel without one knows no such
+    /// call.
+    59 ExtensionCall { operation: u64, first: u64, second: u64, third: u64, fourth: u64, fifth: u64 }
 }
 
 /// Frames that an environment costs at least: its root page table, its first table of capabilities, and three more

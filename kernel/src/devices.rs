@@ -3,7 +3,7 @@
 
 use aegis_abi::device::{DEVICE_INTERRUPT_COUNT_MAX, DEVICE_REGION_COUNT_MAX, DeviceKind};
 use aegis_abi::layout::PAGE_SHIFT;
-use aegis_kernel_core::{DeviceDescription, Region, State};
+use aegis_kernel_core::{DeviceDescription, DeviceId, Region, State};
 use aegis_machine as machine;
 use aegis_pci::{self as pci, Bar, ConfigAccess, Function, Reset};
 use machine::frame_range::FrameRange;
@@ -50,48 +50,39 @@ pub(crate) fn describe(state: &mut State<'static, Hardware>, boot: &Boot) {
 }
 
 fn add_virtio_mmio(state: &mut State<'static, Hardware>, slot: VirtioMmioSlot) {
-    let mut regions = [Region::HOLE; DEVICE_REGION_COUNT_MAX];
-    regions[0] = Region { base: slot.address, length_bytes: VIRTIO_BLOCK_BYTES, ..Region::HOLE };
-    let description = DeviceDescription {
-        kind: DeviceKind::VirtioMmio,
-        identity: slot.device_id,
-        location: slot.gsi,
-        class: 0,
-        regions,
-        interrupt_count: 1,
-    };
-    if let Some(device) = state.add_device(description) {
+    let region = Region { base: slot.address, length_bytes: VIRTIO_BLOCK_BYTES, ..Region::HOLE };
+    if let Some(device) = add_simple(state, DeviceKind::VirtioMmio, slot.device_id, region, slot.gsi) {
         state.machine.set_backend(device, Backend::VirtioMmio(slot.address));
-        state.machine.add_route(device, 0, Line::Gsi { gsi: slot.gsi, is_level: true });
     }
+}
+
+/// A function of one region and one level-triggered line.
+fn add_simple(
+    state: &mut State<'static, Hardware>,
+    kind: DeviceKind,
+    identity: u32,
+    region: Region,
+    gsi: u32,
+) -> Option<DeviceId> {
+    let mut regions = [Region::HOLE; DEVICE_REGION_COUNT_MAX];
+    regions[0] = region;
+    let description = DeviceDescription { kind, identity, location: gsi, class: 0, regions, interrupt_count: 1 };
+    let device = state.add_device(description)?;
+    state.machine.add_route(device, 0, Line::Gsi { gsi, is_level: true });
+    Some(device)
 }
 
 /// The second serial device, if its scratch register keeps what is written to it.
 fn add_serial(state: &mut State<'static, Hardware>, boot: &Boot) {
     let (scratch, pattern) = (SERIAL_PORT + SERIAL_PORT_COUNT - 1, 0x5a);
-    machine::port_write_u8(scratch, pattern);
-    if machine::port_read_u8(scratch) != pattern {
+    machine::port_write(scratch, 1, pattern);
+    if machine::port_read(scratch, 1) != pattern {
         return;
     }
-    let mut regions = [Region::HOLE; DEVICE_REGION_COUNT_MAX];
-    regions[0] = Region {
-        is_ports: true,
-        base: u64::from(SERIAL_PORT),
-        length_bytes: u64::from(SERIAL_PORT_COUNT),
-        ..Region::HOLE
-    };
-    let description = DeviceDescription {
-        kind: DeviceKind::Ports,
-        identity: u32::from(SERIAL_PORT),
-        location: 0,
-        class: 0,
-        regions,
-        interrupt_count: 1,
-    };
-    if let Some(device) = state.add_device(description) {
-        let gsi = boot.topology.isa_lines[SERIAL_LINE].gsi;
-        state.machine.add_route(device, 0, Line::Gsi { gsi, is_level: true });
-    }
+    let (base, length_bytes) = (u64::from(SERIAL_PORT), u64::from(SERIAL_PORT_COUNT));
+    let region = Region { is_ports: true, base, length_bytes, ..Region::HOLE };
+    let gsi = boot.topology.isa_lines[SERIAL_LINE].gsi;
+    add_simple(state, DeviceKind::Ports, u32::from(SERIAL_PORT), region, gsi);
 }
 
 fn add_pci(state: &mut State<'static, Hardware>, boot: &Boot, function: &Function) {

@@ -6,7 +6,7 @@
 use aegis_abi::FrameNumber;
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_kernel_core::id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
-use aegis_kernel_core::{Holders, Machine, Pages, PortWidth, StopReport};
+use aegis_kernel_core::{Extension, Holders, Machine, Pages, StopReport};
 use aegis_machine as machine;
 use aegis_pci::{self as pci, Bar, ConfigAccess, Function, FunctionAddress, Reset};
 use machine::{ContextPlaces, DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, Flush, PROCESSOR_COUNT_MAX, PciPorts};
@@ -76,7 +76,9 @@ pub(crate) enum Backend {
 }
 
 /// The machine.
-pub(crate) struct Hardware {
+pub struct Hardware {
+    /// What the kernel is extended by.
+    pub(crate) extension: Option<&'static dyn Extension<Self>>,
     routes: [Route; ROUTE_COUNT_MAX],
     route_count: usize,
     backends: [Backend; DeviceId::COUNT],
@@ -92,6 +94,7 @@ impl Hardware {
     /// A machine without device functions; all zero bits.
     pub(crate) const fn new() -> Self {
         Self {
+            extension: None,
             routes: [Route::NONE; ROUTE_COUNT_MAX],
             route_count: 0,
             backends: [Backend::None; DeviceId::COUNT],
@@ -212,6 +215,10 @@ impl Hardware {
 }
 
 impl Machine for Hardware {
+    fn extension(&self) -> Option<&'static dyn Extension<Self>> {
+        self.extension
+    }
+
     #[inline(always)]
     fn words<const COUNT: usize>(&self, frame: FrameNumber) -> impl Fn(usize) -> [u64; COUNT] {
         machine::physical_words(frame)
@@ -271,20 +278,12 @@ impl Machine for Hardware {
         machine::send_reschedule(cpu.index());
     }
 
-    fn port_read(&mut self, port: u16, width: PortWidth) -> u32 {
-        match width {
-            PortWidth::Byte => u32::from(machine::port_read_u8(port)),
-            PortWidth::Word => u32::from(machine::port_read_u16(port)),
-            PortWidth::Long => machine::port_read_u32(port),
-        }
+    fn port_read(&mut self, port: u16, width_bytes: u32) -> u32 {
+        machine::port_read(port, width_bytes)
     }
 
-    fn port_write(&mut self, port: u16, width: PortWidth, value: u32) {
-        match width {
-            PortWidth::Byte => machine::port_write_u8(port, value as u8),
-            PortWidth::Word => machine::port_write_u16(port, value as u16),
-            PortWidth::Long => machine::port_write_u32(port, value),
-        }
+    fn port_write(&mut self, port: u16, width_bytes: u32, value: u32) {
+        machine::port_write(port, width_bytes, value);
     }
 
     fn config_read(&mut self, location: u32, offset: u32) -> u32 {
@@ -385,8 +384,8 @@ fn stop_transfers(function: &Function) {
     match (function.class >> 8, function.bars[4], function.bars[5]) {
         // PCI IDE Controller 1.0: the start bits of both channels.
         (pci::CLASS_IDE, Bar::Ports { port, .. }, _) => {
-            machine::port_write_u8(port, 0);
-            machine::port_write_u8(port + 8, 0);
+            machine::port_write(port, 1, 0);
+            machine::port_write(port + 8, 1, 0);
         }
         // AHCI 1.3.1, 3.1.2: global control, reset.
         (pci::CLASS_AHCI, _, Bar::Memory { address, .. }) => machine::device_register_write(address + 4, 1 << 31 | 1),

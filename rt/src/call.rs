@@ -242,6 +242,12 @@ macro_rules! unsafe_stubs {
 }
 
 unsafe_stubs! {
+    /// Calls the kernel's extension.
+    extension_call(operation: u64, words: [u64; 5])
+        => ExtensionCall {
+            operation: operation, first: words[0], second: words[1], third: words[2], fourth: words[3],
+            fifth: words[4],
+        };
     /// Deletes a capability's descendants.
     cap_revoke(slot: CapSlot) => CapRevoke { slot: slot };
     /// Deletes a capability.

@@ -34,6 +34,8 @@ const DONATED_FRAME_COUNT: u64 = 128;
 /// Control page, save area, boot information page.
 const FIRST_FRAME_COUNT: u64 = 1 + FIRST_SAVE_AREA_FRAME_COUNT + 1;
 const DEVICE_RIGHTS: Rights = Rights::READ.union(Rights::WRITE).union(Rights::CONTROL).union(Rights::GRANT);
+/// Of a function that the kernel's extension drives: to say what it reaches, and what its interrupts ring.
+const DRIVEN_RIGHTS: Rights = Rights::CONTROL.union(Rights::GRANT);
 const MACHINE_RIGHTS: Rights = Rights::READ.union(Rights::CONTROL).union(Rights::LOG).union(Rights::GRANT);
 
 /// What the glue hands over once.
@@ -106,7 +108,8 @@ impl<'a, M: Machine> State<'a, M> {
     /// Adds a device function; `None` if the table is full.
     pub fn add_device(&mut self, description: DeviceDescription) -> Option<DeviceId> {
         let device = self.devices.find(|d| d.description.is_none())?;
-        self.devices[device] = Device { description: Some(description), ..Device::EMPTY };
+        let is_driven = self.machine.extension().is_some_and(|extension| extension.drives(device, &description));
+        self.devices[device] = Device { description: Some(description), is_driven, ..Device::EMPTY };
         Some(device)
     }
 
@@ -226,8 +229,8 @@ impl<'a, M: Machine> State<'a, M> {
             }
             let slot = CapSlot(SLOT_DEVICE_FIRST.0 + device.index() as u32);
             let at = self.empty_slot(environment, slot)?;
-            let named = Named { id: device, serial: 0 };
-            let capability = Capability::object(CapType::Device, DEVICE_RIGHTS, named);
+            let rights = if self.devices[device].is_driven { DRIVEN_RIGHTS } else { DEVICE_RIGHTS };
+            let capability = Capability::object(CapType::Device, rights, Named { id: device, serial: 0 });
             self.store_capability(at, &capability);
         }
         Ok(())

@@ -8,6 +8,7 @@
 
 use aegis_abi::device::DEVICE_INTERRUPT_COUNT_MAX;
 use aegis_abi::share::Table;
+use aegis_abi::types::FrameNumber;
 
 use crate::id::{DEVICE_COUNT_MAX, DeviceId, EnvironmentId, Id};
 use crate::object::{CapRef, DmaBinding, Route, Work};
@@ -22,6 +23,11 @@ impl<M: Machine> State<'_, M> {
     /// the processor which is called, and need not be the driver's own, or else the driver.
     pub(crate) fn device_interrupt(&mut self, device: DeviceId, interrupt: usize) -> Option<EnvironmentId> {
         self.machine.interrupt_mask(device, interrupt, true);
+        if self.devices[device].is_driven
+            && let Some(extension) = self.machine.extension()
+        {
+            extension.interrupt(self, device);
+        }
         let route = *self.devices[device].routes.get(interrupt)?;
         if let Some(bell) = route.bell.and_then(|named| self.live_bell(named)) {
             self.ring(bell);
@@ -53,8 +59,7 @@ impl<M: Machine> State<'_, M> {
             self.reset_device(device, Work::Releasing)?;
         }
         for index in 0..self.dma_bindings.len() {
-            let binding = &self.dma_bindings[index];
-            if binding.device == Some(device) && binding.environment == Some(environment) {
+            if self.reached_frames(device, environment, index).is_some() {
                 self.release_dma_binding(index);
             }
         }
@@ -86,6 +91,14 @@ impl<M: Machine> State<'_, M> {
                 }
             }
         }
+    }
+
+    /// The frames that a function reaches by place `index` of the table of all such ranges, and for what environment.
+    /// For an extension, which remembers the place and asks again before each use.
+    pub fn reached_frames(&self, device: DeviceId, by: EnvironmentId, index: usize) -> Option<(FrameNumber, u64)> {
+        let is_theirs = |range: &&DmaBinding| range.device == Some(device) && range.environment == Some(by);
+        let range = self.dma_bindings.get(index).filter(is_theirs)?;
+        Some((FrameNumber(range.first), range.count))
     }
 
     pub(crate) fn release_dma_binding(&mut self, index: usize) {

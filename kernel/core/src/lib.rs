@@ -83,8 +83,8 @@ mod tests;
 
 pub use boot::{BootError, FirstEnvironment, Setup};
 pub use entry::{Context, Decision};
-pub use id::{CpuId, DeviceId, Id, ProcessorId};
-pub use machine::{Holders, Machine, PortWidth, StopReport};
+pub use id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
+pub use machine::{Extension, Holders, Machine, StopReport};
 pub use object::{
     BlockEntry, DEPTH_MAX, DeviceDescription, FrameEntry, Pages, Region, SAVE_AREA_FRAME_COUNT_MAX, SLOT_COUNT_MAX,
     SLOTS_PER_FRAME,

@@ -5,35 +5,12 @@
 //! method is called with the kernel lock held and must return in bounded time. The core never
 //! passes a frame outside the frame table to the memory methods.
 
-use aegis_abi::call::StopReason;
-use aegis_abi::types::FrameNumber;
+use aegis_abi::call::{ExtensionCall, StopReason};
+use aegis_abi::types::{FrameNumber, Status};
 
+use crate::State;
 use crate::id::{CpuId, DeviceId, EnvironmentId, ProcessorId};
-use crate::object::Pages;
-
-/// A port access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortWidth {
-    /// 8 bits.
-    Byte,
-    /// 16 bits.
-    Word,
-    /// 32 bits.
-    Long,
-}
-
-impl PortWidth {
-    /// From a number of bytes.
-    #[must_use]
-    pub fn from_bytes(bytes: u32) -> Option<Self> {
-        match bytes {
-            1 => Some(Self::Byte),
-            2 => Some(Self::Word),
-            4 => Some(Self::Long),
-            _ => None,
-        }
-    }
-}
+use crate::object::{DeviceDescription, Pages};
 
 /// Why and where an environment was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +39,27 @@ pub enum Holders {
     Environment(EnvironmentId),
 }
 
+/// Safe code that an extended kernel is linked with (ADR 0075): it drives device functions in place of an environment,
+/// for those that call it. Every method is called with the kernel lock held and returns in bounded time.
+pub trait Extension<M>: Sync {
+    /// Whether it will drive a function. Nobody else gets at its registers then.
+    fn drives(&self, device: DeviceId, description: &DeviceDescription) -> bool;
+    /// What an environment asks for.
+    ///
+    /// # Errors
+    /// The call's status.
+    fn call(&self, state: &mut State<'_, M>, by: EnvironmentId, call: &ExtensionCall) -> Result<u64, Status>;
+    /// An interrupt of a function came, and is masked; the bell that is bound to it rings afterwards.
+    fn interrupt(&self, state: &mut State<'_, M>, device: DeviceId);
+}
+
 /// The machine under the core.
-pub trait Machine {
+pub trait Machine: 'static {
+    /// What the kernel is extended by.
+    fn extension(&self) -> Option<&'static dyn Extension<Self>>
+    where
+        Self: Sized;
+
     /// Reads 64-bit words of a frame from an index (0..512) on, each in one access; the frame is looked up once. How
     /// many is known when the kernel is compiled, so that they come and go without an array between.
     fn words<const COUNT: usize>(&self, frame: FrameNumber) -> impl Fn(usize) -> [u64; COUNT];
@@ -106,10 +102,10 @@ pub trait Machine {
     /// Makes another processor enter the kernel soon (its glue then calls `State::on_kick`).
     fn kick(&mut self, cpu: CpuId);
 
-    /// Reads a port.
-    fn port_read(&mut self, port: u16, width: PortWidth) -> u32;
-    /// Writes a port.
-    fn port_write(&mut self, port: u16, width: PortWidth, value: u32);
+    /// Reads 1, 2 or 4 bytes from a port.
+    fn port_read(&mut self, port: u16, width_bytes: u32) -> u32;
+    /// Writes 1, 2 or 4 bytes to a port.
+    fn port_write(&mut self, port: u16, width_bytes: u32, value: u32);
     /// Reads the 32-bit word at byte `offset` (0..256, multiple of 4) of a PCI function's
     /// configuration space.
     fn config_read(&mut self, location: u32, offset: u32) -> u32;

@@ -125,11 +125,11 @@ fn random_word(random: &mut Random) -> u64 {
 
 /// What each call's arguments are, by its number: s slot, o slot of the object it works on, t slot to fill, r rights,
 /// c count, f frame, x field, a address, p pointer to the buffer, w when.
-const SHAPES: [&[u8]; 59] = [
+const SHAPES: [&[u8]; 60] = [
     b"", b"strcc", b"sotr", b"s", b"s", b"sx", b"tcfx", b"s", b"stc", b"so", b"opc", b"tsc", b"o", b"ox", b"os",
     b"ocw", b"tosxaa", b"oaac", b"o", b"ox", b"o", b"s", b"px", b"ts", b"s", b"s", b"tsac", b"s", b"s", b"", b"sxx",
     b"sx", b"sxa", b"sxcxxc", b"sxs", b"sx", b"sscc", b"sscc", b"spc", b"sc", b"ox", b"sw", b"t", b"s", b"ox", b"oo",
-    b"ox", b"oo", b"", b"", b"", b"", b"oxc", b"", b"", b"", b"oc", b"oxafc", b"s",
+    b"ox", b"oo", b"", b"", b"", b"", b"oxc", b"", b"", b"", b"oc", b"oxafc", b"s", b"xxssxx",
 ];
 
 /// An argument that fits, or any word.

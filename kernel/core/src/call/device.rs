@@ -10,8 +10,7 @@ use aegis_abi::memory::BindFlags;
 use aegis_abi::share::Table;
 use aegis_abi::types::{CapType, FrameNumber, Rights, SLOT_NONE, Status};
 
-use crate::id::{CpuId, DeviceId, Id};
-use crate::machine::PortWidth;
+use crate::id::{CpuId, DMA_BINDING_COUNT_MAX, DeviceId, Id};
 use crate::object::{CapRef, DeviceDescription, DmaBinding, FrameKind, Region, Route, Work};
 use crate::outcome::{Answer, Caller, Refusal, bad_argument, refuse_if};
 use crate::space::{Flush, in_windows, leaf_bits};
@@ -60,6 +59,7 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
 pub(super) fn control<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceControl) -> Answer {
     let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
     let operation = DeviceOperation::from_number(call.operation).ok_or(bad_argument(1))?;
+    refuse_if(state.devices[device].is_driven, Status::WrongState)?;
     let work = state.devices[device].work;
     match operation {
         DeviceOperation::Enable => {
@@ -136,16 +136,16 @@ pub(super) fn port<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
     let (device, description) = description(state, caller, call.slot, rights)?;
     let region = region_at(&description, call.region)?;
     refuse_if(!region.is_ports, bad_argument(1))?;
-    let width = PortWidth::from_bytes(call.width_bytes).ok_or(bad_argument(3))?;
+    refuse_if(!matches!(call.width_bytes, 1 | 2 | 4), bad_argument(3))?;
     let end = u64::from(call.offset) + u64::from(call.width_bytes);
     refuse_if(end > region.length_bytes, bad_argument(2))?;
     let port = u16::try_from(region.base + u64::from(call.offset)).map_err(|_| bad_argument(2))?;
     if call.is_write == 1 {
         touch(state, device);
-        state.machine.port_write(port, width, call.value);
+        state.machine.port_write(port, call.width_bytes, call.value);
         return Ok(0);
     }
-    Ok(u64::from(state.machine.port_read(port, width)))
+    Ok(u64::from(state.machine.port_read(port, call.width_bytes)))
 }
 
 fn interrupt_index(device: &DeviceDescription, interrupt: u32) -> Result<usize, Refusal> {
@@ -209,15 +209,14 @@ pub(super) fn dma_unbind<M: Machine>(state: &mut State<M>, caller: Caller, call:
     let environment = caller.environment;
     let (_, frames) = state.lookup(environment, call.frames, CapType::Frames, Rights::empty())?;
     let first = frames.object.checked_add(call.offset).ok_or(bad_argument(2))?;
-    let place = state
-        .dma_bindings
-        .iter()
-        .position(|binding| {
-            binding.device == Some(device)
-                && binding.environment == Some(environment)
-                && (binding.first, binding.count) == (first, call.count)
-        })
-        .ok_or(Status::WrongState)?;
+    let range = Some((FrameNumber(first), call.count));
+    let mut places = 0..DMA_BINDING_COUNT_MAX;
+    let place = places.find(|place| state.reached_frames(device, environment, *place) == range);
+    let place = place.ok_or(Status::WrongState)?;
+    if state.devices[device].is_driven {
+        // What the extension has under way there is not the environment's to know.
+        state.machine.device_enable(device, false);
+    }
     state.release_dma_binding(place);
     Ok(0)
 }

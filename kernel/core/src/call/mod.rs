@@ -10,6 +10,7 @@ mod bind;
 mod capability;
 mod device;
 mod environment;
+mod extension;
 mod frame;
 mod gate;
 mod machine;
@@ -118,4 +119,5 @@ dispatch! {
     TicketRead => ticket::read;
     TicketIssue => ticket::issue;
     EnvironmentShare => environment::share;
+    ExtensionCall => extension::call;
 }

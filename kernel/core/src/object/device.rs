@@ -98,6 +98,8 @@ begins! {
     /// A device function.
     pub(crate) struct Device {
         pub(crate) description: Option<DeviceDescription> = None,
+        /// The kernel's extension drives it, so nobody else gets at it.
+        pub(crate) is_driven: bool = false,
         pub(crate) work: Work = Work::Untouched,
         pub(crate) routes: [Route; DEVICE_INTERRUPT_COUNT_MAX] = [Route::EMPTY; DEVICE_INTERRUPT_COUNT_MAX],
     }

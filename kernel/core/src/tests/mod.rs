@@ -14,6 +14,7 @@ mod currency;
 mod device;
 mod environment;
 mod exhaustive;
+mod extension;
 mod frame;
 mod funding;
 mod fuzz;

@@ -19,7 +19,7 @@ use super::cache::Caches;
 use crate::boot::{FirstEnvironment, Setup};
 use crate::entry::Decision;
 use crate::id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
-use crate::machine::{Holders, PortWidth, StopReport};
+use crate::machine::{Extension, Holders, StopReport};
 use crate::object::{BlockEntry, DeviceDescription, FrameEntry, Pages, Region};
 use crate::{Machine, State};
 
@@ -95,6 +95,7 @@ impl IndexMut<usize> for Memory {
 }
 
 pub(super) struct Fake {
+    pub(super) extension: Option<&'static dyn Extension<Self>>,
     pub(super) memory: Memory,
     pub(super) caches: Caches,
     pub(super) now_ns: u64,
@@ -141,6 +142,10 @@ impl Fake {
 }
 
 impl Machine for Fake {
+    fn extension(&self) -> Option<&'static dyn Extension<Self>> {
+        self.extension
+    }
+
     fn load(&self, frame: FrameNumber, word_index: usize) -> u64 {
         self.count_words(1);
         self.memory[frame.0 as usize][word_index]
@@ -221,10 +226,10 @@ impl Machine for Fake {
     fn kick(&mut self, cpu: CpuId) {
         self.kicked.push(cpu);
     }
-    fn port_read(&mut self, port: u16, _width: PortWidth) -> u32 {
+    fn port_read(&mut self, port: u16, _: u32) -> u32 {
         u32::from(port) + 1
     }
-    fn port_write(&mut self, port: u16, _width: PortWidth, value: u32) {
+    fn port_write(&mut self, port: u16, _: u32, value: u32) {
         self.ports.push((port, value));
     }
     fn config_read(&mut self, location: u32, offset: u32) -> u32 {
@@ -333,10 +338,16 @@ pub(super) type FrameTables = (&'static mut [FrameEntry], &'static mut [BlockEnt
 
 /// A machine that is ready for `start_first_environment`.
 pub(super) fn machine() -> Box<State<'static, Fake>> {
+    extended_machine(None)
+}
+
+fn extended_machine(extension: Option<&'static dyn Extension<Fake>>) -> Box<State<'static, Fake>> {
     // A debug build holds several copies of the state on the stack before it is boxed, more than a test's stack takes.
     let builder = std::thread::Builder::new().stack_size(16 << 20);
     let boxing = builder.spawn(|| Box::new(State::new(fake()))).expect("a thread");
-    ready(boxing.join().expect("it is only moved"), frame_tables())
+    let mut state = boxing.join().expect("it is only moved");
+    state.machine.extension = extension;
+    ready(state, frame_tables())
 }
 
 fn frame_tables() -> FrameTables {
@@ -346,6 +357,7 @@ fn frame_tables() -> FrameTables {
 
 fn fake() -> Fake {
     Fake {
+        extension: None,
         memory: Memory((0..FRAME_COUNT).map(|_| Frame::Untouched).collect()),
         caches: Caches::new(),
         now_ns: 1000,
@@ -423,6 +435,11 @@ impl World {
     /// The first environment runs on processor 0.
     pub(super) fn new() -> Self {
         Self::begin(machine(), true)
+    }
+
+    /// The same of an extended kernel.
+    pub(super) fn extended(extension: &'static dyn Extension<Fake>) -> Self {
+        Self::begin(extended_machine(Some(extension)), true)
     }
 
     /// A world made on this thread's stack, which is large, with tables that another one had.

@@ -179,7 +179,7 @@ pub(crate) fn direct_address(address: u64) -> u64 {
 
 /// The kernel's address of a frame of memory; panics on any other, which is a bug of the kernel core.
 #[inline(always)]
-pub(crate) fn frame_address(frame: FrameNumber) -> u64 {
+pub fn frame_address(frame: FrameNumber) -> u64 {
     // Below the image, or above it; one of the two is said by one comparison.
     if frame.0 >= paging::image_frames().start {
         let above = frame.0.wrapping_sub(ABOVE_IMAGE_FIRST.load(Ordering::Relaxed));
@@ -260,7 +260,7 @@ pub fn physical_zero(frame: FrameNumber) {
 
 /// Stores to a 32-bit device register below 4 GiB; panics if something else than device space is there.
 ///
-/// What the device does with it is the caller's responsibility, as with [`port_write_u32`](super::port_write_u32).
+/// What the device does with it is the caller's responsibility, as with [`port_write`](super::port_write).
 pub fn device_register_write(address: u64, value: u32) {
     assert!(address.is_multiple_of(4) && paging::is_device_space(address), "INV-4: {address:#x} is no device");
     // SAFETY: mapped uncached and not memory.
@@ -271,7 +271,7 @@ pub fn device_register_write(address: u64, value: u32) {
 /// them.
 ///
 /// Everything below 4 GiB already is; above, whole GiB are mapped once and stay.
-pub(crate) fn map_device(address: u64, length_bytes: u64) -> Option<u64> {
+pub fn map_device(address: u64, length_bytes: u64) -> Option<u64> {
     let end = address.checked_add(length_bytes)?;
     if end > LOW_MAP_BYTES {
         paging::map_device_gib(address >> 30, end.div_ceil(1 << 30))?;

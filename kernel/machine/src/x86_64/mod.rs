@@ -31,15 +31,15 @@ pub use interrupt::{DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, VECTOR_RESCHEDULE, 
 pub use io_apic::{line_mask, line_route, line_unmask};
 pub use lock::{KernelGuard, KernelLock};
 pub use memory::{
-    BootMemory, device_register_write, physical_compare_exchange, physical_find_word, physical_store_words,
-    physical_words, physical_zero,
+    BootMemory, device_register_write, frame_address, map_device, physical_compare_exchange, physical_find_word,
+    physical_store_words, physical_words, physical_zero,
 };
 pub use paging::{
     KERNEL_SLOT_DIRECT, KERNEL_SLOT_IMAGE, activate_kernel_root, activate_root, flush_all, flush_page, kernel_root,
     kernel_slot_entry,
 };
 pub use pci_ports::{PciPorts, msi_route, msi_x_mask, msi_x_route};
-pub use ports::{port_read_u8, port_read_u16, port_read_u32, port_write_u8, port_write_u16, port_write_u32};
+pub use ports::{port_read, port_write};
 pub use power::{ExitCode, power_off};
 pub use processor::{ContextPlaces, clear_upcall_places, processor_index, set_upcall_places, take_entry_counts};
 pub use serial::{LogLevel, log_bytes, log_enabled, log_write};

@@ -7,41 +7,27 @@
 
 use super::instructions;
 
-/// Loads a byte.
+/// Loads 1, 2 or (whatever else is said) 4 bytes.
 #[must_use]
-pub fn port_read_u8(port: u16) -> u8 {
+pub fn port_read(port: u16, width_bytes: u32) -> u32 {
     // SAFETY: the port is a granted device function's, see the module's head.
-    unsafe { instructions::in8(port) }
+    unsafe {
+        match width_bytes {
+            1 => u32::from(instructions::in8(port)),
+            2 => u32::from(instructions::in16(port)),
+            _ => instructions::in32(port),
+        }
+    }
 }
 
-/// Loads a half word.
-#[must_use]
-pub fn port_read_u16(port: u16) -> u16 {
-    // SAFETY: as in `port_read_u8`.
-    unsafe { instructions::in16(port) }
-}
-
-/// Loads a word.
-#[must_use]
-pub fn port_read_u32(port: u16) -> u32 {
-    // SAFETY: as in `port_read_u8`.
-    unsafe { instructions::in32(port) }
-}
-
-/// Stores a byte.
-pub fn port_write_u8(port: u16, value: u8) {
-    // SAFETY: as in `port_read_u8`.
-    unsafe { instructions::out8(port, value) }
-}
-
-/// Stores a half word.
-pub fn port_write_u16(port: u16, value: u16) {
-    // SAFETY: as in `port_read_u8`.
-    unsafe { instructions::out16(port, value) }
-}
-
-/// Stores a word.
-pub fn port_write_u32(port: u16, value: u32) {
-    // SAFETY: as in `port_read_u8`.
-    unsafe { instructions::out32(port, value) }
+/// Stores the low 1, 2 or (whatever else is said) 4 bytes of a word.
+pub fn port_write(port: u16, width_bytes: u32, value: u32) {
+    // SAFETY: as in `port_read`.
+    unsafe {
+        match width_bytes {
+            1 => instructions::out8(port, value as u8),
+            2 => instructions::out16(port, value as u16),
+            _ => instructions::out32(port, value),
+        }
+    }
 }

@@ -54,14 +54,9 @@ pub(crate) fn initialize() {
 
 /// Sets the level by its name; an unknown name changes nothing.
 pub(crate) fn set_level(name: Option<&str>) {
-    let level = match name {
-        Some("off") => LogLevel::Off,
-        Some("error") => LogLevel::Error,
-        Some("info") => LogLevel::Info,
-        Some("debug") => LogLevel::Debug,
-        _ => return,
-    };
-    LEVEL.store(level as u8, Ordering::Relaxed);
+    if let Some(level) = ["off", "error", "info", "debug"].iter().position(|level| name == Some(*level)) {
+        LEVEL.store(level as u8, Ordering::Relaxed);
+    }
 }
 
 /// Whether lines of `level` are written.
