@@ -20,10 +20,10 @@ pub enum Offence {
     Slot,
     /// It does not consume its completions, or has more under way than its session has room for.
     Depth,
+    /// It names an extent that it does not have.
+    Extent,
     /// It names a buffer that it did not give, or bytes outside of it.
     Buffer,
-    /// It gave a buffer back that is in use.
-    BufferInUse,
 }
 
 impl From<Broken> for Offence {
