@@ -126,4 +126,18 @@ pub trait FrameBytes: Send + Sync {
     /// `current`. The answer is the word that was there, as `Ok` if it was replaced. Sequentially
     /// consistent; for futexes.
     fn compare_exchange_u32(&self, frame: FrameNumber, offset: usize, current: u32, new: u32) -> Result<u32, u32>;
+
+    /// The naturally aligned 32-bit word at `offset`, whole. What is read afterwards was there then, or came later.
+    fn load_u32(&self, frame: FrameNumber, offset: usize) -> u32 {
+        self.compare_exchange_u32(frame, offset, 0, 0).unwrap_or_else(|seen| seen)
+    }
+
+    /// Replaces the naturally aligned 32-bit word at `offset`, whole. A reader that sees it sees what was written
+    /// before.
+    fn store_u32(&self, frame: FrameNumber, offset: usize, word: u32) {
+        let mut seen = self.load_u32(frame, offset);
+        while let Err(other) = self.compare_exchange_u32(frame, offset, seen, word) {
+            seen = other;
+        }
+    }
 }

@@ -107,6 +107,11 @@ fn timers_keys_and_capabilities() {
 }
 
 #[test]
+fn asynchronous_input_and_output() {
+    same_on_processors("aio");
+}
+
+#[test]
 fn processes_as_descriptors_and_several_words() {
     same_in_all_builds("pidfds");
 }

@@ -49,9 +49,9 @@ const GAPS: &[Gap] = &[
     },
     Gap {
         what: "Asynchronous input and output",
-        text: "Neither of Linux's interfaces is there; programs that try them first go on with \
-               `read` and `write`.",
-        calls: &[Sysno::io_uring_setup, Sysno::io_setup],
+        text: "`io_uring` is not there; programs that try it first go on with `read` and `write`. \
+               `io_submit` does what it can do at once, as Linux does where a file is in memory.",
+        calls: &[Sysno::io_uring_setup, Sysno::io_cancel],
     },
     Gap {
         what: "Threads that a message queue starts",

@@ -204,6 +204,11 @@ impl Description {
         self.nature.is_plain
     }
 
+    /// Whether there is no reading or writing at an offset.
+    pub fn is_stream(&self) -> bool {
+        matches!(self.nature.seek_support, SeekSupport::None | SeekSupport::Accepted)
+    }
+
     /// Whether several buffers are so many reads ([`OpenFile::reads_records`]).
     pub fn reads_records(&self) -> bool {
         self.file.as_ref().is_some_and(|file| file.reads_records())

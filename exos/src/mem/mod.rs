@@ -42,6 +42,7 @@ mod pieces;
 pub mod protect;
 pub mod remap;
 mod rewrite;
+pub mod ring_memory;
 pub mod shared;
 pub mod source;
 pub mod space;

@@ -1,6 +1,7 @@
 //! What makes files durable, and hints about how they are read.
 
 use exos::error::{Errno, Result};
+use exos::fs::description::Description;
 use exos::fs::metadata::FileKind;
 
 use super::file_transfer::readable;
@@ -19,7 +20,11 @@ entries! {
 
 /// `fsync(2)` and its kin: of host directories; elsewhere nothing is behind memory.
 pub fn fsync(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
-    let description = context.process.files.get(descriptor)?;
+    sync_description(&*context.process.files.get(descriptor)?)
+}
+
+/// The same for a description.
+pub(super) fn sync_description(description: &Description) -> Result<u64> {
     if description.is_path_only() {
         return Err(Errno::EBADF);
     }

@@ -4,7 +4,6 @@
 //! readers and writers wait, the loop around that is [`super::waiting`]'s.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use aegis_abi::FrameNumber;
 use aegis_abi::layout::PROGRAM_END;
@@ -345,45 +344,59 @@ const TRANSFER_FLAGS: u64 = 1 | 2 | 4;
 /// `RWF_NOAPPEND`: to the offset, though the description appends.
 const RWF_NOAPPEND: u64 = 0x20;
 
-/// The descriptor and the buffers of `preadv2` and `pwritev2` with flags that need them looked at.
-fn flagged(
-    context: &Context<'_>,
-    [descriptor, extents, count, flags]: [u64; 4],
-) -> Result<(Arc<Description>, Vec<Extent>)> {
-    let description = context.process.files.get(descriptor)?;
-    let extents = read_extents(context.memory, extents, count)?;
+/// What a transfer says besides its buffers.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    /// Where; `None`: from the description's offset on.
+    pub(super) offset: Option<u64>,
+    /// `RWF_*`.
+    pub(super) flags: u64,
+    /// Whether the caller waits where there is nothing, or no room.
+    pub(super) may_wait: bool,
+}
+
+/// Checks `RWF_*` flags for a description; whether the transfer may wait then.
+fn check_flags(description: &Description, how: &How) -> Result<bool> {
     let both = RWF_APPEND | RWF_NOAPPEND;
-    if flags & !(TRANSFER_FLAGS | RWF_NOWAIT | both) != 0 {
+    if how.flags & !(TRANSFER_FLAGS | RWF_NOWAIT | both) != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    if flags & both == both {
+    if how.flags & both == both {
         return Err(Errno::EINVAL);
     }
     // Files whose bytes may have to be waited for cannot promise not to.
-    if flags & RWF_NOWAIT != 0 && description.inode().may_wait() {
+    if how.flags & RWF_NOWAIT != 0 && description.inode().may_wait() {
         return Err(Errno::EOPNOTSUPP);
     }
-    Ok((description, extents))
+    Ok(how.may_wait && how.flags & RWF_NOWAIT == 0)
 }
 
-fn read_flagged(context: &mut Context<'_>, [descriptor, extents, count, offset, flags]: [u64; 5]) -> Result<u64> {
-    let (description, extents) = flagged(context, [descriptor, extents, count, flags])?;
-    let offset = if offset == u64::MAX { None } else { offset_of(offset)? };
-    check_end(offset, length_of(&extents))?;
-    if flags & RWF_NOWAIT != 0 {
-        return read_by(context, &description, &extents, offset, false);
-    }
-    read_into(context, &description, &extents, offset)
+/// Reads from a description as flags and offset say.
+pub(super) fn read_as(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    extents: &[Extent],
+    how: How,
+) -> Result<u64> {
+    let may_wait = how.flags == 0 && how.may_wait || check_flags(description, &how)?;
+    check_end(how.offset, length_of(extents))?;
+    read_by(context, description, extents, how.offset, may_wait)
 }
 
-fn write_flagged(context: &mut Context<'_>, [descriptor, extents, count, offset, flags]: [u64; 5]) -> Result<u64> {
-    let (description, extents) = flagged(context, [descriptor, extents, count, flags])?;
-    let offset = if offset == u64::MAX { None } else { offset_of(offset)? };
-    check_end(offset, length_of(&extents))?;
+/// Writes to a description as flags and offset say.
+pub(super) fn write_as(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    extents: &[Extent],
+    how: How,
+) -> Result<u64> {
+    let How { offset, flags, .. } = how;
+    let may_wait = flags == 0 && how.may_wait || check_flags(description, &how)?;
+    check_end(offset, length_of(extents))?;
     if !description.is_writable() {
         return Err(Errno::EBADF);
     }
-    let mut reader = UserReader::new(context.memory, &extents);
+    let mut reader = UserReader::new(context.memory, extents);
     let is_file = description.inode().kind() == FileKind::Regular && description.is_plain();
     if is_file && flags & (RWF_APPEND | RWF_NOAPPEND) != 0 {
         let size_bytes = description.metadata().size_bytes;
@@ -392,7 +405,7 @@ fn write_flagged(context: &mut Context<'_>, [descriptor, extents, count, offset,
             Some(offset) => offset,
             None => description.offset(),
         };
-        let room = size_limit_room_at(context, &description, start)?;
+        let room = size_limit_room_at(context, description, start)?;
         let mut source = Capped::new(context, &mut reader, room);
         let now = now(context);
         let count = match flags & RWF_APPEND {
@@ -402,15 +415,31 @@ fn write_flagged(context: &mut Context<'_>, [descriptor, extents, count, offset,
         return Ok(count as u64);
     }
     if flags & RWF_NOWAIT != 0 && offset.is_none() {
-        return write_by(context, &description, &mut reader, None, false);
+        return write_by(context, description, &mut reader, None, false);
     }
-    write_from(context, &description, &extents, offset)
+    let room = if reader.remaining() == 0 { usize::MAX } else { size_limit_room(context, description, offset)? };
+    let mut source = Capped::new(context, &mut reader, room);
+    write_by(context, description, &mut source, offset, may_wait)
+}
+
+/// `preadv2` and `pwritev2` with flags that need them looked at.
+fn flagged(
+    context: &mut Context<'_>,
+    [descriptor, extents, count, offset, flags]: [u64; 5],
+    transfer: fn(&mut Context<'_>, &Arc<Description>, &[Extent], How) -> Result<u64>,
+) -> Result<u64> {
+    let description = context.process.files.get(descriptor)?;
+    let extents = read_extents(context.memory, extents, count)?;
+    let how = How { offset: None, flags, may_wait: !description.is_non_blocking() };
+    check_flags(&description, &how)?;
+    let offset = if offset == u64::MAX { None } else { offset_of(offset)? };
+    transfer(context, &description, &extents, How { offset, ..how })
 }
 
 /// `preadv2(2)`: an offset of -1 is the current one.
 pub fn preadv2(context: &mut Context<'_>, [descriptor, extents, count, offset, high, flags]: Arguments) -> Result<u64> {
     match offset {
-        _ if flags & !TRANSFER_FLAGS != 0 => read_flagged(context, [descriptor, extents, count, offset, flags]),
+        _ if flags & !TRANSFER_FLAGS != 0 => flagged(context, [descriptor, extents, count, offset, flags], read_as),
         u64::MAX => readv(context, [descriptor, extents, count, 0, 0, 0]),
         _ => preadv(context, [descriptor, extents, count, offset, high, 0]),
     }
@@ -422,7 +451,7 @@ pub fn pwritev2(
     [descriptor, extents, count, offset, high, flags]: Arguments,
 ) -> Result<u64> {
     match offset {
-        _ if flags & !TRANSFER_FLAGS != 0 => write_flagged(context, [descriptor, extents, count, offset, flags]),
+        _ if flags & !TRANSFER_FLAGS != 0 => flagged(context, [descriptor, extents, count, offset, flags], write_as),
         u64::MAX => writev(context, [descriptor, extents, count, 0, 0, 0]),
         _ => pwritev(context, [descriptor, extents, count, offset, high, 0]),
     }

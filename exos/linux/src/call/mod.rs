@@ -1,6 +1,7 @@
 //! The system calls, one file a family. Each handler decodes its arguments, asks a policy of exos, and encodes the
 //! answer.
 
+pub mod aio;
 pub mod capability;
 pub mod clock_adjust;
 pub mod context;

@@ -41,7 +41,9 @@ fn refusal(call: Sysno, arguments: &Arguments) -> Option<Errno> {
         Sysno::fork | Sysno::vfork | Sysno::clone | Sysno::clone3 | Sysno::execve | Sysno::execveat => {
             Some(Errno::ENOMEM)
         }
-        Sysno::timer_create | Sysno::rt_sigqueueinfo | Sysno::rt_tgsigqueueinfo => Some(Errno::EAGAIN),
+        Sysno::timer_create | Sysno::io_setup | Sysno::rt_sigqueueinfo | Sysno::rt_tgsigqueueinfo => {
+            Some(Errno::EAGAIN)
+        }
         Sysno::shmget | Sysno::shmat | Sysno::semget | Sysno::semop | Sysno::semtimedop => Some(Errno::ENOMEM),
         Sysno::msgget | Sysno::msgsnd | Sysno::mq_open | Sysno::mq_timedsend => Some(Errno::ENOMEM),
         _ => None,

@@ -11,7 +11,7 @@ use crate::abi::shape::{Shape, shape};
 use crate::call::context::{Arguments, Context, Handler};
 use crate::call::entry::Entry;
 use crate::call::{
-    capability, clock_adjust, epoll, eventfd, exec, extended_attribute, file_control, file_copy, file_descriptor,
+    aio, capability, clock_adjust, epoll, eventfd, exec, extended_attribute, file_control, file_copy, file_descriptor,
     file_metadata, file_path, file_sync, file_transfer, futex, identity, memory, memory_policy, message, message_queue,
     miscellany, namespace, native, pidfd, poll, posix_queue, priority, process, process_memory, schedule, semaphore,
     shared_memory, signal, socket, socket_option, splice, time, timer, watch,
@@ -31,6 +31,7 @@ const SILENT: &[(Sysno, Shape)] = &[
 
 /// The calls, by family.
 pub const ENTRIES: &[&[Entry]] = &[
+    aio::ENTRIES,
     capability::ENTRIES,
     clock_adjust::ENTRIES,
     epoll::ENTRIES,

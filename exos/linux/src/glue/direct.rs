@@ -163,6 +163,18 @@ impl FrameBytes for DirectView {
         word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
     }
 
+    fn load_u32(&self, frame: FrameNumber, offset: usize) -> u32 {
+        assert!(offset.is_multiple_of(4), "a word is aligned");
+        // SAFETY: as in `compare_exchange_u32`.
+        unsafe { AtomicU32::from_ptr(at(frame, offset, 4).cast::<u32>()) }.load(Ordering::Acquire)
+    }
+
+    fn store_u32(&self, frame: FrameNumber, offset: usize, word: u32) {
+        assert!(offset.is_multiple_of(4), "a word is aligned");
+        // SAFETY: as in `compare_exchange_u32`.
+        unsafe { AtomicU32::from_ptr(at(frame, offset, 4).cast::<u32>()) }.store(word, Ordering::Release);
+    }
+
     fn read(&self, frame: FrameNumber, offset: usize, into: &mut [u8]) {
         let from = at(frame, offset, into.len());
         // SAFETY: inside one frame of the view; `into` is ours and does not overlap the view.

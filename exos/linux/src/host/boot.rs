@@ -177,6 +177,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         scheduler: ground.scheduler,
         processes: Processes::default(),
         futexes: FutexTable::default(),
+        async_account: Arc::default(),
         empty_space,
         listing,
         files: Files {

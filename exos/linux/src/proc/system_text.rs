@@ -73,6 +73,7 @@ pub(super) fn append(subject: &Subject<'_>, text: SystemText, out: &mut Text<'_>
         SystemText::SharedMemorySegments => ipc_text::segments(&system.ipc, out),
         SystemText::MapCountMax => put!(out, "{AREA_COUNT_MAX}\n"),
         SystemText::MmapMinAddress => put!(out, "{PROGRAM_BASE}\n"),
+        SystemText::AsyncCount => put!(out, "{}\n", system.async_account.count()),
         SystemText::WatchesOfEpoll => put!(out, "{ENTRY_COUNT_MAX}\n"),
         SystemText::EventsOfWatcher => put!(out, "{EVENT_COUNT_MAX}\n"),
         SystemText::WatcherCountMax => put!(out, "{INSTANCE_COUNT_MAX}\n"),

@@ -19,6 +19,7 @@ use exos::rewrite::Refusal;
 use exos::sync::{Mutex, MutexGuard};
 use exos::task::limits::{Limits, Resource};
 
+use crate::task::aio::Contexts;
 use crate::task::exception::{FaultCause, PAGE_FAULT_FETCH, PAGE_FAULT_WRITE};
 
 /// Times that a word is tried again while others change it.
@@ -35,6 +36,8 @@ pub struct Space {
     kernel: Arc<dyn Kernel>,
     dumpable: AtomicU8,
     has_threads: AtomicBool,
+    /// Contexts of asynchronous input and output, which end with it.
+    pub async_contexts: Contexts,
 }
 
 /// Access to a process's memory, by the numbers of `PR_SET_DUMPABLE`: only processes that may trace everything, or (1)
@@ -74,6 +77,7 @@ impl Space {
             kernel: kernel.clone(),
             dumpable: AtomicU8::new(DUMPABLE_BY_USER),
             has_threads: AtomicBool::new(false),
+            async_contexts: Contexts::default(),
         }
     }
 

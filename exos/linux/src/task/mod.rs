@@ -12,6 +12,7 @@
 //! | [`exec`], [`exit`] | what a process runs is replaced; threads and processes end |
 //! | [`memory`], [`out_of_memory`] | an address space behind its lock; which process has to go when there is no more |
 //! | [`attachments`], [`memory_policy`] | segments that come and go with a memory; where memory is to come from |
+//! | [`aio`] | contexts of asynchronous input and output |
 //! | [`futex_word`] | the words of program memory that threads wait on |
 //! | [`timers`] | timers that end in signals |
 //! | [`signal_delivery`], [`signal_frame`] | from a pending signal to the program's handler and back |
@@ -21,6 +22,7 @@
 //! | [`report`], [`symbol`], [`profile`] | for persons: how a program ended, where, and where its code lies |
 //! | [`vector_buffer`] | the vector state of a thread that does not run |
 
+pub mod aio;
 pub mod attachments;
 pub mod caller;
 pub mod exception;

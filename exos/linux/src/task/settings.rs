@@ -1,7 +1,8 @@
 //! Values below `/proc/sys` that are kept as they are set, and change nothing here.
 //!
 //! They steer what exos does not do: writing pages back to a disk, paging out, core files, panics of the kernel. What
-//! would change something is no number of this table: it is read-only, or belongs to the part that acts on it.
+//! would change something is no number of this table: it is read-only, or belongs to the part that acts on it; but for
+//! `aio-max-nr`, which `io_setup` asks for.
 
 use alloc::collections::BTreeMap;
 use core::ops::RangeInclusive;
@@ -19,6 +20,7 @@ pub(crate) fn default_of(text: SystemText) -> Option<(i64, RangeInclusive<i64>)>
     const NATURAL: RangeInclusive<i64> = 0..=i32::MAX as i64;
     const LONG: RangeInclusive<i64> = 0..=i64::MAX;
     Some(match text {
+        SystemText::AsyncCountMax => (1 << 16, LONG),
         SystemText::CorePipes => (0, ANY),
         SystemText::CoreNames | SystemText::RestartKeys => (0, ANY),
         SystemText::Panic | SystemText::PanicOnOops | SystemText::FatalSignals => (0, ANY),

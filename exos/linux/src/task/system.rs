@@ -172,6 +172,8 @@ pub struct System {
     pub empty_space: Arc<Space>,
     /// The same with their threads, as `/proc` shows them.
     pub listing: Arc<Listing>,
+    /// Events that contexts of asynchronous input and output have room for.
+    pub async_account: Arc<crate::task::aio::Account>,
     /// The name space, its devices and what generates `/proc`.
     pub files: crate::file::files::Files,
     /// The vDSO, if the clock can be read by programs.

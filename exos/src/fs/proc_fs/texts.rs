@@ -99,6 +99,8 @@ texts! {
         NetUdpLite => "net/udplite" 0o444,
         NetUdpLite6 => "net/udplite6" 0o444,
         NetUnix => "net/unix" 0o444,
+        AsyncCount => "sys/fs/aio-nr" 0o444,
+        AsyncCountMax => "sys/fs/aio-max-nr" 0o644,
         DirectoryNotices => "sys/fs/dir-notify-enable" 0o444,
         WatchesOfEpoll => "sys/fs/epoll/max_user_watches" 0o444,
         FileMax => "sys/fs/file-max" 0o644,
