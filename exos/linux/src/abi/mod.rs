@@ -14,4 +14,5 @@ pub mod poll;
 pub mod shape;
 pub mod socket;
 pub mod time;
+pub mod uring;
 pub mod user_memory;

@@ -16,7 +16,6 @@ use exos::task::schedule::Task;
 
 use crate::task::caller::{Caller, Restart};
 use crate::task::interruption::interruption;
-use crate::task::process::{Process, Thread};
 
 /// A system call's arguments: RDI RSI RDX R10 R8 R9.
 pub type Arguments = [u64; 6];
@@ -37,8 +36,10 @@ pub struct Context<'a> {
 }
 
 #[cold]
-fn looks_for_signal(process: &Process, thread: &Thread) -> bool {
-    interruption(process, thread) != Interruption::None
+fn looks_for_signal(caller: &Caller<'_>) -> bool {
+    // On the way, as no lock is held where a thread may sleep.
+    caller.process.work.run(caller);
+    interruption(caller.process, caller.thread) != Interruption::None
 }
 
 impl<'a> core::ops::Deref for Context<'a> {
@@ -110,7 +111,7 @@ impl Context<'_> {
     #[must_use]
     #[inline(always)]
     pub fn has_signal(&self) -> bool {
-        self.thread.needs_attention() && looks_for_signal(self.process, self.thread)
+        self.thread.needs_attention() && looks_for_signal(&self.caller)
     }
 
     /// When a time is over that begins with this call; of a call that starts again, with its first attempt.

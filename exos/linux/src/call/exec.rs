@@ -100,6 +100,7 @@ fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: 
     if context.thread.tid() != context.process.pid {
         context.thread.become_first(context.system, context.process);
     }
+    context.process.work.end(context.process);
     release_thread_words(context);
     context.thread.has_left_locks.store(false, Ordering::Release);
     let before = context.process.replace_space(space.clone());

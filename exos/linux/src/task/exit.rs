@@ -106,6 +106,7 @@ pub fn release_thread_words(caller: &Caller<'_>) {
 /// Gives back what the process held, and tells its parent.
 fn exit_process(system: &Arc<System>, process: &Arc<Process>) {
     process.ending.lock().get_or_insert(Ending::Exited(0));
+    process.work.end(process);
     process.files.close_all();
     system.ipc.semaphores.process_ends(process.pid, system.realtime_ns() / 1_000_000_000);
     // A program that has ended can be written again; a zombie has no command line on Linux either.

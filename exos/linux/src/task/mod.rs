@@ -12,7 +12,7 @@
 //! | [`exec`], [`exit`] | what a process runs is replaced; threads and processes end |
 //! | [`memory`], [`out_of_memory`] | an address space behind its lock; which process has to go when there is no more |
 //! | [`attachments`], [`memory_policy`] | segments that come and go with a memory; where memory is to come from |
-//! | [`aio`] | contexts of asynchronous input and output |
+//! | [`aio`], [`work`] | contexts of asynchronous input and output; what threads do on the way |
 //! | [`futex_word`] | the words of program memory that threads wait on |
 //! | [`timers`] | timers that end in signals |
 //! | [`signal_delivery`], [`signal_frame`] | from a pending signal to the program's handler and back |
@@ -52,3 +52,4 @@ pub mod timers;
 pub mod tracing;
 pub mod used_time;
 pub mod vector_buffer;
+pub mod work;

@@ -119,6 +119,8 @@ pub struct Process {
     space_number: AtomicU64,
     /// Its descriptors, current and root directory.
     pub files: crate::file::files::ProcessFiles,
+    /// What its threads do on the way.
+    pub work: crate::task::work::WorkList,
     /// Its signals. Taken after a thread's.
     pub signals: Mutex<ProcessSignals>,
     /// Resource limits (`RLIMIT_*`).
@@ -202,6 +204,8 @@ pub struct Thread {
     pub is_ending: AtomicBool,
     /// It has given up the locks that it held, and its number names no holder any more.
     pub has_left_locks: AtomicBool,
+    /// It does its process's work ([`crate::task::work`]).
+    pub is_at_work: AtomicBool,
     /// Something may have to be done before its program goes on: see [`Thread::call_attention`].
     needs_attention: AtomicBool,
     /// Processor time that it has used.
@@ -322,6 +326,7 @@ impl Process {
             space_number: AtomicU64::new(number_of(&birth.memory)),
             memory: Mutex::new(birth.memory),
             files: birth.files,
+            work: crate::task::work::WorkList::default(),
             signals: Mutex::default(),
             limits: Mutex::new(Limits::default()),
             identities: Mutex::new(birth.identities),
@@ -617,6 +622,7 @@ impl Thread {
             facts: crate::task::facts::Facts::new(process.pid, process.visible_parent(), &identities),
             identities: Mutex::new(identities),
             is_ending: AtomicBool::new(false),
+            is_at_work: AtomicBool::new(false),
             needs_attention: AtomicBool::new(true),
             time: ThreadTime::default(),
             stopped_in: Mutex::default(),

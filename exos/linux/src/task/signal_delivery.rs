@@ -35,6 +35,7 @@ pub struct EndedCall {
 pub fn finish(caller: &Caller<'_>, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
     let mut interrupted = ended.and_then(|call| call.interrupted.map(|restart| (call.number, restart)));
     caller.thread.take_attention();
+    caller.process.work.run(caller);
     let number = ended.map(|call| call.number);
     loop {
         wait_while_stopped(caller, number);

@@ -1,5 +1,5 @@
 //! When timers of a process fire that end in signals: interval timers, those of `timer_create`, the limit of processor
-//! time.
+//! time. And when requests of rings are over ([`crate::task::work`]).
 //!
 //! Nothing runs when a timer is due: the machine's one timer has processor 0 call [`check`] for every process, which
 //! raises the signals and says when to look again. Timers of processor time are looked at as often as they could be
@@ -48,7 +48,8 @@ pub fn check(process: &Process, now_ns: u64) -> Option<u64> {
     let intervals = (0..3).filter_map(|which| check_interval(process, which, bases[which], signals[which], now_ns));
     let next_ns = intervals.min();
     let limit_ns = check_processor_limit(process, now_ns);
-    next_ns.into_iter().chain(check_created(process, now_ns)).chain(limit_ns).min()
+    let work_ns = process.work.expire(now_ns);
+    next_ns.into_iter().chain(check_created(process, now_ns)).chain(limit_ns).chain(work_ns).min()
 }
 
 /// `RLIMIT_CPU`: a signal for each second beyond the soft limit, the end at the hard one. When to look again.
