@@ -138,6 +138,21 @@ impl<V: Volatile, D: Dma> NetCard<V, D> {
         }
     }
 
+    /// Stops a card that somebody else has left at work, as far as it answers: before it may reach memory again.
+    ///
+    /// # Errors
+    /// [`E1000Error::Window`].
+    pub fn quiet(registers: &mut V) -> Result<(), E1000Error> {
+        registers.write_u32(reg::IMC, u32::MAX)?;
+        for register in [reg::RCTL, reg::TCTL] {
+            // One that does not answer reads as ones.
+            if !matches!(registers.read_u32(register)?, 0 | u32::MAX) {
+                registers.write_u32(register, 0)?;
+            }
+        }
+        Ok(())
+    }
+
     fn is_express(&self) -> bool {
         self.model == Model::Express82574
     }
@@ -183,13 +198,8 @@ impl<V: Volatile, D: Dma> NetCard<V, D> {
     /// Stops both directions, waits until the card leaves memory alone, and resets it. Not every card's reset clears
     /// every register, so what counts is written later all the same.
     fn rest(&mut self) -> Result<(), E1000Error> {
-        self.registers.write_u32(reg::IMC, u32::MAX)?;
+        Self::quiet(&mut self.registers)?;
         self.mask = 0;
-        for register in [reg::RCTL, reg::TCTL] {
-            if self.registers.read_u32(register)? != 0 {
-                self.registers.write_u32(register, 0)?;
-            }
-        }
         let control = self.registers.read_u32(reg::CTRL)?;
         if control == u32::MAX {
             return Err(CardFault::Gone.into());

@@ -322,7 +322,7 @@ fn a_reset_tells_of_lost_frames_and_starts_again() {
             let frame = pattern(round, 200);
             plain(&mut card, &frame, 1).expect("room");
             card.flush().expect("honest");
-            assert_eq!(world.sent(), [frame.clone()]);
+            assert_eq!(world.sent(), std::slice::from_ref(&frame));
             world.device.borrow_mut().arrive(&frame);
             assert_eq!(received(&mut card).expect("honest")[0].0, frame);
             assert_eq!(completed(&mut card), [1]);
@@ -520,7 +520,10 @@ proptest! {
                     continue;
                 }
                 Step::Scribble(buffer, place, bytes) => { scribble(&world, buffer, place, &bytes); continue }
-                Step::Register(register, value) => { world.device.borrow_mut().scribble(register.index(0x8000), value); continue }
+                Step::Register(register, value) => {
+                    world.device.borrow_mut().scribble(register.index(0x8000), value);
+                    continue
+                }
                 Step::Work => { world.device.borrow_mut().work(); continue }
             };
             prop_assert!(!has_failed || outcome.is_err(), "a fault stays");

@@ -11,6 +11,7 @@ use aegis_abi::device::{DeviceField, DeviceKind, DeviceOperation};
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR, SLOT_SELF};
+use aegis_e1000::E1000Error;
 use aegis_hal::{
     DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, DmaRegion, DmaRun, Irq, IrqError, MmioRegion, PAGE_BYTES,
 };
@@ -53,6 +54,8 @@ pub(crate) enum DeviceError {
     Memory,
     /// The driver could not start it.
     Driver(VirtioError),
+    /// The same, of a card that is not virtio.
+    Card(E1000Error),
 }
 
 impl core::fmt::Display for DeviceError {
@@ -62,6 +65,7 @@ impl core::fmt::Display for DeviceError {
             Self::Refused(refusal) => write!(formatter, "the kernel refused it: {refusal:?}"),
             Self::Memory => formatter.write_str("no memory for its rings"),
             Self::Driver(error) => write!(formatter, "its driver could not start: {error:?}"),
+            Self::Card(error) => write!(formatter, "its driver could not start: {error:?}"),
         }
     }
 }
@@ -69,6 +73,12 @@ impl core::fmt::Display for DeviceError {
 impl From<VirtioError> for DeviceError {
     fn from(error: VirtioError) -> Self {
         Self::Driver(error)
+    }
+}
+
+impl From<E1000Error> for DeviceError {
+    fn from(error: E1000Error) -> Self {
+        Self::Card(error)
     }
 }
 
@@ -149,6 +159,34 @@ impl Device {
                 Ok(transport.filter(is_wanted).map(AnyTransport::Guarded))
             }
         }
+    }
+
+    /// The first region of a PCI function whose vendor and device `model_of` knows, and what it is. It may reach memory
+    /// once `quiet` has had the registers: the owner before may have left it at work.
+    ///
+    /// Nobody guards functions that are not virtio, so it is one of ours or none.
+    pub(crate) fn open_pci<M, E>(
+        self,
+        model_of: impl FnOnce(u16, u16) -> Option<M>,
+        quiet: impl FnOnce(&mut MmioRegion) -> Result<(), E>,
+    ) -> Result<Option<(M, MmioRegion)>, DeviceError>
+    where
+        DeviceError: From<E>,
+    {
+        let Self::Own(slot) = self else { return Ok(None) };
+        let function = Own { slot, base: self.base() };
+        let FunctionKind::Pci { vendor, device } = function.kind()? else { return Ok(None) };
+        let Some(model) = model_of(vendor, device) else { return Ok(None) };
+        let mut registers = function.map(0, None)?;
+        quiet(&mut registers)?;
+        function.enable()?;
+        Ok(Some((model, registers)))
+    }
+
+    /// Memory in one piece for a function of our own.
+    pub(crate) fn own_memory_run(self, page_count: usize) -> Result<DeviceMemory<DmaRun>, DeviceError> {
+        let Self::Own(slot) = self else { return Err(DeviceError::Memory) };
+        Ok(DeviceMemory { pages: DmaRun::new(own_region(slot, page_count)?), rings: None })
     }
 
     /// The bell that its interrupt rings, with an upcall on the first processor.

@@ -21,7 +21,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use aegis_abi::CapSlot;
 use aegis_abi::boot::BootInfo;
-use aegis_hal::DmaRun;
+use aegis_e1000::{self as e1000, E1000Error};
+use aegis_hal::{DmaRun, Irq, MmioRegion};
 use aegis_virtio::VirtioError;
 use aegis_virtio::net::{DEVICE_TYPE_NET, Limits, NetCard};
 use exos::net::inet::Inet;
@@ -45,13 +46,54 @@ const BUSY_LOOK_NS: u64 = 1_000_000;
 /// From a poll that could not come, or not do everything, to the next that the timer brings about.
 const PAUSE_NS: u64 = 50_000;
 
+/// The same for cards that are not virtio.
+const E1000_LIMITS: e1000::Limits =
+    e1000::Limits { receive_buffer_count: 256, transmit_buffer_count: 256, reset_poll_count_max: 1_000_000 };
+
 /// The card, once it was found.
-static CARD: Once<Arc<Card<VirtioCard>>> = Once::new();
+static CARD: Once<Found> = Once::new();
 /// The slot of its bell; 0 before.
 static BELL: AtomicU32 = AtomicU32::new(0);
 /// When the network wants to be polled.
 static DUE_NS: AtomicU64 = AtomicU64::new(NEVER);
 static IS_POLLING: AtomicBool = AtomicBool::new(false);
+
+/// A card with its driver. The network's stack calls the driver through [`Interface`], with no word of which it is; the
+/// few calls from here say it once each.
+enum Found {
+    Virtio(Arc<Card<VirtioCard>>),
+    E1000(Arc<Card<E1000Card>>),
+}
+
+impl Found {
+    fn hear(&self) -> bool {
+        match self {
+            Self::Virtio(card) => card.hear(),
+            Self::E1000(card) => card.hear(),
+        }
+    }
+
+    fn has_news(&self) -> bool {
+        match self {
+            Self::Virtio(card) => card.has_news(),
+            Self::E1000(card) => card.has_news(),
+        }
+    }
+
+    fn taken_count(&self) -> u64 {
+        match self {
+            Self::Virtio(card) => card.taken_count(),
+            Self::E1000(card) => card.taken_count(),
+        }
+    }
+
+    fn ask_for_interrupt(&self) -> bool {
+        match self {
+            Self::Virtio(card) => card.ask_for_interrupt(),
+            Self::E1000(card) => card.ask_for_interrupt(),
+        }
+    }
+}
 
 /// A virtio card and its interrupt.
 struct VirtioCard {
@@ -60,16 +102,6 @@ struct VirtioCard {
 }
 
 impl VirtioCard {
-    /// Starts the first card there is.
-    fn find(info: &BootInfo) -> Result<Self, DeviceError> {
-        for device in devices(info) {
-            if let Some(transport) = device.open(DEVICE_TYPE_NET)? {
-                return Self::start(device, transport);
-            }
-        }
-        Err(DeviceError::NotFound)
-    }
-
     fn start(device: Device, mut transport: DeviceTransport) -> Result<Self, DeviceError> {
         let memory = device.memory_run(&transport, LIMITS.page_count())?;
         let mut irq = device.interrupt()?;
@@ -99,6 +131,43 @@ impl CardDriver for VirtioCard {
     }
 }
 
+/// A card of Intel's and its interrupt.
+struct E1000Card {
+    card: e1000::NetCard<MmioRegion, DeviceMemory<DmaRun>>,
+    irq: BellIrq,
+}
+
+impl E1000Card {
+    fn start(device: Device, model: e1000::Model, registers: MmioRegion) -> Result<Self, DeviceError> {
+        let memory = device.own_memory_run(E1000_LIMITS.page_count())?;
+        let mut irq = device.interrupt()?;
+        let card = e1000::NetCard::new(model, registers, memory, E1000_LIMITS)?;
+        irq.unmask().map_err(E1000Error::from)?;
+        Ok(Self { card, irq })
+    }
+}
+
+impl CardDriver for E1000Card {
+    type Device = e1000::NetCard<MmioRegion, DeviceMemory<DmaRun>>;
+
+    fn device(&mut self) -> &mut Self::Device {
+        &mut self.card
+    }
+
+    fn hear(&mut self) -> Result<bool, E1000Error> {
+        let has_rung = self.irq.take() > 0;
+        if has_rung {
+            self.card.acknowledge(&mut self.irq)?;
+        }
+        Ok(has_rung)
+    }
+
+    fn end(self) {
+        // As of a virtio card.
+        let _ = self.card.stop();
+    }
+}
+
 /// The network's way to its card.
 pub(crate) struct NetCarrier {
     pub(crate) info: BootInfo,
@@ -106,26 +175,56 @@ pub(crate) struct NetCarrier {
     pub(crate) bells: Arc<Bells>,
 }
 
+impl NetCarrier {
+    /// Starts the first card there is.
+    fn find(&self) -> Result<Arc<dyn Interface>, DeviceError> {
+        for device in devices(&self.info) {
+            if let Some(transport) = device.open(DEVICE_TYPE_NET)? {
+                let driver = VirtioCard::start(device, transport)?;
+                let bell = driver.irq.bell();
+                return Ok(self.keep(driver, bell, Found::Virtio));
+            }
+            let quiet = e1000::NetCard::<MmioRegion, DeviceMemory<DmaRun>>::quiet;
+            if let Some((model, registers)) = device.open_pci(e1000::Model::of, quiet)? {
+                let driver = E1000Card::start(device, model, registers)?;
+                let bell = driver.irq.bell();
+                return Ok(self.keep(driver, bell, Found::E1000));
+            }
+        }
+        Err(DeviceError::NotFound)
+    }
+
+    fn keep<D: CardDriver + Send + 'static>(
+        &self,
+        driver: D,
+        bell: CapSlot,
+        found: fn(Arc<Card<D>>) -> Found,
+    ) -> Arc<dyn Interface> {
+        BELL.store(bell.0, Ordering::Release);
+        let host = self.host.clone();
+        let card = Arc::new(Card::new(driver, Box::new(move |line| host.log("warn", line))));
+        CARD.call_once(|| found(card.clone()));
+        card
+    }
+}
+
 impl Carrier for NetCarrier {
     fn open(&self) -> Option<Arc<dyn Interface>> {
-        let driver = match VirtioCard::find(&self.info) {
-            Ok(driver) => driver,
+        match self.find() {
+            Ok(card) => {
+                // If processor 0 sleeps, it does so without the card's bell.
+                processor::ring_first();
+                Some(card)
+            }
             Err(DeviceError::NotFound) => {
                 self.host.log("warn", "there is no network: the machine has no card");
-                return None;
+                None
             }
             Err(error) => {
                 self.host.log("warn", &alloc::format!("there is no network: the card cannot be used: {error}"));
-                return None;
+                None
             }
-        };
-        BELL.store(driver.irq.bell().0, Ordering::Release);
-        let host = self.host.clone();
-        let card = Arc::new(Card::new(driver, Box::new(move |line| host.log("warn", line))));
-        CARD.call_once(|| card.clone());
-        // If processor 0 sleeps, it does so without the card's bell.
-        processor::ring_first();
-        Some(card)
+        }
     }
 
     fn wake_at(&self, deadline_ns: u64) {
