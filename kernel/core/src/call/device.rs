@@ -210,8 +210,7 @@ pub(super) fn dma_unbind<M: Machine>(state: &mut State<M>, caller: Caller, call:
     let (_, frames) = state.lookup(environment, call.frames, CapType::Frames, Rights::empty())?;
     let first = frames.object.checked_add(call.offset).ok_or(bad_argument(2))?;
     let range = Some((FrameNumber(first), call.count));
-    let mut places = 0..DMA_BINDING_COUNT_MAX;
-    let place = places.find(|place| state.reached_frames(device, environment, *place) == range);
+    let place = (0..DMA_BINDING_COUNT_MAX).find(|at| state.reached_frames(device, environment, *at) == range);
     let place = place.ok_or(Status::WrongState)?;
     if state.devices[device].is_driven {
         // What the extension has under way there is not the environment's to know.
