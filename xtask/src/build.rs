@@ -1,9 +1,9 @@
 //! `cargo xtask build`: the guest binaries and the host tool, put where everything else looks for them.
 //!
-//! Artefacts are in `target/aegis` of the checkout, whatever the build folders are: `kernel.elf`, `exos.elf`,
-//! `exos-mini.elf`, `pods.elf`, `bench-native.elf`, `tests-guest*.elf` and `aegis`. They are replaced by renaming,
-//! and only when their bytes changed, so that a run that has just opened one is not disturbed. One build at a time
-//! holds the lock; a second one waits and then finds nothing to do.
+//! Artefacts are in `target/aegis` of the checkout, whatever the build folders are: `kernel.elf`,
+//! `kernel-extended.elf`, `exos.elf`, `exos-mini.elf`, `pods.elf`, `bench-native.elf`, `tests-guest*.elf` and `aegis`.
+//! They are replaced by renaming, and only when their bytes changed, so that a run that has just opened one is not
+//! disturbed. One build at a time holds the lock; a second one waits and then finds nothing to do.
 //!
 //! `target/aegis/.stamp` is as old as the start of the last build that succeeded. `./aegis` compares the sources with
 //! it.
@@ -17,6 +17,8 @@ use crate::process;
 use crate::toolchain::Toolchain;
 
 const KERNEL_PACKAGE: &str = "aegis-kernel";
+/// The kernel with drivers in it (ADR 0075).
+const EXTENDED_PACKAGE: &str = "aegis-extended";
 /// What the kernel is compiled with besides: its backtraces follow frame pointers, and it lies where it is linked.
 /// Neither is so of the others (ADR 0040), so the kernel has a build folder of its own.
 const KERNEL_CONFIG: &str =
@@ -26,8 +28,9 @@ const USER_PACKAGES: [&str; 5] = ["exos-linux", "exos-mini", "aegis-pods", "aegi
 const HOST_PACKAGE: &str = "aegis";
 
 /// Names under which the binaries of the guest packages are published; those of `aegis-tests-guest` get theirs by rule.
-const GUEST_ARTEFACTS: [(&str, &str); 5] = [
+const GUEST_ARTEFACTS: [(&str, &str); 6] = [
     ("aegis-kernel", "kernel.elf"),
+    ("aegis-kernel-extended", "kernel-extended.elf"),
     ("exos", "exos.elf"),
     ("exos-mini", "exos-mini.elf"),
     ("aegis-pods", "pods.elf"),
@@ -71,10 +74,16 @@ pub(crate) fn build(root: &Path, profile: Profile) -> Result<(), Error> {
 
     let toolchain = Toolchain::find(root)?;
     let target_dir = toolchain.target_dir(&host_target_dir(root));
-    let mut kernel = toolchain.cargo(root, "build");
-    kernel.args(["--config", KERNEL_CONFIG]).arg("--target-dir").arg(target_dir.join("kernel"));
-    packages(&mut kernel, &[KERNEL_PACKAGE]);
-    let mut binaries = run(&mut kernel, profile, "building the kernel")?;
+    let mut binaries = Vec::new();
+    // Two builds, so that what the extended kernel wants of a crate does not become the kernel's.
+    for (package, label) in
+        [(KERNEL_PACKAGE, "building the kernel"), (EXTENDED_PACKAGE, "building the extended kernel")]
+    {
+        let mut kernel = toolchain.cargo(root, "build");
+        kernel.args(["--config", KERNEL_CONFIG]).arg("--target-dir").arg(target_dir.join("kernel"));
+        packages(&mut kernel, &[package]);
+        binaries.extend(run(&mut kernel, profile, label)?);
+    }
     let mut user = toolchain.cargo(root, "build");
     user.arg("--target-dir").arg(target_dir);
     packages(&mut user, &USER_PACKAGES);
@@ -113,7 +122,7 @@ pub(crate) fn host_cargo(root: &Path) -> Command {
 
 /// The packages that run in the machine, as arguments.
 pub(crate) fn guest_packages(command: &mut Command) {
-    packages(command, &[KERNEL_PACKAGE]);
+    packages(command, &[KERNEL_PACKAGE, EXTENDED_PACKAGE]);
     packages(command, &USER_PACKAGES);
 }
 

@@ -31,7 +31,11 @@ pub(crate) fn print(root: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rust, assembly and linker scripts per crate folder, then `kernel (all)` and `total`.
+/// What is linked into the kernel, and what into the extended one besides.
+const RING0_FOLDERS: [&str; 4] = ["kernel/", "abi/", "lottery/", "drivers/pci/"];
+const EXTENDED_FOLDERS: [&str; 5] = ["extended/", "drivers/disk/", "drivers/hal/", "drivers/proto/", "drivers/virtio/"];
+
+/// Rust, assembly and linker scripts per crate folder, then `kernel (all)`, ring 0 of both kernels, and `total`.
 fn count(sources: &[Source]) -> BTreeMap<String, Count> {
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.is_code()) {
@@ -39,6 +43,14 @@ fn count(sources: &[Source]) -> BTreeMap<String, Count> {
         let mut names = vec![crate_folder(&source.path).to_string(), "total".to_string()];
         if source.path.starts_with("kernel/") {
             names.push("kernel (all)".to_string());
+        }
+        let is_below = |folder: &&str| source.path.starts_with(*folder);
+        let is_ring0 = RING0_FOLDERS.iter().any(|folder| is_below(&folder));
+        if is_ring0 {
+            names.push("ring 0".to_string());
+        }
+        if is_ring0 || EXTENDED_FOLDERS.iter().any(|folder| is_below(&folder)) {
+            names.push("ring 0 (extended)".to_string());
         }
         for name in names {
             let sum = counts.entry(name).or_default();
@@ -89,12 +101,14 @@ mod tests {
             Source::new("kernel/core/src/a.rs", "//! A.\nfn a() {}\n#[cfg(test)]\nmod tests {}\n"),
             Source::new("kernel/src/main.rs", "fn main() {}\n"),
             Source::new("kernel/kernel.ld", "ENTRY(start)\n"),
+            Source::new("extended/src/main.rs", "fn main() {}\n//\n"),
             Source::new("docs/a.md", "text\n"),
         ];
         let counts = count(&sources);
         assert_eq!(counts["kernel/core"], Count { files: 1, lines: 2, comments: 1, blanks: 0, tests: 2 });
         assert_eq!(counts["kernel"], Count { files: 2, lines: 2, comments: 0, blanks: 0, tests: 0 });
         assert_eq!(counts["kernel (all)"].lines, 4);
-        assert_eq!(counts["total"].files, 3);
+        assert_eq!((counts["ring 0"].lines, counts["ring 0 (extended)"].lines), (4, 6));
+        assert_eq!(counts["total"].files, 4);
     }
 }

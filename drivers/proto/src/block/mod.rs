@@ -10,10 +10,12 @@
 //! then names (buffer, byte). [`Session`] is the service's side, [`Client`] the other; neither believes the other.
 
 mod client;
+mod kernel;
 mod session;
 mod words;
 
 pub use client::{Client, SubmitError};
+pub use kernel::KernelCall;
 pub use session::{Offence, Session};
 pub use words::{
     BUFFER_COUNT_MAX, Buffer, Completion, DEPTH_MAX, Description, EXTENT_COUNT_MAX, Extent, INDIRECT_PAGE_COUNT_MAX,

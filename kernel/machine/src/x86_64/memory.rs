@@ -198,7 +198,7 @@ fn no_memory(frame: FrameNumber) -> ! {
 
 /// The words of a frame of memory; panics on any other.
 #[inline(always)]
-pub(crate) fn words(frame: FrameNumber) -> &'static [AtomicU64; WORD_COUNT] {
+pub fn words(frame: FrameNumber) -> &'static [AtomicU64; WORD_COUNT] {
     // SAFETY: `frame_address` vouches for a whole mapped frame of memory; all access is atomic.
     unsafe { &*core::ptr::with_exposed_provenance(frame_address(frame) as usize) }
 }

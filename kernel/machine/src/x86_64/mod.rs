@@ -32,7 +32,7 @@ pub use io_apic::{line_mask, line_route, line_unmask};
 pub use lock::{KernelGuard, KernelLock};
 pub use memory::{
     BootMemory, device_register_write, frame_address, map_device, physical_compare_exchange, physical_find_word,
-    physical_store_words, physical_words, physical_zero,
+    physical_store_words, physical_words, physical_zero, words,
 };
 pub use paging::{
     KERNEL_SLOT_DIRECT, KERNEL_SLOT_IMAGE, activate_kernel_root, activate_root, flush_all, flush_page, kernel_root,

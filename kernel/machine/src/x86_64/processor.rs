@@ -23,7 +23,7 @@ pub(crate) const INTERRUPT_STACK_BYTES: usize = 8192;
 /// Bytes below the kernel stack that stay unmapped.
 pub(crate) const GUARD_BYTES: usize = 4096;
 /// Where the kernel stack ends in [`Stacks`].
-pub(crate) const KERNEL_STACK_END: usize = 32768;
+pub(crate) const KERNEL_STACK_END: usize = if cfg!(feature = "deep-stacks") { 131_072 } else { 32_768 };
 /// Words of [`ControlPage`] that the fast upcalls touch, see [`Processor::no_control`].
 const CONTROL_WORDS: usize = 6;
 

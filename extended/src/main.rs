@@ -1,0 +1,32 @@
+//! The extended kernel: the kernel's library, and drivers placed in it (ADR 0075).
+//!
+//! Every crate below that drives something is the one that a library OS or a domain links, unchanged. Here is what its
+//! placement takes: registers and memory (`place`), clients' memory (`host`), and the [`Extension`] that answers for
+//! the disks (`disk`). The tool boots this kernel only where `--driver ...=kernel` asks for it.
+//!
+//! Invariant: what drivers keep for themselves is taken from memory before the first environment begins, and nobody
+//! else ever gets it.
+//!
+//! [`Extension`]: aegis_kernel_core::Extension
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+#[cfg(target_os = "none")]
+mod disk;
+#[cfg(target_os = "none")]
+mod host;
+#[cfg(target_os = "none")]
+mod place;
+
+#[cfg(target_os = "none")]
+aegis_machine::kernel_main!(main);
+
+#[cfg(target_os = "none")]
+fn main(mut boot: aegis_machine::Boot) -> ! {
+    static DISKS: disk::Disks = disk::Disks::new();
+    DISKS.take_memory(&mut boot.memory);
+    aegis_kernel::start(boot, Some(&DISKS))
+}
+
+/// The kernel is a bare-metal program; on the host there is nothing to run.
+#[cfg(not(target_os = "none"))]
+fn main() {}

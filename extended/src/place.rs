@@ -1,0 +1,88 @@
+//! The kernel's placement of drivers: registers of functions, and memory that is the driver's alone, both by the
+//! kernel's map of everything.
+//!
+//! The two constructors of `aegis_hal` are called here, and here are the reasons that they ask for.
+#![allow(unsafe_code, reason = "says where registers and a driver's memory are mapped")]
+
+use core::ptr::NonNull;
+
+use aegis_abi::device::DeviceKind;
+use aegis_abi::layout::PAGE_SIZE;
+use aegis_abi::types::FrameNumber;
+use aegis_hal::{DeviceAddress, DmaRegion, MmioRegion};
+use aegis_kernel_core::DeviceDescription;
+use aegis_machine as machine;
+use aegis_pci::{ConfigAccess, FunctionAddress};
+use aegis_virtio::{ConfigSpace, Function, FunctionKind, PciWindow, VirtioError};
+use machine::PciPorts;
+use machine::frame_range::FrameRange;
+
+/// Why a function cannot be driven.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PlaceError {
+    /// It has no such registers, or they cannot be mapped.
+    Registers,
+    /// The driver could not start it.
+    #[expect(dead_code, reason = "the log shows it as it is derived")]
+    Driver(VirtioError),
+}
+
+impl From<VirtioError> for PlaceError {
+    fn from(error: VirtioError) -> Self {
+        Self::Driver(error)
+    }
+}
+
+/// A function that the extension drives. It is enabled by whoever has the kernel's state.
+pub(crate) struct Driven(pub(crate) DeviceDescription);
+
+impl ConfigSpace for Driven {
+    fn read_u32(&self, offset: u8) -> u32 {
+        PciPorts.read(FunctionAddress(self.0.location as u16), u16::from(offset))
+    }
+}
+
+impl Function for Driven {
+    type Registers = MmioRegion;
+    type Error = PlaceError;
+
+    fn kind(&self) -> Result<FunctionKind, PlaceError> {
+        Ok(match self.0.kind {
+            DeviceKind::VirtioMmio => FunctionKind::Mmio { device_type: self.0.identity },
+            DeviceKind::Pci => {
+                FunctionKind::Pci { vendor: self.0.identity as u16, device: (self.0.identity >> 16) as u16 }
+            }
+            DeviceKind::Ports => FunctionKind::Other,
+        })
+    }
+
+    fn enable(&self) -> Result<(), PlaceError> {
+        Ok(())
+    }
+
+    fn map(&self, region: u32, window: Option<PciWindow>) -> Result<MmioRegion, PlaceError> {
+        let region = self.0.regions.get(region as usize).filter(|region| !region.is_ports && region.length_bytes != 0);
+        let region = region.ok_or(PlaceError::Registers)?;
+        let address = machine::map_device(region.base, region.length_bytes).ok_or(PlaceError::Registers)?;
+        let place = NonNull::new(core::ptr::with_exposed_provenance_mut(address as usize));
+        // SAFETY: the kernel maps device space uncached and for good; the region is one of a function that nobody else
+        // gets at (`Extension::drives`), so no Rust object lives there, and its driver tells it only addresses of its
+        // own memory and of frames that are bound for it.
+        let registers = unsafe { MmioRegion::new(place.ok_or(PlaceError::Registers)?, region.length_bytes as usize) };
+        match window {
+            None => Ok(registers),
+            Some(window) => registers
+                .window(window.offset as usize, window.length_bytes as usize)
+                .map_err(|_| PlaceError::Registers),
+        }
+    }
+}
+
+/// Frames that were taken at boot, as a driver's memory. Called once for each range.
+pub(crate) fn driver_memory(frames: FrameRange) -> Option<DmaRegion> {
+    let first = FrameNumber(frames.start);
+    let base = NonNull::new(core::ptr::with_exposed_provenance_mut(machine::frame_address(first) as usize))?;
+    // SAFETY: the frames were taken from the machine's memory before anybody could own them and are used for nothing
+    // but this; the kernel maps all memory, in order; nothing translates for devices, so the address is the frame's.
+    unsafe { DmaRegion::new(base, (frames.count * PAGE_SIZE) as usize, DeviceAddress(first.address())) }
+}
