@@ -3,8 +3,8 @@
 //! Layers, bottom up: [`Transport`] (the registers, over memory: [`MmioTransport`], over PCI:
 //! [`PciTransport`]), [`device`] (the order of status bits and features that all devices share),
 //! [`Queue`] (the split virtqueue) and one module per device: [`block`], [`console`], [`net`], [`ninep`]. Beside them
-//! [`guard`]: a device that one domain owns and another drives. Section numbers in comments are those of "Virtual I/O Device
-//! (VIRTIO) Version 1.2".
+//! [`guard`]: a device that one domain owns and another drives. Section numbers in comments are those of "Virtual I/O
+//! Device (VIRTIO) Version 1.2".
 //!
 //! # Invariants
 //!

@@ -54,6 +54,8 @@ struct Memory {
     regions: Vec<Region>,
     violations: Vec<Violation>,
     page_count_max: usize,
+    /// Where the first buffer is, for the device.
+    base: u64,
     pages_live: usize,
     quarantined: usize,
     device_running: bool,
@@ -69,7 +71,13 @@ impl FakeBus {
     /// An arena of which at most `page_count_max` pages are allocated at a time.
     #[must_use]
     pub fn new(page_count_max: usize) -> Self {
-        let memory = Memory { page_count_max, ..Memory::default() };
+        Self::with_base(page_count_max, DEVICE_BASE)
+    }
+
+    /// The same, for a device that does not reach everywhere: the first buffer is at `base`.
+    #[must_use]
+    pub fn with_base(page_count_max: usize, base: u64) -> Self {
+        let memory = Memory { page_count_max, base, ..Memory::default() };
         Self { memory: Rc::new(RefCell::new(memory)) }
     }
 
@@ -178,7 +186,7 @@ impl Dma for FakeDma {
         let length_bytes = page_count * PAGE_BYTES;
         // An unmapped page after every buffer, so that running off its end is seen.
         let base =
-            memory.regions.last().map_or(DEVICE_BASE, |last| last.base + last.bytes.len() as u64 + PAGE_BYTES as u64);
+            memory.regions.last().map_or(memory.base, |last| last.base + last.bytes.len() as u64 + PAGE_BYTES as u64);
         memory.pages_live += page_count;
         memory.regions.push(Region { base, bytes: vec![POISON_FRESH; length_bytes], live: true });
         let region = memory.regions.len() - 1;
