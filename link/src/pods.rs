@@ -8,7 +8,8 @@
 //! Device functions have no names that both sides know, so the plan counts: the machine's virtio consoles and 9P
 //! transports, in the order of their slots, are the first pod's, then the second's, and so on. The manager refuses a
 //! machine that has more or fewer. It keeps them and guards them (`aegis_virtio::guard`), unless the plan says that
-//! pods are trusted with them; functions of other types it gives to nobody.
+//! pods are trusted with them, and then network cards that are not virtio count too; functions of other types it gives
+//! to nobody.
 //!
 //! Currencies share a part of the processors among pods. They are numbered, and the payer of one has a smaller number,
 //! so that a plan cannot say a cycle and the manager can make them in order.

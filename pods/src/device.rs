@@ -103,15 +103,25 @@ impl Function for Device {
     }
 }
 
-/// The machine's functions that pods can have, in order, and how many there are. All others stay unused.
-pub(crate) fn functions_of_pods(info: &BootInfo) -> ([CapSlot; DEVICE_COUNT_MAX], usize) {
+/// The machine's functions that pods can have, in order, and how many there are. All others stay unused. A network card
+/// that is not virtio has no guard, so it is only for pods that are trusted with devices.
+pub(crate) fn functions_of_pods(info: &BootInfo, trusts_devices: bool) -> ([CapSlot; DEVICE_COUNT_MAX], usize) {
     let mut found = [CapSlot(0); DEVICE_COUNT_MAX];
     let mut count = 0;
     let slots = (0..info.device_count).map(|index| CapSlot(SLOT_DEVICE_FIRST.0 + index));
-    let is_for_pods = |slot: &CapSlot| device_type(&Device(*slot)).ok().flatten().and_then(Geometry::of).is_some();
+    let is_guarded = |slot: &CapSlot| device_type(&Device(*slot)).ok().flatten().and_then(Geometry::of).is_some();
+    let is_for_pods = |slot: &CapSlot| is_guarded(slot) || (trusts_devices && is_network_card(*slot));
     for (slot, place) in slots.filter(is_for_pods).zip(&mut found) {
         *place = slot;
         count += 1;
     }
     (found, count)
+}
+
+/// Whether a function is a network card of PCI, as it says itself.
+fn is_network_card(slot: CapSlot) -> bool {
+    const CLASS_NETWORK: u64 = 2;
+    let read = |field| call::device_read(slot, field, 0).ok();
+    let is_pci = read(DeviceField::Kind) == Some(DeviceKind::Pci as u64);
+    is_pci && read(DeviceField::Class).is_some_and(|class| class >> 16 == CLASS_NETWORK)
 }

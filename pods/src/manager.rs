@@ -276,7 +276,7 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     if pod_parts().count() != plan.pods().count() {
         return Err(Failure::PodCount);
     }
-    let (devices, device_count) = functions_of_pods(info);
+    let (devices, device_count) = functions_of_pods(info, plan.trusts_devices);
     let wanted_count: u64 = plan.pods().map(|pod| u64::from(pod.device_count)).sum();
     if wanted_count != device_count as u64 {
         return Err(Failure::DeviceCount(wanted_count, device_count));

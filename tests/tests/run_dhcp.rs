@@ -75,13 +75,20 @@ fn serve(mut stream: UnixStream) -> Vec<u8> {
 
 #[test]
 fn a_program_starts_with_what_a_server_gives() {
+    for model in ["virtio", "e1000", "e1000e"] {
+        starts_with_what_a_server_gives(model);
+    }
+}
+
+fn starts_with_what_a_server_gives(model: &str) {
     let path = PathBuf::from(format!("/tmp/aegis-dhcp-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).expect("a socket");
     let server = std::thread::spawn(move || serve(listener.accept().expect("the machine").0));
     let network = format!("lan={}", path.display());
     let script = "ip -4 -o addr show dev eth0; ip -4 route; cat /etc/resolv.conf";
-    let ended = aegis(&["--network", &network], &["/bin/busybox", "sh", "-c", script], b"");
+    let driver = format!("net=library:{model}");
+    let ended = aegis(&["--network", &network, "--driver", &driver], &["/bin/busybox", "sh", "-c", script], b"");
     let _ = std::fs::remove_file(&path);
     let text = String::from_utf8_lossy(&ended.output);
     for part in [
