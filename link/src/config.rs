@@ -19,6 +19,7 @@ use bitflags::bitflags;
 use aegis_image::bytes::{slice, u16_at, u32_at, u64_at};
 use aegis_image::tree::LINK_TARGET_BYTES_MAX;
 
+use crate::disks::{Disks, TAG_DISK, TAG_REQUEST_ORDER};
 use crate::drivers::{Drivers, TAG_DRIVER};
 use crate::network::{HostEntry, Network, TAG_NAME, TAG_NETWORK, TAG_NETWORK_ADDRESS};
 
@@ -174,6 +175,8 @@ pub struct Config {
     pub names: Vec<HostEntry>,
     /// The drivers of its card and of its disks.
     pub drivers: Drivers,
+    /// Its disks.
+    pub disks: Disks,
 }
 
 impl Default for Config {
@@ -197,6 +200,7 @@ impl Default for Config {
             network: None,
             names: Vec::new(),
             drivers: Drivers::default(),
+            disks: Disks::default(),
         }
     }
 }
@@ -296,6 +300,7 @@ impl Config {
         }
         self.names.iter().for_each(|entry| record(TAG_NAME, &entry.value()));
         self.drivers.write(&mut record);
+        self.disks.write(&mut record);
         if bytes.len() > CONFIG_BYTES_MAX {
             return Err(ConfigError::TooLarge);
         }
@@ -388,6 +393,7 @@ impl Config {
             TAG_NETWORK | TAG_NETWORK_ADDRESS => self.network.get_or_insert_default().take_record(tag, value)?,
             TAG_NAME => self.names.push(HostEntry::read(value)?),
             TAG_DRIVER => self.drivers.take_record(value)?,
+            TAG_DISK | TAG_REQUEST_ORDER => self.disks.take_record(tag, value)?,
             _ => {}
         }
         Some(())

@@ -30,6 +30,7 @@ extern crate std;
 
 pub mod config;
 pub mod control;
+pub mod disks;
 pub mod drivers;
 pub mod frame;
 pub mod memory;

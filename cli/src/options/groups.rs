@@ -11,6 +11,7 @@ use aegis_launch::root::{With, parse_with};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
+use crate::options::disks::DiskOptions;
 use crate::options::drivers::{DriverOption, parse_driver};
 use crate::options::network::NetworkOptions;
 use crate::options::values::{parse_memory, parse_seconds, parse_variable};
@@ -64,6 +65,9 @@ pub(crate) struct PodOptions {
     /// Driver of the network card or of the disks, and where it runs [default: library:virtio] (repeatable)
     #[arg(long = "driver", value_name = "net|disk=library|domain|kernel[:MODEL]", value_parser = parse_driver)]
     pub(crate) drivers: Vec<DriverOption>,
+    /// Its disks.
+    #[command(flatten)]
+    pub(crate) disks: DiskOptions,
 }
 
 // How a machine is started, whatever runs in it.

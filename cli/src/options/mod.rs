@@ -4,6 +4,7 @@
 //! Options of the tool stand before PROGRAM; all that follows PROGRAM belongs to the program, also what
 //! starts with `-`. clap parses; its messages are cut to the tool's one-line form in [`parse`].
 
+pub(crate) mod disks;
 pub(crate) mod drivers;
 pub(crate) mod groups;
 pub(crate) mod network;

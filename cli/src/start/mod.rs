@@ -19,12 +19,13 @@ use aegis_launch::errors::{Doing, Error};
 use aegis_launch::machine::accel::{Trial, choose, firmware_for};
 use aegis_launch::machine::artifacts::{Artifacts, find_qemu};
 use aegis_launch::machine::boot::BootBundle;
+use aegis_launch::machine::disks::DiskImage;
 use aegis_launch::machine::mounts::Served;
 use aegis_launch::machine::network::has_user_network;
 use aegis_launch::machine::process::{GuestEnds, HostEnds, Machine};
 use aegis_launch::machine::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use aegis_launch::symbols::{Line, Symbols};
-use aegis_link::drivers::Drivers;
+use aegis_link::drivers::{Drivers, Model};
 
 use crate::options::groups::MachineOptions;
 use crate::relay::ending::Verdict;
@@ -61,6 +62,8 @@ pub(crate) struct MachineSpec<'a> {
     pub(crate) mounts: Vec<&'a [Served]>,
     /// Each pod's network, if it has one.
     pub(crate) networks: Vec<Option<PodNetwork>>,
+    /// Each pod's disks, and their model.
+    pub(crate) disks: Vec<(&'a [DiskImage], Model)>,
     /// The line to the manager.
     pub(crate) orders: Option<RawFd>,
     /// Each pod's line of sessions; none where there are none.
@@ -148,9 +151,11 @@ impl<'a> Starter<'a> {
         let bundle_path = format!("/proc/self/fd/{}", guest.add(&spec.bundle.file)?);
         let sessions = spec.sessions.iter().copied().map(Some).chain(std::iter::repeat(None));
         let cards = spec.networks.iter().map(|network| network.as_ref().map(|network| &network.card));
-        let devices = |(((ports, mounts), sessions), card)| PodDevices { ports, sessions, mounts, card };
+        let devices =
+            |((((ports, mounts), sessions), card), disks)| PodDevices { ports, sessions, mounts, card, disks };
+        let disks = spec.disks.iter().copied();
         let ports = guest.port_fds().into_iter();
-        let pods = ports.zip(spec.mounts.iter().copied()).zip(sessions).zip(cards).map(devices);
+        let pods = ports.zip(spec.mounts.iter().copied()).zip(sessions).zip(cards).zip(disks).map(devices);
         let pods: Vec<PodDevices<'_>> = pods.collect();
         let line = MachineLine {
             qemu: &self.qemu,

@@ -11,10 +11,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use aegis_launch::cache::Cache;
 use aegis_launch::errors::{Doing, Error};
+use aegis_launch::machine::disks::DiskImage;
 use aegis_launch::machine::mounts::{Served, serve};
 use aegis_launch::root::{Prepared, Source, is_directory, prepare, working_directory};
 use aegis_link::config::{Config, Flags, Tickets};
-use aegis_link::drivers::{Drivers, Role};
+use aegis_link::drivers::{Drivers, Model, Role};
 
 use crate::options::drivers::drivers;
 use crate::options::groups::{MachineOptions, PodOptions};
@@ -77,6 +78,16 @@ impl<'a> Pod<'a> {
         PodNetwork::make(&self.options.network, machine, model, &chance(machine)?, &|| starter.has_user_network())
     }
 
+    /// Its disks' images, which have been looked at, and what model they are.
+    ///
+    /// # Errors
+    /// One that cannot be a disk.
+    pub(crate) fn disks(&self) -> Result<(&'a [DiskImage], Model), Error> {
+        let model = self.drivers().disk.model;
+        self.options.disks.check(model)?;
+        Ok((&self.options.disks.disks, model))
+    }
+
     /// Its drivers.
     pub(crate) fn drivers(&self) -> Drivers {
         drivers(&self.options.drivers)
@@ -132,6 +143,7 @@ impl<'a> Pod<'a> {
             network: network.map(|network| network.config.clone()),
             names: names(self.options, network),
             drivers: self.drivers(),
+            disks: self.options.disks.config(),
             ..Config::default()
         };
         config.encode().map_err(|why| Error::Usage(why.to_string()))

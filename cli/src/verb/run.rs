@@ -35,7 +35,9 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     files.report(&options.machine);
     let library_os = starter.artifacts.flat_library_os()?;
     let network = pod.network(&starter)?;
-    let function_count = function_count(&files.mounts, network.as_ref().map(|network| &network.card));
+    let disks = pod.disks()?;
+    let card = network.as_ref().map(|network| &network.card);
+    let function_count = function_count(&files.mounts, card, disks.0);
     starter.fit(&[function_count], Driver::Pod, &[pod.drivers()])?;
     let config = pod.config(&options.machine, switches(options), HOSTNAME, &files, network.as_ref())?;
     let accelerator = starter.accelerator(&library_os)?;
@@ -53,6 +55,7 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
         driver: Driver::Pod,
         mounts: vec![&files.mounts],
         networks: vec![network],
+        disks: vec![disks],
         orders: None,
         sessions: Vec::new(),
         debugger: profiled.as_ref().map(|profiled| profiled.debugger),

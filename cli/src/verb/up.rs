@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use aegis_launch::errors::{Doing, Error};
 use aegis_launch::machine::boot::{self, BootBundle, PodsImage};
+use aegis_launch::machine::disks::DiskImage;
 use aegis_launch::machine::process::sockets;
 use aegis_launch::machine::qemu::{Driver, function_count};
 use aegis_link::config::{Config, Flags};
@@ -54,7 +55,9 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let networks = pods.iter().zip(&file.pods).map(|(pod, entry)| network(pod, entry, &starter));
     let networks = networks.collect::<Result<Vec<_>, _>>()?;
     let driver = if file.trusts_devices { Driver::Pod } else { Driver::Guard };
-    let counts: Vec<usize> = files.iter().zip(&networks).map(function_count_of).collect();
+    let disks =
+        file.pods.iter().zip(&pods).map(|(entry, pod)| disks(pod, entry, driver)).collect::<Result<Vec<_>, _>>()?;
+    let counts: Vec<usize> = files.iter().zip(&networks).zip(&disks).map(function_count_of).collect();
     let drivers: Vec<_> = pods.iter().map(Pod::drivers).collect();
     check_guarded(&file, &drivers, driver)?;
     starter.fit(&counts, driver, &drivers)?;
@@ -83,6 +86,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
         driver,
         mounts: files.iter().map(|files| files.mounts.as_slice()).collect(),
         networks,
+        disks,
         orders: Some(guest.add(&orders_guest.into())?),
         sessions: sessions.iter().map(|(_, theirs)| guest.add(theirs)).collect::<Result<_, _>>()?,
         debugger: None,
@@ -180,8 +184,22 @@ fn check_guarded(file: &UpFile, drivers: &[Drivers], driver: Driver) -> Result<(
     Ok(())
 }
 
-fn function_count_of((files, network): (&PodFiles, &Option<PodNetwork>)) -> usize {
-    function_count(&files.mounts, network.as_ref().map(|network| &network.card))
+/// The disks of a pod and their model.
+fn disks<'a>(pod: &Pod<'a>, entry: &PodEntry, driver: Driver) -> Result<PodDisks<'a>, Error> {
+    let disks = pod.disks().map_err(|error| of_pod(entry, error))?;
+    if !disks.0.is_empty() && driver == Driver::Guard {
+        // The guard looks after rings and windows; a disk works on the memory of programs.
+        let text = "disk: disks are not guarded; they need trust_devices = true in [machine]";
+        return Err(of_pod(entry, Error::Usage(text.into())));
+    }
+    Ok(disks)
+}
+
+/// Images, and what model their devices are.
+type PodDisks<'a> = (&'a [DiskImage], Model);
+
+fn function_count_of(((files, network), disks): ((&PodFiles, &Option<PodNetwork>), &PodDisks<'_>)) -> usize {
+    function_count(&files.mounts, network.as_ref().map(|network| &network.card), disks.0)
 }
 
 fn shown_ports(network: &Option<PodNetwork>) -> Vec<String> {

@@ -15,6 +15,7 @@ use aegis_link::pods::{POD_COUNT_MAX, POD_NAME_BYTES_MAX, is_name};
 use toml_span::Value;
 use toml_span::value::{Key, Table};
 
+use crate::options::disks::{DiskOptions, parse_disk, parse_order};
 use crate::options::drivers::parse_driver;
 use crate::options::groups::{CPU_COUNT_MAX, MEMORY_DEFAULT, PodOptions};
 use crate::options::network::{
@@ -33,7 +34,8 @@ const SLICE_MS_MAX: i64 = 100;
 
 /// What a pod's table may have.
 const POD_KEYS: &str = "program, args, root, pack, volumes, with, env, workdir, memory, tickets, currency, restart, \
-                        ports, network, host_access, dns, hosts, ip, gateway, mac, hostname, pcap, drivers";
+                        ports, network, host_access, dns, hosts, ip, gateway, mac, hostname, pcap, drivers, \
+                        disk, io_order";
 
 /// A machine and its pods.
 #[derive(Debug)]
@@ -269,6 +271,7 @@ impl Reader<'_> {
             memory,
             network: NetworkOptions::default(),
             drivers: Vec::new(),
+            disks: DiskOptions::default(),
         };
         let (mut program, mut arguments, mut memory_limit) = (None, Vec::new(), memory);
         let (mut tickets, mut currency, mut restart) = (TICKETS_DEFAULT, None, Restart::NO);
@@ -295,6 +298,8 @@ impl Reader<'_> {
                 "mac" => options.network.mac = Some(self.parsed(key, value, parse_hardware_address)?),
                 "hostname" => options.network.hostname = Some(self.parsed(key, value, parse_hostname)?),
                 "pcap" => options.network.pcap = Some(self.host_path(self.string(key, value)?)),
+                "disk" => options.disks.disks = self.list(key, value, |text| parse_disk(text.into(), self.folder))?,
+                "io_order" => options.disks.order = Some(self.parsed(key, value, parse_order)?),
                 "drivers" => options.drivers = self.list(key, value, parse_driver)?,
                 "restart" => restart = self.parsed(key, value, Restart::parse)?,
                 _ => return Err(self.unknown(key, POD_KEYS)),

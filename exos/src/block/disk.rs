@@ -14,7 +14,7 @@
 //! Neighbours: [`super::fake`], a disk for tests; `exos/linux/src/host/disk.rs`, the one over a driver;
 //! `drivers/hal/src/block.rs`, what drivers promise.
 
-use aegis_abi::FrameNumber;
+use crate::mem::pinned::FramePiece;
 
 /// Bytes of a sector, in which all places on a disk are counted, whatever its blocks are.
 pub const SECTOR_BYTES: u32 = 512;
@@ -84,17 +84,6 @@ pub struct DiskLimits {
     pub discard: Option<RangeLimits>,
     /// Whether, and how much, it sets to zeros by itself.
     pub write_zeroes: Option<RangeLimits>,
-}
-
-/// A piece of memory: bytes of frames that lie one behind the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FramePiece {
-    /// The frame with the first byte.
-    pub first: FrameNumber,
-    /// Where in it that is.
-    pub offset_bytes: u32,
-    /// Bytes, also beyond the first frame.
-    pub length_bytes: u32,
 }
 
 /// One request.

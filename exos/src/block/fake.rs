@@ -6,9 +6,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::disk::{
-    Disk, DiskBroken, DiskError, DiskLimits, DiskOperation, DiskRequest, DiskReset, DiskSubmitError, FramePiece,
-    RangeLimits, SECTOR_BYTES,
+    Disk, DiskBroken, DiskError, DiskLimits, DiskOperation, DiskRequest, DiskReset, DiskSubmitError, RangeLimits,
+    SECTOR_BYTES,
 };
+use crate::mem::pinned::FramePiece;
 use crate::platform::FrameBytes;
 use crate::sync::SpinMutex;
 use aegis_abi::FrameNumber;

@@ -5,9 +5,10 @@
 //! - [`request`]: what is asked of it, and who is told;
 //! - `order`: which requests become one, and which goes next; [`statistics`]: what is counted;
 //! - [`queue`]: the request list of a disk, with restart and errors;
-//! - [`transfer`]: sectors to and from held memory, in as many requests as it takes.
+//! - [`transfer`]: sectors to and from held memory, in as many requests as it takes;
+//! - [`device`]: a disk as a device that is started at first use; `cache`: its pages; [`file`]: what is open of it.
 //!
-//! An asynchronous caller holds a program's memory ([`transfer::PinnedMemory`]), submits
+//! An asynchronous caller holds a program's memory ([`crate::mem::pinned`]), submits
 //! ([`transfer::Transfer::submit`]) as often as it likes, and then starts the queue once
 //! ([`queue::BlockQueue::start`]): what it submits in between is joined and ordered. It is told by
 //! [`request::RequestOwner::done`].
@@ -17,8 +18,11 @@
 //! - INV-B2 Every request that was taken ends once, whatever the disk does: with success, or with one error.
 //! - INV-B3 Time is an argument.
 
+mod cache;
+pub mod device;
 pub mod disk;
 pub mod fake;
+pub mod file;
 mod order;
 pub mod queue;
 pub mod request;

@@ -5,10 +5,11 @@ use alloc::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::block::disk::{FramePiece, SECTOR_BYTES};
+use crate::block::disk::SECTOR_BYTES;
 use crate::block::fake::fake_limits;
-use crate::block::request::{Pieces, RequestOwner};
+use crate::block::request::RequestOwner;
 use crate::error::Result;
+use crate::mem::pinned::{FramePiece, Pieces};
 use aegis_abi::FrameNumber;
 
 struct Nobody;

@@ -1,8 +1,8 @@
 //! The request list of a disk: [`BlockQueue`].
 //!
 //! Requests are collected ([`BlockQueue::submit`]), joined and ordered ([`super::order`]) and given to the disk as far
-//! as it has room ([`BlockQueue::start`]); whoever looks ([`BlockQueue::look`]) takes in for all what the disk has done,
-//! and tells the owners. One request on an idle disk meets no tree.
+//! as it has room ([`BlockQueue::start`]). A look ([`BlockQueue::look`]) takes in for all what the disk has done, and
+//! tells the owners. One request on an idle disk meets no tree.
 //!
 //! A disk that says nothing for [`SILENCE_NS`] while something is under way, or breaks its protocol, is reset and given
 //! everything again ([`restart`]): reads and writes can be repeated, and programs see a pause. Only time between looks
@@ -20,12 +20,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::disk::{Disk, DiskError, DiskLimits, DiskOperation, DiskRequest, DiskSubmitError, FramePiece, SECTOR_BYTES};
+use super::disk::{Disk, DiskError, DiskLimits, DiskOperation, DiskRequest, DiskSubmitError, SECTOR_BYTES};
 use super::order::{Group, OrderPolicy, Pending};
 use super::request::BlockRequest;
 use super::statistics::Statistics;
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
+use crate::mem::pinned::FramePiece;
 use crate::reserve;
 use crate::sync::{SpinMutex, SpinMutexGuard};
 
@@ -156,6 +157,12 @@ impl BlockQueue {
         self.under_way_count.load(Ordering::Acquire) > 0
     }
 
+    /// Whether a request would find no room now.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.request_count.load(Ordering::Relaxed) >= REQUEST_COUNT_MAX
+    }
+
     /// Takes a request; the disk gets it with [`Self::start`] at the latest. Its owner is told of its end, but not
     /// before this returns unless another looks.
     ///
@@ -168,7 +175,7 @@ impl BlockQueue {
         if state.phase == Phase::Failed {
             return Err(Errno::EIO);
         }
-        if self.request_count.load(Ordering::Relaxed) >= REQUEST_COUNT_MAX {
+        if self.is_full() {
             return Err(Errno::EAGAIN);
         }
         self.request_count.fetch_add(1, Ordering::Relaxed);

@@ -1,10 +1,13 @@
+//! The request list over a fake disk that fails in each way that there is.
+
 use alloc::sync::Arc;
 use std::sync::Mutex;
 
 use super::*;
 use crate::block::disk::DiskReset;
 use crate::block::fake::{FakeDisk, fake_limits};
-use crate::block::request::{Pieces, PriorityClass, RequestOwner};
+use crate::block::request::{PriorityClass, RequestOwner};
+use crate::mem::pinned::{FramePiece, Pieces};
 use aegis_abi::FrameNumber;
 
 #[derive(Default)]

@@ -2,10 +2,10 @@
 //! [`RequestOwner`].
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
-use super::disk::{DiskOperation, FramePiece, SECTOR_BYTES};
+use super::disk::{DiskOperation, SECTOR_BYTES};
 use crate::error::Result;
+use crate::mem::pinned::Pieces;
 
 /// Who waits for requests. It keeps their memory: the block layer holds it until the disk has let go of that.
 pub trait RequestOwner: Send + Sync {
@@ -24,42 +24,6 @@ pub enum PriorityClass {
     BestEffort,
     /// `IOPRIO_CLASS_IDLE`: when there is no other.
     Idle,
-}
-
-/// Memory of a request. Nearly always one piece, which needs no memory of its own.
-#[derive(Clone, Debug, Default)]
-pub enum Pieces {
-    /// It names none.
-    #[default]
-    None,
-    /// One.
-    One(FramePiece),
-    /// Several.
-    Many(Vec<FramePiece>),
-}
-
-impl Pieces {
-    /// All of them.
-    #[must_use]
-    pub fn as_slice(&self) -> &[FramePiece] {
-        match self {
-            Self::None => &[],
-            Self::One(piece) => core::slice::from_ref(piece),
-            Self::Many(pieces) => pieces,
-        }
-    }
-
-    /// How many.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.as_slice().len()
-    }
-
-    /// Bytes of all.
-    #[must_use]
-    pub fn byte_count(&self) -> u64 {
-        self.as_slice().iter().map(|piece| u64::from(piece.length_bytes)).sum()
-    }
 }
 
 /// A request.

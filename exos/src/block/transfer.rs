@@ -1,7 +1,8 @@
 //! Transfers: sectors to and from memory that is held for them, in as many requests as the disk's limits make it.
 //!
-//! [`PinnedMemory`] holds frames: whatever becomes of the mappings that a program knows them by, they are nobody else's
-//! until the disk has let go of them. A [`Transfer`] is the owner of its requests ([`RequestOwner`]); at its end it
+//! Memory is held as [`PinnedMemory`] until the disk has let go of it.
+//!
+//! A [`Transfer`] is the owner of its requests ([`RequestOwner`]); at its end it
 //! tells an owner of its own, or the thread that waits for it.
 
 use alloc::sync::Arc;
@@ -10,97 +11,18 @@ use alloc::vec::Vec;
 use aegis_abi::FrameNumber;
 use aegis_abi::layout::PAGE_SIZE;
 
-use super::disk::{DiskLimits, DiskOperation, FramePiece, SECTOR_BYTES};
+use super::disk::{DiskLimits, DiskOperation, SECTOR_BYTES};
 use super::queue::BlockQueue;
-use super::request::{BlockRequest, Pieces, PriorityClass, RequestOwner};
+use super::request::{BlockRequest, PriorityClass, RequestOwner};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, Waiter};
-use crate::mem::frames::FramePool;
+use crate::mem::pinned::{FramePiece, Pieces, PinnedMemory};
 use crate::sync::SpinMutex;
 
 /// Most requests of a transfer.
 pub const TRANSFER_REQUEST_COUNT_MAX: usize = 256;
 /// Most bytes of a transfer that is sure not to need more than that many requests, whatever its memory is.
 pub const TRANSFER_BYTES_MAX: u64 = TRANSFER_REQUEST_COUNT_MAX as u64 * PAGE_SIZE;
-
-/// Frames that are held, with a reference each, as the bytes that are transferred.
-pub struct PinnedMemory {
-    pool: Arc<FramePool>,
-    pieces: Pieces,
-}
-
-impl PinnedMemory {
-    /// Nothing yet.
-    #[must_use]
-    pub fn new(pool: Arc<FramePool>) -> Self {
-        Self { pool, pieces: Pieces::None }
-    }
-
-    /// Bytes of all pieces.
-    #[must_use]
-    pub fn byte_count(&self) -> u64 {
-        self.pieces.byte_count()
-    }
-
-    /// The pieces.
-    #[must_use]
-    pub fn pieces(&self) -> &[FramePiece] {
-        self.pieces.as_slice()
-    }
-
-    /// Adds bytes of one frame, of which it takes over a reference. `ENOMEM`: the reference has been given up.
-    pub fn push(&mut self, frame: FrameNumber, offset_bytes: u32, length_bytes: u32) -> Result<()> {
-        let piece = FramePiece { first: frame, offset_bytes, length_bytes };
-        let last = match &mut self.pieces {
-            Pieces::None => {
-                self.pieces = Pieces::One(piece);
-                return Ok(());
-            }
-            Pieces::One(last) => last,
-            Pieces::Many(pieces) => match pieces.last_mut() {
-                Some(last) => last,
-                None => return Err(Errno::EINVAL),
-            },
-        };
-        let end = last.first.address() + u64::from(last.offset_bytes) + u64::from(last.length_bytes);
-        let length = last.length_bytes.checked_add(length_bytes);
-        if let Some(length) = length.filter(|_| frame.address() + u64::from(offset_bytes) == end) {
-            last.length_bytes = length;
-            if offset_bytes > 0 {
-                // The frame was held already.
-                self.pool.release(frame);
-            }
-            return Ok(());
-        }
-        let added = self.add(piece);
-        if added.is_err() {
-            self.pool.release(frame);
-        }
-        added
-    }
-
-    fn add(&mut self, piece: FramePiece) -> Result<()> {
-        if let Pieces::One(first) = self.pieces {
-            let mut pieces = Vec::new();
-            pieces.try_reserve(4).map_err(|_| Errno::ENOMEM)?;
-            pieces.push(first);
-            self.pieces = Pieces::Many(pieces);
-        }
-        let Pieces::Many(pieces) = &mut self.pieces else { return Err(Errno::EINVAL) };
-        pieces.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        pieces.push(piece);
-        Ok(())
-    }
-}
-
-impl Drop for PinnedMemory {
-    fn drop(&mut self) {
-        for piece in self.pieces.as_slice() {
-            let bytes = u64::from(piece.offset_bytes) + u64::from(piece.length_bytes);
-            (0..bytes.div_ceil(PAGE_SIZE)).for_each(|index| self.pool.release(FrameNumber(piece.first.0 + index)));
-        }
-    }
-}
 
 /// How far a transfer is.
 #[derive(Default)]

@@ -1,3 +1,5 @@
+//! Transfers to a fake disk: frames that are held, and bytes that arrive whatever the pieces are.
+
 use std::sync::Mutex;
 
 use proptest::prelude::*;
@@ -6,6 +8,7 @@ use super::*;
 use crate::block::OrderPolicy;
 use crate::block::fake::{FakeDisk, fake_limits};
 use crate::fake::FakeMachine;
+use crate::mem::frames::FramePool;
 use crate::platform::FrameBytes;
 
 const PAGE: usize = PAGE_SIZE as usize;
@@ -88,14 +91,14 @@ fn bytes_of_the_same_frame_are_one_piece_with_one_reference() {
 
 #[test]
 fn a_flush_and_a_long_range_are_as_many_requests_as_they_need() {
-    struct Told(Mutex<Vec<(u64, Result<()>)>>);
-    impl RequestOwner for Told {
+    struct Ends(Mutex<Vec<(u64, Result<()>)>>);
+    impl RequestOwner for Ends {
         fn done(&self, token: u64, outcome: Result<()>) {
             self.0.lock().unwrap().push((token, outcome));
         }
     }
     let setup = Setup::new();
-    let told = Arc::new(Told(Mutex::default()));
+    let told = Arc::new(Ends(Mutex::default()));
     for (token, operation, sector_count) in [(1, DiskOperation::Flush, 0), (2, DiskOperation::WriteZeroes, 3000)] {
         let (owner, class): (Arc<dyn RequestOwner>, _) = (told.clone(), PriorityClass::Idle);
         let told = Some((owner, token));

@@ -141,7 +141,9 @@ impl Description {
         {
             users.count_writer(true);
         }
-        Arc::new(Self { number, location, request, status, offset, file, nature, locks, watches })
+        let made = Arc::new(Self { number, location, request, status, offset, file, nature, locks, watches });
+        made.tell_mode();
+        made
     }
 
     /// A number that no other description of the pod has or had.
@@ -191,6 +193,15 @@ impl Description {
             Some(((status - StatusFlags::CHANGEABLE) | (flags & StatusFlags::CHANGEABLE)).bits())
         };
         let _ = self.status.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
+        self.tell_mode();
+    }
+
+    fn tell_mode(&self) {
+        if let Some(file) = &self.file {
+            let status = self.status();
+            let is_synchronous = status.intersects(StatusFlags::SYNC | StatusFlags::DATA_SYNC);
+            file.set_mode(status.contains(StatusFlags::DIRECT), is_synchronous);
+        }
     }
 
     /// Whether a caller gets `EAGAIN` instead of sleeping.
@@ -438,6 +449,7 @@ impl Description {
                 *offset = moved(*offset, distance)?;
                 return Ok(*offset);
             }
+            SeekFrom::End(distance) if let Some(size_bytes) = self.file_size() => moved(size_bytes, distance)?,
             _ if is_directory || self.file.is_some() => return Err(Errno::EINVAL),
             SeekFrom::End(distance) => moved(self.metadata().size_bytes, distance)?,
             SeekFrom::Data(start) | SeekFrom::Hole(start) => {
@@ -449,6 +461,24 @@ impl Description {
         };
         *self.offset.lock() = target;
         Ok(target)
+    }
+
+    /// Where a file that is more than its inode ends, if it has an end.
+    fn file_size(&self) -> Option<u64> {
+        self.file.as_ref()?.size_bytes()
+    }
+
+    /// The open disk that this is, as the type that the block layer has for it, if it is one.
+    pub fn disk<T: 'static>(&self) -> Option<&T> {
+        self.file.as_ref()?.disk()?.downcast_ref()
+    }
+
+    /// Has what was written on the medium, where that is not the inode's affair.
+    ///
+    /// # Errors
+    /// `EINVAL`: nothing of the kind is behind it. `EIO`.
+    pub fn sync_file(&self) -> Result<()> {
+        self.file.as_ref().map_or(Err(Errno::EINVAL), |file| file.sync())
     }
 
     /// The offset (`/proc/self/fdinfo`).
@@ -546,6 +576,10 @@ impl Description {
             FileKind::Regular => {}
             FileKind::Fifo => return Err(Errno::ESPIPE),
             FileKind::Directory => return Err(Errno::EISDIR),
+            FileKind::BlockDevice => {
+                let file = self.file.as_ref().ok_or(Errno::ENODEV)?;
+                return file.allocate(mode, offset, length);
+            }
             _ => return Err(Errno::ENODEV),
         }
         if offset + length > OFFSET_MAX {

@@ -13,7 +13,8 @@ use super::step::{Step, Transfer, TransferCaller};
 use super::terminal::modes::Terminal;
 use super::terminal::tty::Side;
 use super::transfer::{Destination, Source};
-use crate::error::Result;
+use super::vnode::Allocate;
+use crate::error::{Errno, Result};
 
 /// How an inode is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +129,39 @@ pub trait OpenFile: Send + Sync {
 
     /// A pipe's capacity (`F_GETPIPE_SZ`, `F_SETPIPE_SZ`), for what is a pipe.
     fn pipe(&self) -> Option<&Arc<Pipe>> {
+        None
+    }
+
+    /// Whether transfers go past what is cached (`O_DIRECT`), and whether they end on the medium (`O_SYNC`): when it is
+    /// opened, and whenever that changes.
+    fn set_mode(&self, is_direct: bool, is_synchronous: bool) {
+        let _ = (is_direct, is_synchronous);
+    }
+
+    /// Where it ends, for `lseek`; `None`: it has no end to seek from.
+    fn size_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Has what was written on the medium (`fsync`).
+    ///
+    /// # Errors
+    /// `EINVAL`: there is no medium. `EIO`.
+    fn sync(&self) -> Result<()> {
+        Err(Errno::EINVAL)
+    }
+
+    /// Changes the allocation of a block device.
+    ///
+    /// # Errors
+    /// `ENODEV`: it is none. `EINVAL`, `EOPNOTSUPP`, `EIO`.
+    fn allocate(&self, mode: Allocate, offset: u64, count: u64) -> Result<()> {
+        let _ = (mode, offset, count);
+        Err(Errno::ENODEV)
+    }
+
+    /// The open disk that this is ([`crate::block::file::DiskFile`]), if it is one.
+    fn disk(&self) -> Option<&dyn Any> {
         None
     }
 

@@ -12,6 +12,7 @@ use aegis_abi::FrameNumber;
 
 use super::permission::Credentials;
 use crate::error::{Errno, Result};
+use crate::mem::pinned::PinnedMemory;
 use crate::platform::FrameBytes;
 use crate::preempt::{self, PIECE_BYTES};
 
@@ -55,6 +56,16 @@ pub trait Destination {
         false
     }
 
+    /// Adds the memory of the next bytes, at most `count`, to `memory` for a device to write, and moves on behind them;
+    /// how many bytes.
+    ///
+    /// # Errors
+    /// `EINVAL`: it is no memory that a device could write. `ENOMEM`.
+    fn pin(&mut self, count: u64, memory: &mut PinnedMemory) -> Result<u64> {
+        let _ = (count, memory);
+        Err(Errno::EINVAL)
+    }
+
     /// Puts `count` zero bytes. Returns as [`Self::put`] does.
     fn put_zeros(&mut self, count: usize) -> usize {
         const ZEROS: [u8; 512] = [0; 512];
@@ -89,6 +100,15 @@ pub trait Source {
     /// Moves on behind all that is left, which nobody wants to see; how much that was.
     fn pass_over(&mut self) -> usize {
         take_unseen(self)
+    }
+
+    /// As [`Destination::pin`], for a device to read.
+    ///
+    /// # Errors
+    /// `EINVAL`: it is no memory that a device could read. `ENOMEM`.
+    fn pin(&mut self, count: u64, memory: &mut PinnedMemory) -> Result<u64> {
+        let _ = (count, memory);
+        Err(Errno::EINVAL)
     }
 
     /// Whether the next `count` bytes (at most [`Self::remaining`]) are there now, as far as that can be told without

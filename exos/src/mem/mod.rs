@@ -39,6 +39,7 @@ pub mod native;
 mod page_map;
 pub mod patched_text;
 mod pieces;
+pub mod pinned;
 pub mod protect;
 pub mod remap;
 mod rewrite;

@@ -18,6 +18,8 @@ use aegis_link::frame::FrameBuffer;
 use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use aegis_link::drivers::Model;
+
 use crate::cache::{Cache, KeyHasher};
 use crate::errors::Error;
 use crate::machine::artifacts;
@@ -174,7 +176,7 @@ impl Trial<'_> {
         let pods: Vec<_> = guest
             .port_fds()
             .into_iter()
-            .map(|ports| PodDevices { ports, sessions: None, mounts: &[], card: None })
+            .map(|ports| PodDevices { ports, sessions: None, mounts: &[], card: None, disks: (&[], Model::Virtio) })
             .collect();
         let line = MachineLine {
             qemu: self.qemu,

@@ -9,6 +9,7 @@ pub mod accel;
 pub mod artifacts;
 mod backlog;
 pub mod boot;
+pub mod disks;
 pub mod mounts;
 pub mod network;
 pub mod process;

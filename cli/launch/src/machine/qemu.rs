@@ -17,6 +17,7 @@ use std::path::Path;
 use aegis_link::drivers::Model;
 use clap::ValueEnum;
 
+use crate::machine::disks::DiskImage;
 use crate::machine::mounts::Served;
 use crate::machine::network::Card;
 
@@ -83,18 +84,20 @@ pub struct PodDevices<'a> {
     pub mounts: &'a [Served],
     /// Its network card.
     pub card: Option<&'a Card>,
+    /// Its disks, and what model they are.
+    pub disks: (&'a [DiskImage], Model),
 }
 
 impl PodDevices<'_> {
     /// Device functions that it takes.
     pub(crate) fn function_count(&self) -> usize {
-        function_count(self.mounts, self.card)
+        function_count(self.mounts, self.card, self.disks.0)
     }
 }
 
-/// Device functions that a pod takes: its console, its directories, its card.
-pub fn function_count(mounts: &[Served], card: Option<&Card>) -> usize {
-    1 + mounts.len() + usize::from(card.is_some())
+/// Device functions that a pod takes: its console, its directories, its card, its disks.
+pub fn function_count(mounts: &[Served], card: Option<&Card>, disks: &[DiskImage]) -> usize {
+    1 + mounts.len() + usize::from(card.is_some()) + disks.len()
 }
 
 /// Virtio-mmio register blocks in a page. What is in one page can be mapped by the owner of one of them.
@@ -237,6 +240,7 @@ impl MachineLine<'_> {
             self.push_ports(&mut line, pod, place);
             self.push_mounts(&mut line, pod, place);
             self.push_card(&mut line, pod, place);
+            self.push_disks(&mut line, pod, place);
         }
         line.0.extend_from_slice(self.more);
         line.0
@@ -361,6 +365,32 @@ impl MachineLine<'_> {
         }
     }
 
+    fn push_disks(&self, line: &mut Arguments, pod: &PodDevices<'_>, place: Option<BusPosition>) {
+        let (disks, model) = pod.disks;
+        for (index, disk) in disks.iter().enumerate() {
+            let mark = place.map_or(String::new(), |place| format!("-{}", place.number));
+            let name = format!("disk{index}{mark}");
+            for node in disk.nodes(&name) {
+                line.words("-blockdev", node);
+            }
+            let device = match (model, place) {
+                (Model::Ide, _) => format!("ide-hd,bus=ide.{},unit={}", index / 2, index % 2),
+                (_, Some(BusPosition { first, .. })) => {
+                    let before = 1 + pod.mounts.len() + usize::from(pod.card.is_some());
+                    format!("{}{}", self.virtio("blk"), self.place(first + before + index))
+                }
+                (_, None) => format!("{}{}", self.virtio("blk"), self.place_of_disk(index)),
+            };
+            line.pair("-device", &format!("{device}{}", disk.device_options(&name, model)));
+        }
+    }
+
+    /// The place of a disk of a pod that has the machine for itself. On microvm QEMU gives places out from the last one
+    /// down, so without one the second disk would come before the first.
+    fn place_of_disk(&self, index: usize) -> String {
+        if self.machine == MachineKind::Microvm { self.place(index) } else { String::new() }
+    }
+
     /// The whole line as a POSIX shell would take it.
     pub fn shell_line(&self) -> String {
         let arguments = self.arguments();
@@ -437,7 +467,7 @@ mod tests {
             debugger: None,
             more: &[],
             log: 105,
-            pods: &[PodDevices { ports: PORTS, sessions: None, mounts: &[], card: None }],
+            pods: &[PodDevices { ports: PORTS, sessions: None, mounts: &[], card: None, disks: (&[], Model::Virtio) }],
             driver: Driver::Guard,
         }
     }
@@ -486,7 +516,8 @@ mod tests {
     fn directories_are_served_by_a_device_each() {
         let root = serve(Some(Path::new("/")), &[]).expect("a directory");
         let mut it = line();
-        let pods = [PodDevices { ports: PORTS, sessions: None, mounts: &root, card: None }];
+        let pods =
+            [PodDevices { ports: PORTS, sessions: None, mounts: &root, card: None, disks: (&[], Model::Virtio) }];
         it.pods = &pods;
         let server = "-fsdev local,id=aegis0,security_model=none,multidevs=remap,readonly=on,path=/";
         let mmio = format!(" {server} -device virtio-9p-device,fsdev=aegis0,mount_tag=aegis0");
@@ -504,7 +535,8 @@ mod tests {
             hardware_address: HARDWARE_ADDRESS_DEFAULT,
             capture: Some("/tmp/frames".into()),
         };
-        let pods = [PodDevices { ports: PORTS, sessions: None, mounts: &[], card: Some(&card) }];
+        let pods =
+            [PodDevices { ports: PORTS, sessions: None, mounts: &[], card: Some(&card), disks: (&[], Model::Virtio) }];
         let mut it = line();
         it.pods = &pods;
         let options = "netdev=net0,mac=52:54:00:12:34:56,rx_queue_size=1024,guest_announce=off";
@@ -517,14 +549,21 @@ mod tests {
         let pci = format!("{netdev} {pci},{options},romfile={capture}");
         assert!(it.shell_line().ends_with(&pci), "{}", it.shell_line());
         let root = serve(Some(Path::new("/")), &[]).expect("a directory");
-        let pods = [PodDevices { ports: PORTS, sessions: None, mounts: &root, card: Some(&card) }; 2];
+        let pods = [PodDevices {
+            ports: PORTS,
+            sessions: None,
+            mounts: &root,
+            card: Some(&card),
+            disks: (&[], Model::Virtio),
+        }; 2];
         it.pods = &pods;
         let text = it.shell_line();
         assert!(text.contains("id=console-1,addr=0x5") && text.contains("mount_tag=aegis0,addr=0x6"), "{text}");
         assert!(text.contains(" -netdev tap,id=net0-1,") && text.contains("netdev=net0-1,mac="), "{text}");
         assert!(text.contains(",romfile=,addr=0x4 ") && text.contains(",romfile=,addr=0x7 "), "{text}");
         let card = Card { model: Model::E1000, ..card.clone() };
-        let pods = [PodDevices { ports: PORTS, sessions: None, mounts: &[], card: Some(&card) }];
+        let pods =
+            [PodDevices { ports: PORTS, sessions: None, mounts: &[], card: Some(&card), disks: (&[], Model::Virtio) }];
         it.pods = &pods;
         let pci = format!("{netdev} -device e1000,netdev=net0,mac=52:54:00:12:34:56,romfile={capture}");
         assert!(it.shell_line().ends_with(&pci), "{}", it.shell_line());
@@ -558,8 +597,8 @@ mod tests {
         let root = serve(Some(Path::new("/")), &[]).expect("a directory");
         let other = PortFds { stdin: 111, stdout: 112, stderr: 113, control: 114 };
         let pods = [
-            PodDevices { ports: PORTS, sessions: None, mounts: &root, card: None },
-            PodDevices { ports: other, sessions: Some(116), mounts: &[], card: None },
+            PodDevices { ports: PORTS, sessions: None, mounts: &root, card: None, disks: (&[], Model::Virtio) },
+            PodDevices { ports: other, sessions: Some(116), mounts: &[], card: None, disks: (&[], Model::Virtio) },
         ];
         let mut it = line();
         it.pods = &pods;

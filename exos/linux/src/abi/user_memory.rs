@@ -10,6 +10,7 @@ use aegis_abi::FrameNumber;
 use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::fs::permission::Credentials;
+use exos::mem::pinned::PinnedMemory;
 use exos::platform::FrameBytes;
 use exos::reserve;
 
@@ -105,6 +106,14 @@ pub trait UserMemory {
     /// program says nothing of more. `EFAULT`: it is not there, or the processor refuses it; what is loaded then is
     /// any state of the program's.
     fn load_vector(&self, address: u64, format: (u64, usize)) -> Result<()>;
+    /// Adds `length` bytes from `address` on to `memory`, for a device to write, or to read; how many are there.
+    ///
+    /// # Errors
+    /// `EINVAL`: there are no frames of a program's here. `ENOMEM`.
+    fn pin(&self, address: u64, length: u64, is_written: bool, memory: &mut PinnedMemory) -> Result<u64> {
+        let _ = (address, length, is_written, memory);
+        Err(Errno::EINVAL)
+    }
     /// The credentials of the call that copies, as files see them; `None` where no call does.
     fn caller(&self) -> Option<Credentials> {
         None
@@ -367,6 +376,24 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Moves on behind bytes that `pin` could add, of the next `count`.
+    fn pin(&mut self, count: u64, mut pin: impl FnMut(u64, u64) -> Result<u64>) -> Result<u64> {
+        let mut done = 0;
+        while done < count && self.current.length > 0 {
+            let length = self.current.length.min(count - done);
+            let held = match pin(self.current.address, length) {
+                Err(error) if done == 0 => return Err(error),
+                held => held.unwrap_or(0),
+            };
+            self.step(held as usize);
+            done += held;
+            if held < length {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
     #[cold]
     fn advance_by_pieces(&mut self, count: usize, copy: &mut dyn FnMut(u64, usize, usize) -> Result<usize>) -> usize {
         let mut done = 0;
@@ -431,6 +458,11 @@ impl exos::fs::transfer::Destination for UserWriter<'_> {
         })
     }
 
+    fn pin(&mut self, count: u64, memory: &mut PinnedMemory) -> Result<u64> {
+        let program = self.memory;
+        self.cursor.pin(count, |address, length| program.pin(address, length, true, memory))
+    }
+
     fn put_zeros(&mut self, count: usize) -> usize {
         let memory = self.memory;
         self.cursor.advance(count, |address, _, length| Ok(memory.zero_out(address, length)))
@@ -486,6 +518,11 @@ impl exos::fs::transfer::Source for UserReader<'_> {
     fn can_take(&mut self, count: usize) -> bool {
         let extents = core::iter::once(&self.cursor.current).chain(self.cursor.rest);
         readable_bytes(self.memory, extents, count) == count
+    }
+
+    fn pin(&mut self, count: u64, memory: &mut PinnedMemory) -> Result<u64> {
+        let program = self.memory;
+        self.cursor.pin(count, |address, length| program.pin(address, length, false, memory))
     }
 
     fn pass_over(&mut self) -> usize {

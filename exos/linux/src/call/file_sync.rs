@@ -30,7 +30,8 @@ pub(super) fn sync_description(description: &Description) -> Result<u64> {
     }
     match description.inode().kind() {
         FileKind::Regular if description.has_driver() => Err(Errno::EINVAL),
-        FileKind::Regular | FileKind::Directory | FileKind::BlockDevice => description.inode().sync().map(|()| 0),
+        FileKind::Regular | FileKind::Directory => description.inode().sync().map(|()| 0),
+        FileKind::BlockDevice => description.sync_file().map(|()| 0),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -48,7 +49,8 @@ pub fn sync_file_range(context: &mut Context<'_>, [descriptor, offset, length, f
         return Err(Errno::EINVAL);
     }
     match description.inode().kind() {
-        FileKind::Regular | FileKind::Directory | FileKind::BlockDevice => description.inode().sync().map(|()| 0),
+        FileKind::Regular | FileKind::Directory => description.inode().sync().map(|()| 0),
+        FileKind::BlockDevice => description.sync_file().map(|()| 0),
         _ => Err(Errno::ESPIPE),
     }
 }
@@ -65,6 +67,7 @@ pub fn syncfs(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<
 /// `sync(2)`, which has no way to tell that it failed.
 pub fn sync(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     let _ = context.system.files.namespace.sync();
+    let _ = context.system.files.disks.sync();
     Ok(0)
 }
 

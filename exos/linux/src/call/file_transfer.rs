@@ -15,6 +15,7 @@ use exos::fs::readiness::Readiness;
 use exos::fs::step::Transfer;
 use exos::fs::transfer::{Source, take_unseen};
 use exos::fs::vnode::Allocate;
+use exos::mem::pinned::PinnedMemory;
 use exos::platform::FrameBytes;
 use exos::task::signal::Signal;
 
@@ -115,6 +116,12 @@ impl Source for Capped<'_> {
         }
         self.left = 0;
         self.inner.pass_over()
+    }
+
+    fn pin(&mut self, count: u64, memory: &mut PinnedMemory) -> Result<u64> {
+        let held = self.inner.pin(count.min(self.left as u64), memory)?;
+        self.left -= held as usize;
+        Ok(held)
     }
 
     fn can_take(&mut self, count: usize) -> bool {

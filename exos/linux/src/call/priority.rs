@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
+use exos::block::request::PriorityClass;
 use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 use exos::task::limits::Resource;
@@ -28,7 +29,7 @@ entries! {
     setpriority;
     sched_setattr(Int, Pointer, Hex): "as sched_setscheduler";
     sched_getattr(Int, Pointer, Size, Hex);
-    ioprio_set(Int, Int, Hex): "kept and not acted on";
+    ioprio_set(Int, Int, Hex): "acted on for disks, by class";
     ioprio_get(Int, Int);
 }
 
@@ -265,6 +266,15 @@ fn effective(thread: &Thread) -> u32 {
     let is_idle = thread.policy.load(Ordering::Relaxed) & !SCHED_RESET_ON_FORK == SCHED_IDLE;
     let class = if is_idle { IOPRIO_CLASS_IDLE } else { IOPRIO_CLASS_BE };
     class << 13 | ((thread.nice() + 20) / 5) as u32
+}
+
+/// Whose disk requests those of a thread are.
+pub fn io_class(thread: &Thread) -> PriorityClass {
+    match class_of(effective(thread)).0 {
+        IOPRIO_CLASS_RT => PriorityClass::RealTime,
+        IOPRIO_CLASS_IDLE => PriorityClass::Idle,
+        _ => PriorityClass::BestEffort,
+    }
 }
 
 /// `IOPRIO_WHO_PROCESS`.

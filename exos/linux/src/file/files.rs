@@ -6,6 +6,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use exos::block::device::Disks;
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::descriptor_table::DescriptorTable;
@@ -49,6 +50,8 @@ pub struct Files {
     pub netlink: Arc<Netlink>,
     /// What bounds the cached pages of host directories.
     pub page_cache: Arc<PageCache>,
+    /// Its disks.
+    pub disks: Arc<Disks>,
 }
 
 /// The directories that paths are walked from.

@@ -191,15 +191,22 @@ impl Device {
 
     /// The bell that its interrupt rings, with an upcall on the first processor.
     pub(crate) fn interrupt(self) -> Result<BellIrq, DeviceError> {
-        let bell = match self {
-            Self::Own(slot) => {
+        match self {
+            Self::Own(_) => {
                 let bell = kernel::next_slot();
                 call::bell_create(bell, SLOT_FIRST_PROCESSOR)?;
-                call::device_interrupt_bind(slot, 0, bell)?;
-                bell
+                self.interrupt_on(bell)
             }
-            Self::Guarded(number) => Self::guarded_slot(number, GUARDED_SLOT_BELL),
-        };
+            Self::Guarded(number) => {
+                Ok(BellIrq { device: self, bell: Self::guarded_slot(number, GUARDED_SLOT_BELL), count: 0 })
+            }
+        }
+    }
+
+    /// The same with a bell that there is, which others may ring too. A guarded device has its own.
+    pub(crate) fn interrupt_on(self, bell: CapSlot) -> Result<BellIrq, DeviceError> {
+        let Self::Own(slot) = self else { return self.interrupt() };
+        call::device_interrupt_bind(slot, 0, bell)?;
         Ok(BellIrq { device: self, bell, count: 0 })
     }
 

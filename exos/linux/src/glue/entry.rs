@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::{Errno, Result};
 use exos::fs::permission::Credentials;
 use exos::mem::Handler;
+use exos::mem::pinned::PinnedMemory;
 use exos::platform::FrameBytes;
 use exos::reserve::{self, Level};
 use exos::rewrite::trampoline::ENTRY_JUMP;
@@ -116,6 +117,10 @@ impl UserMemory for ProgramMemory {
     }
     fn load_vector(&self, address: u64, format: (u64, usize)) -> Result<()> {
         vector::load_from_frame(address, format)
+    }
+    fn pin(&self, address: u64, length: u64, is_written: bool, memory: &mut PinnedMemory) -> Result<u64> {
+        let access = if is_written { exos::mem::Access::Write } else { exos::mem::Access::Read };
+        fiber::current().ok_or(Errno::EINVAL)?.owner().0.space().lock().pin(address, length, access, memory)
     }
     fn caller(&self) -> Option<Credentials> {
         let (_, thread) = fiber::current()?.owner();

@@ -15,8 +15,8 @@ use super::processor::{ARMED_WITHIN_NS, COUNT_MAX, PROCESSORS, bell_term, this_n
 use super::run::RUN;
 use super::stack::Stack;
 use super::{
-    PROCESSOR_BASE, WORD_PROCESSOR, WORD_PROCESSOR_PLACE, entry, fast, fiber, kernel, lock_wait, memory, net_card,
-    preemption, shares,
+    PROCESSOR_BASE, WORD_PROCESSOR, WORD_PROCESSOR_PLACE, disk, entry, fast, fiber, kernel, lock_wait, memory,
+    net_card, preemption, shares,
 };
 
 /// Frames of a save area: it holds one frame at a time, before it is moved to a thread's stack.
@@ -171,6 +171,9 @@ fn idle() -> ! {
                         net_card::look(&pod.system.files.inet, &run.platform.bells);
                         continue;
                     }
+                    if !disk::may_sleep(&run.platform.bells) {
+                        continue;
+                    }
                 }
                 sleep(number, run.platform.console_bells());
             }
@@ -182,7 +185,7 @@ fn idle() -> ! {
 fn sleep(number: usize, console_bells: [CapSlot; 2]) {
     fiber::enter_home();
     let own = core::iter::once(this_processor().bell());
-    let of_first = console_bells.into_iter().chain(net_card::bell()).chain(shares::bells());
+    let of_first = console_bells.into_iter().chain(net_card::bell()).chain(disk::bell()).chain(shares::bells());
     let bells = own.chain(of_first.filter(|_| number == 0));
     let mut terms = [Term::default(); PREDICATE_TERM_COUNT_MAX];
     let mut count = 0;

@@ -6,7 +6,7 @@
 
 use super::pod::POD;
 use super::processor::{this_number, this_processor};
-use super::{fiber, kernel, shares};
+use super::{disk, fiber, kernel, shares};
 
 /// Looks between which a holder that runs on another processor gets time to end. PAUSE is for the last of them: in a
 /// virtual machine each may give the processor away, or leave translated code for a lock that the holder needs, too.
@@ -30,6 +30,7 @@ fn relax() {
     }
     core::hint::spin_loop();
     shares::look();
+    disk::look();
     if fiber::current().is_none() || processor.keeps_running() {
         return;
     }

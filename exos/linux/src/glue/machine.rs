@@ -31,7 +31,7 @@ use rand_chacha::rand_core::RngCore;
 use super::devices::HostConsole;
 use super::heap::HEAP;
 use super::processor::{Bells, take_bells_rung, this_number, this_processor};
-use super::{fiber, kernel, memory, net_card, shortage, stack, vector};
+use super::{disk, fiber, kernel, memory, net_card, shortage, stack, vector};
 
 /// Bytes of trace lines that may wait for the host before the program waits for it.
 const TRACE_BACKLOG_BYTES_MAX: usize = 64 * 1024;
@@ -55,6 +55,7 @@ impl Kernel for MachineKernel {
     }
 
     fn free_frames(&self, grant: FrameGrant) -> Result<(), Status> {
+        disk::forget(grant);
         kernel::free_program_frames(grant)
     }
 
@@ -162,6 +163,7 @@ impl MachinePlatform {
         } else {
             super::shares::look();
         }
+        disk::absorb(have_bells_rung);
         let heard = self.host.look();
         let has_news = heard == Some(true);
         if heard.is_some() {
@@ -223,6 +225,7 @@ impl MachinePlatform {
         let timers = system.processes.all().into_iter();
         let next_ns = timers.filter_map(|process| exos_linux::task::timers::check(&process, now_ns)).min();
         let others_ns = system.scheduler.next_deadline_ns().into_iter().chain(net_card::ring_ns(now_ns));
+        let others_ns = others_ns.chain(disk::ring_ns());
         if let Some(deadline_ns) = next_ns.into_iter().chain(others_ns).min() {
             self.bells.arm_timer(deadline_ns);
         }
@@ -243,6 +246,7 @@ impl Platform for MachinePlatform {
     fn wait(&self, deadline_ns: Option<u64>) {
         let Some((system, _)) = self.system.get() else { return };
         net_card::look(&system.files.inet, &self.bells);
+        disk::look();
         let now_ns = kernel::now_ns();
         fiber::carry_out_here(system.scheduler.block(this_number(), deadline_ns, now_ns), now_ns);
     }

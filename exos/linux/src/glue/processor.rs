@@ -297,6 +297,12 @@ impl Processors for Bells {
     }
 }
 
+/// A term that holds from `until_ns` on, the second of a predicate.
+pub(crate) fn clock_term(until_ns: u64) -> Term {
+    let (source, operator) = (TermSource::Clock as u32, TermOperator::AtLeast as u32);
+    Term { product: 1, source, operator, slot: 0, address: 0, value: until_ns }
+}
+
 /// A term that waits for a bell.
 pub(crate) fn bell_term(product: u32, bell: CapSlot) -> Term {
     let (source, operator) = (TermSource::Bell as u32, TermOperator::AtLeast as u32);

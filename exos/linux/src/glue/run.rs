@@ -15,6 +15,7 @@ use aegis_link::control::VERSION;
 use aegis_link::pods::{POD_WORDS_BASE, POD_WORDS_BYTES_MAX, SLOT_POD_END};
 use aegis_rt::{call, clock};
 use core::sync::atomic::{AtomicU64, Ordering};
+use exos::block::device::{DiskCarrier, Disks};
 use exos::fs::ninep::Requester;
 use exos::fs::readiness::WaitQueue;
 use exos::fs::stream::Stream;
@@ -26,6 +27,7 @@ use exos::sync::{Mutex, Once};
 use exos::task::schedule::Scheduler;
 use exos::task::signal::Signal;
 use exos_linux::host::boot::{Ground, Pod};
+use exos_linux::host::disks;
 use exos_linux::host::mounts::Served;
 use exos_linux::host::network::{self, statistics};
 use exos_linux::host::ports::{HostPorts, Port};
@@ -38,6 +40,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 use super::devices::HostConsole;
+use super::disk::BlockCarrier;
 use super::heap::HEAP;
 use super::machine::{Host, MachineKernel, MachinePlatform};
 use super::net_card::NetCarrier;
@@ -162,6 +165,8 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: CapSlot, frame: &mut UpcallFra
     pool.fill_reserve();
     HEAP.fill_reserve();
     reserve::set_refill(|| HEAP.fill_reserve());
+    let carrier: Arc<dyn DiskCarrier> = Arc::new(BlockCarrier::new(*info, host.clone(), platform.bells.clone()));
+    let disks = Disks::new(disks::descriptions(&config), &carrier, &pool);
     let scheduler = Scheduler::new(processor_count, bells);
     scheduler.set_key(draw_key(&config));
     let ground = Ground {
@@ -173,6 +178,7 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: CapSlot, frame: &mut UpcallFra
         root,
         streams: streams.clone().map(|stream| stream as Arc<dyn Stream>),
         served: served(info, &config)?,
+        disks,
     };
     let pod =
         exos_linux::host::boot::boot(ground, &config).map_err(|error| Failure::new(125, alloc::format!("{error}")))?;

@@ -15,7 +15,6 @@ use alloc::vec::Vec;
 
 use aegis_abi::CapSlot;
 use aegis_abi::boot::BootInfo;
-use aegis_abi::sleep::{Term, TermOperator, TermSource};
 use aegis_hal::DmaPool;
 use aegis_rt::call;
 use aegis_virtio::guard::Geometry;
@@ -238,16 +237,8 @@ impl Share {
 
     /// The processor itself sleeps until the device's bell rings, at most until `until_ns`.
     fn sleep(&self, until_ns: u64) {
-        let clock = Term {
-            product: 1,
-            source: TermSource::Clock as u32,
-            operator: TermOperator::AtLeast as u32,
-            slot: 0,
-            address: 0,
-            value: until_ns,
-        };
         // Whatever ended the sleep, the caller looks again.
-        let _ = call::sleep(&[processor::bell_term(0, self.bell), clock]);
+        let _ = call::sleep(&[processor::bell_term(0, self.bell), processor::clock_term(until_ns)]);
         self.line.lock().hear();
     }
 }

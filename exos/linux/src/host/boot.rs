@@ -9,6 +9,7 @@ use aegis_abi::FrameNumber;
 use aegis_abi::boot::SystemPage;
 use aegis_abi::types::SLOT_SELF;
 use aegis_link::config::{Config, Flags};
+use exos::block::device::Disks;
 use exos::error::{Errno, Result};
 use exos::fs::group_fs::tree::ControlGroups;
 use exos::fs::location::{Location, MountDescription, MountFlags};
@@ -39,9 +40,9 @@ use exos::task::schedule::{Refusal, Scheduler};
 use crate::call::lottery;
 use crate::file::files::{Files, ProcessFiles};
 use crate::file::lottery_programs;
-use crate::host::etc_files;
 use crate::host::mounts::{Refused, Served, Shares};
 use crate::host::standard_streams::{connect_streams, has_host_terminal};
+use crate::host::{disks, etc_files};
 use crate::proc::ProcFacts;
 use crate::task::identities::Identities;
 use crate::task::job_control::PodJobs;
@@ -78,6 +79,8 @@ pub struct Ground {
     pub streams: [Arc<dyn Stream>; 3],
     /// Host directories that the machine serves.
     pub served: Vec<Served>,
+    /// Disks that the machine has.
+    pub disks: Arc<Disks>,
 }
 
 /// Why the pod cannot be made: the line for the user.
@@ -188,6 +191,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
             inet,
             netlink: Netlink::new(facts.clone()),
             page_cache,
+            disks: ground.disks,
         },
         vdso,
         options: options(config),
@@ -287,6 +291,7 @@ fn name_space(
     let interfaces: text_fs::Files = Arc::new(move || of_interfaces.interface_files(has_card));
     mount_all(&namespace, ground, facts, interfaces, terminals, now).map_err(BootError::Root)?;
     device_fs::register(&namespace, &ground.kernel);
+    disks::register(&namespace, &ground.disks);
     shares.mount(&namespace, now).map_err(share_error)?;
     let leased_names = etc_files::make(&namespace, config, now);
     Ok((namespace, shares.into_cache(), leased_names))
@@ -306,6 +311,7 @@ fn mount_all(
 ) -> Result<()> {
     let devices = memory_store(&ground.pool, 5, 0o755, now)?;
     device_fs::populate(&devices, now)?;
+    disks::populate(&devices, &ground.disks, now)?;
     let restricted = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | MountFlags::NO_EXECUTE;
     let proc = proc_fs::root(facts.clone(), file_system(3), now);
     let sys = text_fs::system_tree(ground.clock.processor_count, interfaces, file_system(4), now);

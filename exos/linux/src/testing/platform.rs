@@ -158,5 +158,6 @@ pub(crate) fn ground(machine: Arc<FakeMachine>, platform: Arc<FakePlatform>, mem
         root: None,
         streams: core::array::from_fn(|_| Arc::new(Silence(WaitQueue::new())) as Arc<dyn Stream>),
         served: Vec::new(),
+        disks: Arc::default(),
     }
 }

@@ -14,6 +14,7 @@ use exos::fs::page::MappedFile;
 use exos::fs::permission::Credentials;
 use exos::fs::transfer::Buffer;
 use exos::fs::walk;
+use exos::mem::pinned::PinnedMemory;
 use exos::mem::{MapRequest, Placement, Protection};
 
 use crate::abi::user_memory::UserMemory;
@@ -37,6 +38,10 @@ impl UserMemory for SpaceMemory {
     }
     fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize> {
         self.0.lock().write(address, from)
+    }
+    fn pin(&self, address: u64, length: u64, is_written: bool, memory: &mut PinnedMemory) -> Result<u64> {
+        let access = if is_written { exos::mem::Access::Write } else { exos::mem::Access::Read };
+        self.0.lock().pin(address, length, access, memory)
     }
     /// The test's processor has no state of a program's.
     fn save_vector(&self, _: u64, _: (u64, usize)) -> Result<()> {

@@ -61,6 +61,7 @@ pub struct Namespace {
     next_number: AtomicU64,
     pseudo_mount: Arc<Mount>,
     devices: Mutex<BTreeMap<DeviceNumber, Arc<dyn Device>>>,
+    block_devices: Mutex<BTreeMap<DeviceNumber, Arc<dyn Device>>>,
     locks: Arc<LockTable>,
     watches: Arc<WatchTable>,
     change: Mutex<()>,
@@ -109,6 +110,7 @@ impl Namespace {
             next_number: AtomicU64::new(1),
             pseudo_mount,
             devices: Mutex::default(),
+            block_devices: Mutex::default(),
             locks: Arc::default(),
             watches: Arc::default(),
             change: Mutex::new(()),
@@ -171,6 +173,11 @@ impl Namespace {
     /// Says what stands behind a device number.
     pub fn register_device(&self, number: DeviceNumber, device: Arc<dyn Device>) {
         self.devices.lock().insert(number, device);
+    }
+
+    /// Says what stands behind the number of a block device.
+    pub fn register_block_device(&self, number: DeviceNumber, device: Arc<dyn Device>) {
+        self.block_devices.lock().insert(number, device);
     }
 
     /// The table of watched files.
@@ -444,7 +451,12 @@ impl Namespace {
                 let device = self.devices.lock().get(&number).cloned();
                 device.ok_or(Errno::ENXIO)?.open(request).map(Some)
             }
-            FileKind::BlockDevice | FileKind::Socket => Err(Errno::ENXIO),
+            FileKind::BlockDevice => {
+                let number = inode.metadata().device_node;
+                let device = self.block_devices.lock().get(&number).cloned();
+                device.ok_or(Errno::ENXIO)?.open(request).map(Some)
+            }
+            FileKind::Socket => Err(Errno::ENXIO),
             _ => Ok(None),
         }
     }

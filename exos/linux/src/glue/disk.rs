@@ -1,0 +1,437 @@
+//! The pod's disks: found and started at first use, looked at on the way, and asked for interrupts only when there is
+//! nothing else to do.
+//!
+//! A run without disks, or one that opens none, does not come here but for a look at a count. What was started is in
+//! [`DISKS`]; completions are taken in by the thread that waits ([`BlockCarrier`]), by processor 0 when the disks' bell
+//! has rung, a timer says so or it goes idle ([`absorb`], [`may_sleep`]), and by whoever meets a lock taken ([`look`]).
+//! A thread that waits asks the disk for an interrupt first, whatever else will run here.
+//!
+//! All disks ring one bell: a processor sleeps on a bounded number of them.
+//!
+//! Frames of programs are bound for a device grant by grant, when it first uses one of them ([`Window`]), and unbound
+//! when the grant goes back to the kernel ([`forget`]).
+//!
+//! Neighbours: [`exos_linux::host::disk`] is the disk over the driver, [`exos::block`] the request list; `devices`
+//! finds functions and gives memory; `idle`, `machine` and `lock_wait` call here.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use aegis_abi::boot::BootInfo;
+use aegis_abi::device::DeviceOperation;
+use aegis_abi::layout::PAGE_SIZE;
+use aegis_abi::types::SLOT_FIRST_PROCESSOR;
+use aegis_abi::{CapSlot, FrameNumber, Status};
+use aegis_hal::block::{BlockDevice, BlockMemory};
+use aegis_hal::net::{DmaWindow, Place};
+use aegis_hal::{DeviceAddress, DmaRun};
+use aegis_link::disks::DISK_COUNT_MAX;
+use aegis_rt::call;
+use aegis_virtio::VirtioError;
+use aegis_virtio::block::{DEVICE_TYPE_BLOCK, Disk as VirtioBlock, Limits};
+use exos::block::device::DiskCarrier;
+use exos::block::disk::Disk;
+use exos::block::queue::BlockQueue;
+use exos::block::request::PriorityClass;
+use exos::block::transfer::Transfer;
+use exos::error::Result;
+use exos::fs::readiness::Waiter;
+use exos::mem::pinned::FramePiece;
+use exos::platform::FrameGrant;
+use exos::sync::{Once, SpinMutex};
+use exos::task::schedule::Task;
+use exos_linux::host::disk::{DiskDriver, DiskMemory, LibraryDisk};
+
+use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, DeviceTransport, devices};
+use super::machine::Host;
+use super::pod::POD;
+use super::processor::{self, Bells};
+use super::{direct, fiber, kernel};
+
+const LIMITS: Limits =
+    Limits { request_count: 128, segment_count_max: 254, queue_count_max: 1, reset_poll_count_max: 1_000_000 };
+/// Longest sleep of a processor itself, where no thread can wait.
+const SLEEP_NS: u64 = 100_000_000;
+
+/// A disk that was started.
+struct Open {
+    queue: Arc<BlockQueue>,
+    /// Takes in an interrupt.
+    hear: Box<dyn Fn() + Send + Sync>,
+    /// Gives up what of a grant it reaches.
+    forget: Box<dyn Fn(CapSlot) + Send + Sync>,
+}
+
+static DISKS: [Once<Open>; DISK_COUNT_MAX] = [const { Once::new() }; DISK_COUNT_MAX];
+/// Disks that were started.
+static DISK_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// The slot of their bell; 0 before.
+static BELL: AtomicU32 = AtomicU32::new(0);
+
+fn all() -> impl Iterator<Item = &'static Open> {
+    let count = if DISK_COUNT.load(Ordering::Acquire) == 0 { 0 } else { DISK_COUNT_MAX };
+    DISKS[..count].iter().filter_map(Once::get)
+}
+
+/// The disks' bell, once there is one.
+pub(crate) fn bell() -> Option<CapSlot> {
+    Some(CapSlot(BELL.load(Ordering::Acquire))).filter(|slot| slot.0 != 0)
+}
+
+/// Takes in that disks have interrupted, and what they have completed. Called on processor 0.
+pub(crate) fn absorb(have_bells_rung: bool) {
+    if have_bells_rung && bell().is_some_and(|bell| call::bell_take(bell).unwrap_or(0) > 0) {
+        all().for_each(|disk| (disk.hear)());
+    }
+    look();
+}
+
+/// Takes in what disks have completed.
+#[inline]
+pub(crate) fn look() {
+    if DISK_COUNT.load(Ordering::Relaxed) > 0 {
+        look_at_all();
+    }
+}
+
+#[cold]
+fn look_at_all() {
+    let busy = all().filter(|disk| disk.queue.is_busy());
+    busy.for_each(|disk| {
+        let now_ns = kernel::now_ns();
+        if disk.queue.has_news(now_ns) {
+            disk.queue.look(now_ns);
+        }
+    });
+}
+
+/// Asks the busy disks to interrupt, and has time bring a look in any case. False: one has something already, and the
+/// processor must not sleep.
+pub(crate) fn may_sleep(bells: &Bells) -> bool {
+    if DISK_COUNT.load(Ordering::Relaxed) == 0 {
+        return true;
+    }
+    all().filter(|disk| disk.queue.is_busy()).all(|disk| {
+        disk.queue.due_ns().into_iter().for_each(|due_ns| bells.arm_timer(due_ns));
+        disk.queue.may_sleep()
+    })
+}
+
+/// When the timer has to ring for disks, if it has to.
+pub(crate) fn ring_ns() -> Option<u64> {
+    all().filter_map(|disk| disk.queue.due_ns()).min()
+}
+
+/// A grant goes back to the kernel: no disk reaches it any more.
+pub(crate) fn forget(grant: FrameGrant) {
+    all().for_each(|disk| (disk.forget)(grant.slot));
+}
+
+/// Frames that were bound for a device.
+#[derive(Clone, Copy)]
+struct Bound {
+    first: u64,
+    count: u64,
+    slot: CapSlot,
+}
+
+/// Frames of programs as one device reaches them.
+struct Window {
+    device: CapSlot,
+    /// By first frame.
+    bound: SpinMutex<Vec<Bound>>,
+}
+
+impl Window {
+    fn new(device: CapSlot) -> Self {
+        Self { device, bound: SpinMutex::new(Vec::new()) }
+    }
+
+    /// Binds the grant that a frame is in.
+    #[cold]
+    fn bind(&self, bound: &mut Vec<Bound>, frame: u64) -> bool {
+        let Some(slot) = kernel::program_grant_of(FrameNumber(frame)) else { return false };
+        let (Ok(first), Ok(count)) = (call::cap_read(slot, 1), call::cap_read(slot, 2)) else { return false };
+        if bound.try_reserve(1).is_err() {
+            return false;
+        }
+        // SAFETY: frames of programs, in which no Rust object lies; the device is told only those that a request holds.
+        let address = unsafe { call::device_dma_bind(self.device, slot, 0, count) };
+        if address.ok() != Some(FrameNumber(first).address()) {
+            return false;
+        }
+        let place = bound.partition_point(|other| other.first < first);
+        bound.insert(place, Bound { first, count, slot });
+        true
+    }
+
+    fn unbind(&self, bound: &Bound) {
+        // What was taken by force is not bound any more.
+        // SAFETY: no request names these frames any more.
+        let _ = unsafe { call::device_dma_unbind(self.device, bound.slot, 0, bound.count) };
+    }
+
+    fn forget(&self, slot: CapSlot) {
+        let mut bound = self.bound.lock();
+        bound.iter().filter(|bound| bound.slot == slot).for_each(|bound| self.unbind(bound));
+        bound.retain(|bound| bound.slot != slot);
+    }
+}
+
+fn find(bound: &[Bound], frame: u64) -> Option<&Bound> {
+    let place = bound.partition_point(|other| other.first <= frame).checked_sub(1)?;
+    bound.get(place).filter(|bound| frame < bound.first + bound.count)
+}
+
+impl DiskMemory for Window {
+    fn reach(&self, piece: &FramePiece) -> bool {
+        let mut bound = self.bound.lock();
+        let bytes = u64::from(piece.offset_bytes) + u64::from(piece.length_bytes);
+        let (mut next, end) = (piece.first.0, piece.first.0 + bytes.div_ceil(PAGE_SIZE));
+        while next < end {
+            match find(&bound, next).copied() {
+                Some(found) => next = found.first + found.count,
+                None if self.bind(&mut bound, next) => {}
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn clear(&self) {
+        let bound = core::mem::take(&mut *self.bound.lock());
+        bound.iter().for_each(|bound| self.unbind(bound));
+    }
+}
+
+impl DmaWindow for Window {
+    fn device_address(&self, place: Place) -> Option<DeviceAddress> {
+        // Where nothing translates, a frame is where it is; what a request names was reached just before.
+        Some(DeviceAddress(place.offset))
+    }
+}
+
+impl BlockMemory for Window {
+    fn copy_in(&self, place: Place, from: &[u8]) -> bool {
+        for_each_frame(place, |frame, offset, done, count| {
+            exos::platform::FrameBytes::write(&direct::DirectView, frame, offset, &from[done..done + count]);
+        });
+        true
+    }
+
+    fn copy_out(&self, place: Place, into: &mut [u8]) -> bool {
+        for_each_frame(place, |frame, offset, done, count| {
+            exos::platform::FrameBytes::read(&direct::DirectView, frame, offset, &mut into[done..done + count]);
+        });
+        true
+    }
+}
+
+/// Calls with each frame of a place, where the bytes begin in it, how many were before, and how many it has.
+fn for_each_frame(place: Place, mut act: impl FnMut(FrameNumber, usize, usize, usize)) {
+    let (mut done, length) = (0, place.length_bytes as usize);
+    while done < length {
+        let next = place.offset + done as u64;
+        let offset = (next % PAGE_SIZE) as usize;
+        let count = (PAGE_SIZE as usize - offset).min(length - done);
+        act(FrameNumber(next / PAGE_SIZE), offset, done, count);
+        done += count;
+    }
+}
+
+/// A virtio disk and its interrupt.
+struct VirtioDisk {
+    disk: VirtioBlock<DeviceTransport, DeviceMemory<DmaRun>>,
+    irq: BellIrq,
+    device: CapSlot,
+}
+
+impl VirtioDisk {
+    /// Starts the disk of this number, of those that there are.
+    fn find(info: &BootInfo, number: usize) -> core::result::Result<Self, DeviceError> {
+        let mut count = 0;
+        for device in devices(info) {
+            let Some(transport) = device.open(DEVICE_TYPE_BLOCK)? else { continue };
+            if count == number {
+                return Self::start(device, transport);
+            }
+            count += 1;
+        }
+        Err(DeviceError::NotFound)
+    }
+
+    fn start(device: Device, mut transport: DeviceTransport) -> core::result::Result<Self, DeviceError> {
+        // What somebody guards reaches no frames of programs.
+        let Device::Own(slot) = device else { return Err(DeviceError::NotFound) };
+        let memory = device.memory_run(&transport, LIMITS.page_count())?;
+        let mut irq = device.interrupt_on(shared_bell()?)?;
+        irq.start(&mut transport)?;
+        Ok(Self { disk: VirtioBlock::new(transport, memory, LIMITS)?, irq, device: slot })
+    }
+}
+
+/// The bell of all disks.
+fn shared_bell() -> core::result::Result<CapSlot, DeviceError> {
+    if let Some(bell) = bell() {
+        return Ok(bell);
+    }
+    let bell = kernel::next_slot();
+    call::bell_create(bell, SLOT_FIRST_PROCESSOR)?;
+    BELL.store(bell.0, Ordering::Release);
+    Ok(bell)
+}
+
+impl DiskDriver for VirtioDisk {
+    type Device = VirtioBlock<DeviceTransport, DeviceMemory<DmaRun>>;
+    const IS_ROTATIONAL: bool = false;
+
+    fn device(&mut self) -> &mut Self::Device {
+        &mut self.disk
+    }
+
+    fn hear(&mut self) -> core::result::Result<bool, VirtioError> {
+        self.disk.acknowledge(&mut self.irq)?;
+        Ok(true)
+    }
+
+    fn cut_off(&mut self) -> bool {
+        cut_off(self.device)
+    }
+}
+
+/// Stops a function at the kernel and lets it work again.
+fn cut_off(device: CapSlot) -> bool {
+    // SAFETY: one that is stopped touches nothing; afterwards it is told only frames that are bound for it.
+    let control = |operation| unsafe { call::device_control(device, operation) };
+    let stopped = loop {
+        match control(DeviceOperation::Reset) {
+            Err(refusal) if refusal.status == Status::Again => {}
+            outcome => break outcome.is_ok(),
+        }
+    };
+    let stopped = stopped || control(DeviceOperation::Disable).is_ok();
+    stopped && control(DeviceOperation::Enable).is_ok()
+}
+
+/// What of a disk is not its request list.
+struct Started {
+    number: usize,
+    hear: Box<dyn Fn() + Send + Sync>,
+    forget: Box<dyn Fn(CapSlot) + Send + Sync>,
+}
+
+/// The block layer's way to disks.
+pub(crate) struct BlockCarrier {
+    pub(crate) info: BootInfo,
+    pub(crate) host: Arc<Host>,
+    pub(crate) bells: Arc<Bells>,
+    started: SpinMutex<Vec<Started>>,
+}
+
+impl BlockCarrier {
+    pub(crate) fn new(info: BootInfo, host: Arc<Host>, bells: Arc<Bells>) -> Self {
+        Self { info, host, bells, started: SpinMutex::new(Vec::new()) }
+    }
+
+    fn keep<D>(&self, number: usize, driver: D, device: CapSlot) -> Arc<dyn Disk>
+    where
+        D: DiskDriver + Send + 'static,
+        D::Device: BlockDevice,
+    {
+        let host = self.host.clone();
+        let disk =
+            Arc::new(LibraryDisk::new(driver, Window::new(device), Box::new(move |line| host.log("warn", line))));
+        let (heard, forgetting) = (disk.clone(), disk.clone());
+        self.started.lock().push(Started {
+            number,
+            hear: Box::new(move || {
+                heard.hear();
+            }),
+            forget: Box::new(move |slot| forgetting.memory().forget(slot)),
+        });
+        disk
+    }
+}
+
+impl DiskCarrier for BlockCarrier {
+    fn open(&self, number: usize) -> Option<Arc<dyn Disk>> {
+        match VirtioDisk::find(&self.info, number) {
+            Ok(driver) => {
+                let device = driver.device;
+                Some(self.keep(number, driver, device))
+            }
+            Err(error) => {
+                self.host.log("warn", &alloc::format!("a disk cannot be used: {error}"));
+                None
+            }
+        }
+    }
+
+    fn attach(&self, number: usize, queue: &Arc<BlockQueue>) {
+        let started = {
+            let mut all = self.started.lock();
+            all.iter().position(|started| started.number == number).map(|index| all.swap_remove(index))
+        };
+        let (Some(Started { hear, forget, .. }), Some(place)) = (started, DISKS.get(number)) else { return };
+        place.call_once(|| Open { queue: queue.clone(), hear, forget });
+        DISK_COUNT.fetch_add(1, Ordering::AcqRel);
+        // If processor 0 sleeps, it does so without the disks' bell.
+        processor::ring_first();
+    }
+
+    fn wait(&self, queue: &BlockQueue, transfer: &Transfer) -> Result<()> {
+        let task = waiting_task();
+        let mut block_count = 0;
+        let outcome = loop {
+            queue.look(kernel::now_ns());
+            let waiter = task.clone().map(|task| task as Arc<dyn Waiter>);
+            let outcome = waiter.map_or_else(|| transfer.outcome(), |waiter| transfer.await_end(&waiter));
+            if let Some(outcome) = outcome {
+                break outcome;
+            }
+            if !queue.may_sleep() {
+                continue;
+            }
+            queue.due_ns().into_iter().for_each(|due_ns| self.bells.arm_timer(due_ns));
+            match &task {
+                Some(_) => block(),
+                None => sleep(),
+            }
+            block_count += 1;
+        };
+        if let Some(task) = task.filter(|_| block_count > 1) {
+            // One of the wakes may have been for what the caller will wait for: it looks once more then.
+            task.wake_up();
+        }
+        outcome
+    }
+
+    fn class(&self) -> PriorityClass {
+        let Some(fiber) = fiber::current() else { return PriorityClass::BestEffort };
+        exos_linux::call::priority::io_class(&fiber.owner().1)
+    }
+}
+
+/// The thread that runs here, if it may give its processor up.
+fn waiting_task() -> Option<Arc<Task>> {
+    let is_kept = POD.get().is_none() || processor::this_processor().keeps_running();
+    let fiber = fiber::current().filter(|_| !is_kept)?;
+    Some(fiber.owner().1.task.clone())
+}
+
+/// Blocks the running thread until it is woken.
+fn block() {
+    let Some(pod) = POD.get() else { return };
+    let now_ns = kernel::now_ns();
+    fiber::carry_out(pod.system.scheduler.block(processor::this_number(), None, now_ns), now_ns);
+}
+
+/// The processor itself sleeps until the disks' bell rings, for a while.
+fn sleep() {
+    let Some(bell) = bell() else { return };
+    let until_ns = kernel::now_ns() + SLEEP_NS;
+    let _ = call::sleep(&[processor::bell_term(0, bell), processor::clock_term(until_ns)]);
+    absorb(true);
+}
