@@ -124,9 +124,7 @@ fn interrupt(frame: &mut TrapFrame, vector: u8) {
         VECTOR_RESCHEDULE => enter(frame, State::on_kick),
         _ => enter(frame, |state, cpu, frame| {
             let source = Hardware::source_of(vector);
-            let decision = state.on_interrupt(cpu, frame, source);
-            state.machine.end_interrupt(source);
-            decision
+            state.on_interrupt(cpu, frame, source)
         }),
     }
 }

@@ -141,13 +141,6 @@ impl Hardware {
         usize::from(vector.wrapping_sub(DEVICE_VECTOR_FIRST)) + 1
     }
 
-    /// Lets a line of several through again, when the functions that raised it are held back themselves.
-    pub(crate) fn end_interrupt(&mut self, source: usize) {
-        if let Some(Route { line: Line::Intx(gsi), .. }) = source.checked_sub(1).and_then(|at| self.routes.get(at)) {
-            machine::line_unmask(*gsi);
-        }
-    }
-
     /// Whether a line is free, or all its functions can share it.
     pub(crate) fn has_room_on(&self, line: Line) -> bool {
         let is_other = |route: &Route| route.line.gsi().is_some() && route.line.gsi() == line.gsi();
@@ -181,7 +174,7 @@ impl Hardware {
             (Line::Intx(gsi), Some(function)) => {
                 PciPorts.change_command(function.address, pci::COMMAND_INTX_DISABLE, true);
                 machine::line_route(gsi, vector, true, false, cpu);
-                machine::line_unmask(gsi);
+                machine::line_mask(gsi, false);
             }
             (Line::Msi(capability), Some(function)) => machine::msi_route(function.address, capability, vector, cpu),
             (Line::MsiX(index), Some(function)) => machine::msi_x_route(&function, index, vector, cpu),
@@ -333,8 +326,7 @@ impl Machine for Hardware {
     fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize, is_masked: bool) {
         let Some(place) = self.place_of(device, interrupt) else { return };
         match (self.routes[place].line, self.pci_function(device)) {
-            (Line::Gsi { gsi, .. }, _) if is_masked => machine::line_mask(gsi),
-            (Line::Gsi { gsi, .. }, _) => machine::line_unmask(gsi),
+            (Line::Gsi { gsi, .. }, _) => machine::line_mask(gsi, is_masked),
             (Line::Intx(_), Some(function)) => {
                 PciPorts.change_command(function.address, pci::COMMAND_INTX_DISABLE, is_masked);
             }

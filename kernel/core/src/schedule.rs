@@ -263,6 +263,8 @@ impl<M: Machine> State<'_, M> {
         here.uncharged_ns = now_ns;
         here.slice_end_ns = now_ns.saturating_add(self.slice_ns);
         (here.limit_ns, here.missed_count) = (0, 0);
+        // The one that woke is this, and there is nobody to draw for.
+        here.has_woken &= !self.ready.is_empty();
         // The timer that is set fires no later than before.
         here.is_deadline_stale |= here.slice_end_ns < here.armed_ns || here.has_woken;
         self.processors[processor].slices += 1;

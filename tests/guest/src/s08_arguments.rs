@@ -68,8 +68,8 @@ fn row(number: u64, words: [u64; 6], arguments: &[(usize, Kind)]) -> Row {
     Row { number, words, arguments: core::array::from_fn(|index| arguments.get(index).copied()) }
 }
 
-/// Calls that take no slot.
-const WITHOUT_SLOTS: [u64; 3] = [0, 22, 29];
+/// Calls that take no slot: `Null`, `Sleep`, `GateReply`, `ExtensionCall`.
+const WITHOUT_SLOTS: [u64; 4] = [0, 22, 29, 59];
 
 fn rows(entry: &BindEntry) -> [Row; 49] {
     use Kind::{Any, AnyFunded, Funded, Right, Space, Target, Type};

@@ -3,12 +3,15 @@
 use std::vec::Vec;
 
 use aegis_abi::call::{
-    BellAwait, BellCreate, BellRing, BellRingAt, Call, CapDerive, CapDrop, FrameFree, ProcessorState, Sleep, Yield,
+    BellAwait, BellCreate, BellRing, BellRingAt, Call, CapDerive, CapDrop, DeviceInterruptAsk, DeviceInterruptBind,
+    FrameFree, ProcessorState, Sleep, Yield,
 };
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
-use aegis_abi::types::{CapSlot, FrameNumber, Rights, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Status};
+use aegis_abi::types::{
+    CapSlot, FrameNumber, Rights, SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Status,
+};
 
-use super::world::{S, SCRATCH, World};
+use super::world::{S, SCRATCH, SLICE_NS, World};
 use crate::object::{CheckedTerm, Source};
 use crate::predicate::WORD_POLL_NS;
 
@@ -343,5 +346,25 @@ fn bells_that_ring_at_once_cost_one_look_at_sleepers() {
         assert!(world.state.machine.clock_looks.get() < u64::from(COUNT), "one look for each bell");
         let funding = &world.state.processors[world.first_processor].funding;
         assert!(world.state.environments[environment].debt_ns + funding.unpaid_ns >= 1000, "it pays");
+    }
+}
+
+/// A timer that fires at once would be a second interrupt for each of a device.
+#[test]
+fn one_that_wakes_on_an_idle_processor_is_not_drawn_for_by_the_clock() {
+    let mut world = World::new();
+    let (slot, bell) = (SLOT_DEVICE_FIRST, CapSlot(S));
+    world.ok(Call::BellCreate(BellCreate { slot: bell, processor: SLOT_NONE }));
+    world.ok(Call::DeviceInterruptBind(DeviceInterruptBind { slot, interrupt: 0, bell, cpu: 0 }));
+    for _ in 0..4 {
+        world.ok(Call::DeviceInterruptAsk(DeviceInterruptAsk { slot, interrupt: 0 }));
+        let asleep = world.enter(0, Call::BellAwait(BellAwait { slot: bell }));
+        assert_eq!(asleep.next, None);
+        world.state.machine.now_ns += 3 * SLICE_NS;
+        let now_ns = world.state.machine.now_ns;
+        let woken = world.interrupt(0, 0, 0);
+        assert_eq!(woken.next, Some(world.first_processor));
+        let deadline_ns = woken.deadline_ns.unwrap_or(u64::MAX);
+        assert!(deadline_ns > now_ns, "the clock is set to {deadline_ns} at {now_ns}");
     }
 }

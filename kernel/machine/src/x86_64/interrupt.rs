@@ -1,11 +1,11 @@
 //! Interrupt vectors, their acknowledgement, and interrupts between processors.
 //!
-//! Vectors 0x30..=0xef are for devices (the kernel assigns them); above are the machine's own. Every interrupt is
-//! acknowledged before the kernel sees it, so that idling inside a handler loses nothing; a level-triggered line is
-//! masked first and stays so until
-//! [`line_unmask`](super::line_unmask), an edge or message is merely counted by the kernel.
+//! Vectors 0x30..=0xef are for devices (the kernel assigns them); above are the machine's own. These are acknowledged
+//! before the kernel sees them, so that idling inside a handler loses nothing. A device's is acknowledged behind its
+//! handler, which has held back the line that raised it, or the function: a level-triggered line that is still raised
+//! comes again at once otherwise, and nobody has to mask it a second time.
 
-use super::{io_apic, local_apic, processor, shootdown};
+use super::{local_apic, processor, shootdown};
 
 /// First vector that a device may get.
 pub const DEVICE_VECTOR_FIRST: u8 = 0x30;
@@ -19,16 +19,19 @@ const VECTOR_SHOOTDOWN: u8 = 0xf2;
 /// Low four bits set, as old local APICs want it.
 pub(crate) const VECTOR_SPURIOUS: u8 = 0xff;
 
-/// Acknowledges an interrupt; answers the vector if it is the kernel's business.
-pub(crate) fn acknowledge(vector: u8) -> Option<u8> {
+/// Has an interrupt handled, if it is the kernel's business, and acknowledges it.
+pub(crate) fn take(vector: u8, mut handle: impl FnMut()) {
+    let is_device = (DEVICE_VECTOR_FIRST..=DEVICE_VECTOR_LAST).contains(&vector);
     match vector {
-        VECTOR_SPURIOUS => return None,
+        VECTOR_SPURIOUS => return,
         VECTOR_SHOOTDOWN => shootdown::service(),
-        DEVICE_VECTOR_FIRST..=DEVICE_VECTOR_LAST => io_apic::mask_level_vector(vector),
+        _ if is_device => handle(),
         _ => {}
     }
     local_apic::end_of_interrupt();
-    (vector != VECTOR_SHOOTDOWN).then_some(vector)
+    if vector != VECTOR_SHOOTDOWN && !is_device {
+        handle();
+    }
 }
 
 /// Interrupts another processor with [`VECTOR_RESCHEDULE`]; one that has not started gets nothing.

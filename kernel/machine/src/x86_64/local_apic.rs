@@ -47,7 +47,7 @@ static REGISTERS: AtomicU64 = AtomicU64::new(0);
 static STARTED_MASK: AtomicU32 = AtomicU32::new(1);
 static APIC_IDS: [AtomicU32; PROCESSOR_COUNT_MAX] = [const { AtomicU32::new(0) }; PROCESSOR_COUNT_MAX];
 
-/// Turns this processor's local APIC on, timer masked.
+/// Turns this processor's local APIC on, with a timer that does not count; also after [`start_free_running`].
 pub(crate) fn initialize() {
     let base = read_msr(APIC_BASE);
     let x2apic = base & BASE_X2APIC != 0;
@@ -62,7 +62,7 @@ pub(crate) fn initialize() {
     write(REGISTER_LINT0, MASKED);
     write(REGISTER_LINT1, MASKED);
     write(REGISTER_ERROR, MASKED);
-    write(REGISTER_TIMER, MASKED | u32::from(VECTOR_TIMER));
+    write(REGISTER_TIMER, u32::from(VECTOR_TIMER));
     write(REGISTER_TIMER_DIVIDE, DIVIDE_BY_1);
     write(REGISTER_SPURIOUS, SOFTWARE_ENABLE | u32::from(VECTOR_SPURIOUS));
 }
@@ -116,7 +116,6 @@ pub(crate) fn send_start(apic_id: u32, page: u8) {
 
 /// Counts down from `count` and interrupts with [`VECTOR_TIMER`] at 0.
 pub(crate) fn start_timer(count: u32) {
-    write(REGISTER_TIMER, u32::from(VECTOR_TIMER));
     write(REGISTER_TIMER_COUNT, count);
 }
 

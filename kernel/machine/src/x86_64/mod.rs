@@ -28,7 +28,7 @@ mod virtio_mmio;
 
 pub use instructions::{UserBases, read_tsc, set_user_bases, user_bases};
 pub use interrupt::{DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, VECTOR_RESCHEDULE, VECTOR_TIMER, send_reschedule};
-pub use io_apic::{line_mask, line_route, line_unmask};
+pub use io_apic::{line_mask, line_route};
 pub use lock::{KernelGuard, KernelLock};
 pub use memory::{
     BootMemory, device_register_write, frame_address, map_device, physical_compare_exchange, physical_find_word,

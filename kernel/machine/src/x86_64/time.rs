@@ -51,6 +51,7 @@ pub(crate) fn finish_calibration(calibration: Calibration, base_tsc: u64) -> Clo
         },
     };
     local_apic::stop_timer();
+    local_apic::initialize();
     let scale = ClockScale::new(hz, base_tsc);
     BASE_TSC.store(scale.base_tsc, Ordering::Relaxed);
     MULTIPLIER.store(scale.multiplier, Ordering::Relaxed);

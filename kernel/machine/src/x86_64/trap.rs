@@ -115,8 +115,8 @@ pub struct Handlers {
     /// An exception in user mode that `trap.s` could not deliver: `vector`, `error_code` and, for page faults,
     /// `fault_address` are set.
     pub exception: fn(&mut TrapFrame),
-    /// An interrupt, of user mode or of the idle loop (see [`frame_is_user`]); already acknowledged, level lines
-    /// masked.
+    /// An interrupt, of user mode or of the idle loop (see [`frame_is_user`]); acknowledged already, but for a
+    /// device's, whose line the handler holds back.
     pub interrupt: fn(&mut TrapFrame, u8),
 }
 
@@ -196,10 +196,8 @@ pub(crate) fn install_syscall_entry() {
 extern "C" fn dispatch_trap(frame: &mut TrapFrame) {
     let from_user = frame_is_user(frame);
     if frame.vector >= VECTOR_INTERRUPT_FIRST {
-        if let Some(vector) = interrupt::acknowledge(frame.vector as u8) {
-            (handlers().interrupt)(frame, vector);
-        }
-        return;
+        let vector = frame.vector as u8;
+        return interrupt::take(vector, || (handlers().interrupt)(frame, vector));
     }
     if frame.vector == VECTOR_PAGE_FAULT {
         frame.fault_address = instructions::read_cr2();
