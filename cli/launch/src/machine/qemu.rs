@@ -275,7 +275,8 @@ impl MachineLine<'_> {
         line.pair("-smp", &self.cpu_count.to_string());
         line.pair("-m", &format!("{}M", self.memory_mib));
         if let Some(shift) = self.icount_shift {
-            line.pair("-icount", &format!("shift={shift},sleep=off"));
+            let sleep = if self.pods.iter().any(|pod| !pod.disks.0.is_empty()) { "on" } else { "off" };
+            line.pair("-icount", &format!("shift={shift},sleep={sleep}"));
             line.pair("-rtc", "base=2026-01-01T00:00:00,clock=vm");
             line.pair("-seed", "1");
         }
@@ -386,9 +387,10 @@ impl MachineLine<'_> {
     }
 
     /// The place of a disk of a pod that has the machine for itself. On microvm QEMU gives places out from the last one
-    /// down, so without one the second disk would come before the first.
+    /// down, so without one the second disk would come before the first; and place 0 does not interrupt
+    /// ([`MachineKind::places`]).
     fn place_of_disk(&self, index: usize) -> String {
-        if self.machine == MachineKind::Microvm { self.place(index) } else { String::new() }
+        if self.machine == MachineKind::Microvm { self.place(1 + index) } else { String::new() }
     }
 
     /// The whole line as a POSIX shell would take it.
