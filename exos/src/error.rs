@@ -82,6 +82,9 @@ pub enum Errno {
     ECANCELED,
     EOWNERDEAD,
     ENOTRECOVERABLE,
+    EBADFD,
+    EBADR,
+    ETIME,
 }
 
 /// What a policy returns.

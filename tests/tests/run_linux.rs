@@ -112,6 +112,11 @@ fn asynchronous_input_and_output() {
 }
 
 #[test]
+fn rings_of_requests() {
+    same_on_processors("uring");
+}
+
+#[test]
 fn processes_as_descriptors_and_several_words() {
     same_in_all_builds("pidfds");
 }

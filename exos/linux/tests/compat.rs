@@ -49,9 +49,11 @@ const GAPS: &[Gap] = &[
     },
     Gap {
         what: "Asynchronous input and output",
-        text: "`io_uring` is not there; programs that try it first go on with `read` and `write`. \
-               `io_submit` does what it can do at once, as Linux does where a file is in memory.",
-        calls: &[Sysno::io_uring_setup, Sysno::io_cancel],
+        text: "A ring has no thread that submits (SQPOLL) and none of `URING_CMD`, `SPLICE`, `TEE`, \
+               `MSG_RING`, `SEND_ZC` and extended attributes; restrictions, personalities and rings \
+               of provided buffers are not there. `io_submit` does what it can do at once, as Linux \
+               does where a file is in memory.",
+        calls: &[Sysno::io_uring_setup, Sysno::io_uring_enter, Sysno::io_uring_register, Sysno::io_cancel],
     },
     Gap {
         what: "Threads that a message queue starts",

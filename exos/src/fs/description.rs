@@ -28,6 +28,7 @@ use super::transfer::{Destination, Source};
 use super::vnode::{Allocate, DirectoryEntry, InodeRef, OFFSET_MAX, SeekTarget, WritePosition};
 use super::watch::{WatchTable, event};
 use crate::error::{Errno, Result};
+use crate::mem::PageSource;
 use crate::sync::Mutex;
 
 bitflags! {
@@ -252,6 +253,11 @@ impl Description {
     /// The pipe that this is an end of.
     pub fn pipe(&self) -> Option<&Arc<Pipe>> {
         self.nature.pipe.as_ref()
+    }
+
+    /// What is mapped of it with an offset, if it has memory of its own ([`OpenFile::mapped`]).
+    pub fn mapped(&self, offset_bytes: u64) -> Option<Result<Arc<dyn PageSource>>> {
+        self.file.as_ref()?.mapped(offset_bytes)
     }
 
     /// What a personality put behind the file, as a `T`, if it is one.

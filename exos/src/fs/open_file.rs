@@ -15,6 +15,7 @@ use super::terminal::tty::Side;
 use super::transfer::{Destination, Source};
 use super::vnode::Allocate;
 use crate::error::{Errno, Result};
+use crate::mem::PageSource;
 
 /// How an inode is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +163,13 @@ pub trait OpenFile: Send + Sync {
 
     /// The open disk that this is ([`crate::block::file::DiskFile`]), if it is one.
     fn disk(&self) -> Option<&dyn Any> {
+        None
+    }
+
+    /// What `mmap` maps of it with an offset, from its beginning on, for what has memory of its own. `None`: it is
+    /// mapped as its inode is.
+    fn mapped(&self, offset_bytes: u64) -> Option<Result<Arc<dyn PageSource>>> {
+        let _ = offset_bytes;
         None
     }
 

@@ -73,7 +73,11 @@ pub fn sync(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
 
 /// `fadvise64(2)`: checked; everything is in memory already.
 pub fn fadvise64(context: &mut Context<'_>, [descriptor, _, length, advice, ..]: Arguments) -> Result<u64> {
-    let description = context.process.files.get(descriptor)?;
+    fadvise(&*context.process.files.get(descriptor)?, length, advice)
+}
+
+/// The same of a description.
+pub(super) fn fadvise(description: &Description, length: u64, advice: u64) -> Result<u64> {
     if description.is_path_only() {
         return Err(Errno::EBADF);
     }

@@ -544,6 +544,15 @@ pub fn truncate(context: &mut Context<'_>, [path, length, ..]: Arguments) -> Res
 /// `fallocate(2)`.
 pub fn fallocate(context: &mut Context<'_>, [descriptor, mode, offset, length, ..]: Arguments) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
+    allocate(context, &description, [mode, offset, length])
+}
+
+/// The same of a description.
+pub(super) fn allocate(
+    context: &Context<'_>,
+    description: &Description,
+    [mode, offset, length]: [u64; 3],
+) -> Result<u64> {
     let mode = match mode {
         0 => Allocate::Extend,
         FALLOC_FL_KEEP_SIZE => Allocate::KeepSize,

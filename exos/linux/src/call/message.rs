@@ -134,6 +134,16 @@ pub fn sendto(
     // Unlike `read` and `write`, as on Linux: what is beyond the most that is moved is not looked at.
     let extents = one(address, length.min(MAX_RW_COUNT))?;
     let (description, socket) = socket_at(context, descriptor)?;
+    send_by(context, (&description, &socket), &extents, [flags, name, name_bytes])
+}
+
+/// The same of a socket.
+pub(super) fn send_by(
+    context: &mut Context<'_>,
+    (description, socket): (&Arc<Description>, &AnySocket),
+    extents: &[Extent],
+    [flags, name, name_bytes]: [u64; 3],
+) -> Result<u64> {
     let is_named = name != 0;
     let mut place;
     let name = if is_named {
@@ -145,25 +155,25 @@ pub fn sendto(
     let socket = match socket {
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
-            inet_socket::connect_first(context, &description, &socket, is_named.then_some(name), flags)?;
-            let target = inet_socket::target_of(&socket, is_named.then_some(name))?;
-            let mut reader = UserReader::new(context.memory, &extents);
-            return inet_message::send(context, &description, &socket, &mut reader, (target, Way::default()), flags);
+            inet_socket::connect_first(context, description, socket, is_named.then_some(name), flags)?;
+            let target = inet_socket::target_of(socket, is_named.then_some(name))?;
+            let mut reader = UserReader::new(context.memory, extents);
+            return inet_message::send(context, description, socket, &mut reader, (target, Way::default()), flags);
         }
         AnySocket::Netlink(socket) => {
-            let mut reader = UserReader::new(context.memory, &extents);
-            return netlink_socket::send(context, &socket, &mut reader, is_named.then_some(name), flags);
+            let mut reader = UserReader::new(context.memory, extents);
+            return netlink_socket::send(context, socket, &mut reader, is_named.then_some(name), flags);
         }
         AnySocket::Packet(socket) => {
-            let mut reader = UserReader::new(context.memory, &extents);
-            return packet_socket::send(&socket, &mut reader, is_named.then_some(name));
+            let mut reader = UserReader::new(context.memory, extents);
+            return packet_socket::send(socket, &mut reader, is_named.then_some(name));
         }
     };
-    let target = target_of(context, &socket, name)?;
-    name_sender(&socket)?;
-    let mut reader = UserReader::new(context.memory, &extents);
+    let target = target_of(context, socket, name)?;
+    name_sender(socket)?;
+    let mut reader = UserReader::new(context.memory, extents);
     let mut sending = Sending { target: target.as_ref(), ..Sending::default() };
-    send_source(context, &description, &socket, &mut reader, &mut sending, flags)
+    send_source(context, description, socket, &mut reader, &mut sending, flags)
 }
 
 /// A sender whose receivers are to know it has a name.
@@ -179,6 +189,16 @@ pub fn recvfrom(
     // Unlike `read` and `write`, as on Linux: what is beyond the most that is moved is not looked at.
     let extents = one(address, length.min(MAX_RW_COUNT))?;
     let (description, socket) = socket_at(context, descriptor)?;
+    receive_by(context, (&description, &socket), &extents, [flags, name, name_length])
+}
+
+/// The same of a socket.
+pub(super) fn receive_by(
+    context: &mut Context<'_>,
+    (description, socket): (&Arc<Description>, &AnySocket),
+    extents: &[Extent],
+    [flags, name, name_length]: [u64; 3],
+) -> Result<u64> {
     let is_named = name != 0;
     let tell = |context: &Context<'_>, sender: &[u8], byte_count: u64| {
         let told = if is_named { write_address(context, sender, name, name_length) } else { Ok(()) };
@@ -186,19 +206,19 @@ pub fn recvfrom(
     };
     match socket {
         AnySocket::Unix(socket) => {
-            let arrival = receive(context, &description, &socket, &extents, flags)?;
+            let arrival = receive(context, description, socket, extents, flags)?;
             tell(context, &sender_name(&arrival), arrival.byte_count)
         }
         AnySocket::Inet(socket) => {
-            let arrival = inet_message::receive(context, &description, &socket, &extents, flags)?;
-            tell(context, &arrival.sender_name(&socket), arrival.byte_count)
+            let arrival = inet_message::receive(context, description, socket, extents, flags)?;
+            tell(context, &arrival.sender_name(socket), arrival.byte_count)
         }
         AnySocket::Netlink(socket) => {
-            let arrival = netlink_socket::receive(context, &description, &socket, &extents, flags)?;
+            let arrival = netlink_socket::receive(context, description, socket, extents, flags)?;
             tell(context, &arrival.sender_name(), arrival.byte_count)
         }
         AnySocket::Packet(socket) => {
-            let arrival = packet_socket::receive(context, &description, &socket, &extents, flags)?;
+            let arrival = packet_socket::receive(context, description, socket, extents, flags)?;
             tell(context, &arrival.sender_name(), arrival.byte_count)
         }
     }
@@ -209,7 +229,7 @@ fn sender_name(arrival: &Arrival) -> Vec<u8> {
     arrival.from.as_deref().map(|address| name_bytes(Some(address))).unwrap_or_default()
 }
 
-fn read_header(context: &Context<'_>, address: u64) -> Result<(Header, Vec<Extent>)> {
+pub(super) fn read_header(context: &Context<'_>, address: u64) -> Result<(Header, Vec<Extent>)> {
     let header = Header::decode(&read_array::<HEADER_BYTES>(context.memory, address)?);
     if header.name != 0 && header.name_bytes > i32::MAX as u32 {
         return Err(Errno::EINVAL);
@@ -298,6 +318,16 @@ fn send_message(
     flags: u64,
 ) -> Result<u64> {
     let (header, extents) = read_header(context, address)?;
+    send_as(context, (description, socket), (&header, &extents), flags)
+}
+
+/// The same with the message's header.
+pub(super) fn send_as(
+    context: &mut Context<'_>,
+    (description, socket): (&Arc<Description>, &AnySocket),
+    (header, extents): (&Header, &[Extent]),
+    flags: u64,
+) -> Result<u64> {
     let name = match header.name {
         0 => Vec::new(),
         name => read_address(context, name, u64::from(header.name_bytes.min(ADDRESS_BYTES_MAX as u32)))?,
@@ -308,27 +338,27 @@ fn send_message(
             let name = Some(&name[..]).filter(|name| !name.is_empty());
             inet_socket::connect_first(context, description, socket, name, flags)?;
             let target = inet_socket::target_of(socket, name)?;
-            let controls = read_control_bytes(context, &header)?;
+            let controls = read_control_bytes(context, header)?;
             let way = inet_control::read_way(context, socket, target, &read_controls(&controls)?)?;
-            let mut reader = UserReader::new(context.memory, &extents);
+            let mut reader = UserReader::new(context.memory, extents);
             return inet_message::send(context, description, socket, &mut reader, (target, way), flags);
         }
         AnySocket::Netlink(socket) => {
             let target = Some(&name[..]).filter(|name| !name.is_empty());
-            let mut reader = UserReader::new(context.memory, &extents);
+            let mut reader = UserReader::new(context.memory, extents);
             return netlink_socket::send(context, socket, &mut reader, target, flags);
         }
         AnySocket::Packet(socket) => {
             let target = Some(&name[..]).filter(|name| !name.is_empty());
-            let mut reader = UserReader::new(context.memory, &extents);
+            let mut reader = UserReader::new(context.memory, extents);
             return packet_socket::send(socket, &mut reader, target);
         }
     };
-    let sending = read_sending(context, &header)?;
+    let sending = read_sending(context, header)?;
     let target = target_of(context, socket, &name)?;
     name_sender(socket)?;
     let mut sending = Sending { target: target.as_ref(), ..sending };
-    let mut reader = UserReader::new(context.memory, &extents);
+    let mut reader = UserReader::new(context.memory, extents);
     send_source(context, description, socket, &mut reader, &mut sending, flags)
 }
 
@@ -433,6 +463,16 @@ fn receive_message(
     flags: u64,
 ) -> Result<u64> {
     let (header, extents) = read_header(context, address)?;
+    receive_as(context, (description, socket), (address, &header, &extents), flags)
+}
+
+/// The same with the message's header, which is at `address`.
+pub(super) fn receive_as(
+    context: &mut Context<'_>,
+    (description, socket): (&Arc<Description>, &AnySocket),
+    (address, header, extents): (u64, &Header, &[Extent]),
+    flags: u64,
+) -> Result<u64> {
     let room = if header.control == 0 { 0 } else { usize::try_from(header.control_bytes).unwrap_or(usize::MAX) };
     let mut controls = Controls { address: header.control, room, used: 0, flags: 0 };
     let write_name = |context: &Context<'_>, name: &[u8]| match header.name {
@@ -441,28 +481,28 @@ fn receive_message(
     };
     let byte_count = match socket {
         AnySocket::Unix(socket) => {
-            let arrival = receive(context, description, socket, &extents, flags)?;
+            let arrival = receive(context, description, socket, extents, flags)?;
             write_name(context, &sender_name(&arrival))?;
             controls.flags = arrival.flags;
             controls.put_arrival(context, socket, &arrival, flags);
             arrival.byte_count
         }
         AnySocket::Inet(socket) => {
-            let arrival = inet_message::receive(context, description, socket, &extents, flags)?;
+            let arrival = inet_message::receive(context, description, socket, extents, flags)?;
             write_name(context, &arrival.sender_name(socket))?;
             controls.flags = arrival.flags;
             inet_control::put_controls(context, socket, &arrival, &mut controls);
             arrival.byte_count
         }
         AnySocket::Netlink(socket) => {
-            let arrival = netlink_socket::receive(context, description, socket, &extents, flags)?;
+            let arrival = netlink_socket::receive(context, description, socket, extents, flags)?;
             write_name(context, &arrival.sender_name())?;
             controls.flags = arrival.flags;
             netlink_socket::put_controls(context, socket, &mut controls);
             arrival.byte_count
         }
         AnySocket::Packet(socket) => {
-            let arrival = packet_socket::receive(context, description, socket, &extents, flags & !MSG_CMSG_CLOEXEC)?;
+            let arrival = packet_socket::receive(context, description, socket, extents, flags & !MSG_CMSG_CLOEXEC)?;
             write_name(context, &arrival.sender_name())?;
             controls.flags = arrival.flags;
             packet_socket::put_controls(context, socket, &arrival, &mut controls);

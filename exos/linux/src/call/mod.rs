@@ -60,5 +60,6 @@ pub mod splice;
 mod terminal;
 pub mod time;
 pub mod timer;
+pub mod uring;
 pub(crate) mod waiting;
 pub mod watch;

@@ -17,7 +17,7 @@ use exos::net::unix::address::Address;
 use exos::net::unix::{Socket, SocketKind};
 use exos::net::{AnySocket, Halves, SocketFile};
 
-use super::waiting::until_ready_by;
+use super::waiting::{WaitLimit, until_ready_with};
 use super::{inet_socket, netlink_socket, packet_socket};
 use crate::abi::inet::address_bytes;
 use crate::abi::linux::{AF_INET, AF_INET6, AF_MAX, AF_NETLINK, AF_PACKET, AF_UNIX};
@@ -46,11 +46,16 @@ const TYPE_MAX: u64 = 10;
 /// The socket of a descriptor. `ENOTSOCK`, `EBADF`.
 pub(super) fn socket_at(context: &Context<'_>, descriptor: u64) -> Result<(Arc<Description>, AnySocket)> {
     let description = context.process.files.get(descriptor)?;
+    let socket = socket_of(&description)?;
+    Ok((description, socket))
+}
+
+/// The socket of a description. `ENOTSOCK`, `EBADF`.
+pub(super) fn socket_of(description: &Description) -> Result<AnySocket> {
     if description.is_path_only() {
         return Err(Errno::EBADF);
     }
-    let socket = description.extension::<SocketFile>().ok_or(Errno::ENOTSOCK)?.socket().clone();
-    Ok((description, socket))
+    Ok(description.extension::<SocketFile>().ok_or(Errno::ENOTSOCK)?.socket().clone())
 }
 
 /// The type of the socket that is asked for, of a family that is there; flags are checked.
@@ -246,9 +251,20 @@ pub fn accept4(context: &mut Context<'_>, [descriptor, address, length, flags, .
         return Err(Errno::EINVAL);
     }
     let (description, socket) = socket_at(context, descriptor)?;
+    let may_wait = !description.is_non_blocking();
+    accept_by(context, (&description, &socket), [address, length, flags], may_wait)
+}
+
+/// The same of a socket.
+pub(super) fn accept_by(
+    context: &mut Context<'_>,
+    (description, socket): (&Arc<Description>, &AnySocket),
+    [address, length, flags]: [u64; 3],
+    may_wait: bool,
+) -> Result<u64> {
     context.process.files.check_room()?;
-    let timeout_ns = socket.options().receive_timeout_ns();
-    let accepted = until_ready_by(context, &description, Readiness::READ, timeout_ns, |_| match &socket {
+    let limit = WaitLimit { timeout_ns: socket.options().receive_timeout_ns(), may_wait };
+    let accepted = until_ready_with(context, description, Readiness::READ, limit, |_| match socket {
         AnySocket::Unix(socket) => socket.accept().map(AnySocket::Unix),
         AnySocket::Inet(socket) => socket.accept().map(AnySocket::Inet),
         AnySocket::Netlink(_) | AnySocket::Packet(_) => Err(Errno::EOPNOTSUPP),
@@ -272,15 +288,26 @@ pub fn accept4(context: &mut Context<'_>, [descriptor, address, length, flags, .
 pub fn connect(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
     let (description, socket) = socket_at(context, descriptor)?;
     let name = read_address(context, address, length)?;
+    let may_wait = !description.is_non_blocking();
+    connect_by(context, (&description, &socket), &name, may_wait)
+}
+
+/// The same of a socket.
+pub(super) fn connect_by(
+    context: &mut Context<'_>,
+    (description, socket): (&Arc<Description>, &AnySocket),
+    name: &[u8],
+    may_wait: bool,
+) -> Result<u64> {
     let socket = match socket {
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
-            return inet_socket::connect(context, &description, &socket, (&name, true)).map(|()| 0);
+            return inet_socket::connect(context, description, socket, (name, may_wait)).map(|()| 0);
         }
-        AnySocket::Netlink(socket) => return netlink_socket::connect(context, &socket, &name).map(|()| 0),
+        AnySocket::Netlink(socket) => return netlink_socket::connect(context, socket, name).map(|()| 0),
         AnySocket::Packet(_) => return Err(Errno::EOPNOTSUPP),
     };
-    let address = match read_name(&name)? {
+    let address = match read_name(name)? {
         Name::Unix(address) => address,
         Name::None if socket.kind() == SocketKind::Datagram => return socket.connect_datagram(None).map(|()| 0),
         Name::None | Name::Automatic => return Err(Errno::EINVAL),
@@ -289,8 +316,8 @@ pub fn connect(context: &mut Context<'_>, [descriptor, address, length, ..]: Arg
         socket.bind_abstract(None)?;
     }
     let identity = context.identity();
-    let timeout_ns = socket.options().send_timeout_ns();
-    until_ready_by(context, &description, Readiness::all(), timeout_ns, |context| {
+    let limit = WaitLimit { timeout_ns: socket.options().send_timeout_ns(), may_wait };
+    until_ready_with(context, description, Readiness::all(), limit, |context| {
         let target = find(context, socket.kind(), &address)?;
         socket.connect(&target, context.system.files.namespace.number(), identity)
     })?;
@@ -326,6 +353,11 @@ pub fn getpeername(context: &mut Context<'_>, [descriptor, address, length, ..]:
 /// `shutdown(2)`.
 pub fn shutdown(context: &mut Context<'_>, [descriptor, how, ..]: Arguments) -> Result<u64> {
     let (_, socket) = socket_at(context, descriptor)?;
+    shutdown_by(&socket, how)
+}
+
+/// The same of a socket.
+pub(super) fn shutdown_by(socket: &AnySocket, how: u64) -> Result<u64> {
     let halves = match how as u32 {
         0 => Halves { receiving: true, sending: false },
         1 => Halves { receiving: false, sending: true },

@@ -99,10 +99,30 @@ pub(crate) fn until_ready_by<T>(
     description: &Arc<Description>,
     interest: Readiness,
     timeout_ns: u64,
+    attempt: impl FnMut(&mut Context<'_>) -> Result<T>,
+) -> Result<T> {
+    let limit = WaitLimit { timeout_ns, may_wait: !description.is_non_blocking() };
+    until_ready_with(context, description, interest, limit, attempt)
+}
+
+/// Whether a caller waits, and for how long (0 is for ever).
+#[derive(Clone, Copy)]
+pub(crate) struct WaitLimit {
+    pub(crate) timeout_ns: u64,
+    pub(crate) may_wait: bool,
+}
+
+/// As [`until_ready_by`], of a caller that says itself whether it waits.
+pub(crate) fn until_ready_with<T>(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    interest: Readiness,
+    limit: WaitLimit,
     mut attempt: impl FnMut(&mut Context<'_>) -> Result<T>,
 ) -> Result<T> {
     let mut answer = None;
-    let transfer = Transfer::new(interest, !description.is_non_blocking());
+    let WaitLimit { timeout_ns, may_wait } = limit;
+    let transfer = Transfer::new(interest, may_wait);
     in_steps(context, description, transfer, |context, transfer| match attempt(context) {
         Ok(value) => {
             answer = Some(value);

@@ -34,6 +34,9 @@ fn refusal(call: Sysno, arguments: &Arguments) -> Option<Errno> {
             Some(Errno::ENOMEM)
         }
         Sysno::memfd_create | Sysno::pidfd_open | Sysno::pidfd_getfd | Sysno::setgroups => Some(Errno::ENOMEM),
+        Sysno::io_uring_setup | Sysno::io_uring_register => Some(Errno::ENOMEM),
+        // One that only fetches is let in.
+        Sysno::io_uring_enter => (arguments[1] as u32 > 0).then_some(Errno::EAGAIN),
         Sysno::epoll_ctl => (arguments[1] == u64::from(EPOLL_CTL_ADD)).then_some(Errno::ENOMEM),
         Sysno::mmap | Sysno::mremap | Sysno::mprotect | Sysno::mlock | Sysno::mlock2 | Sysno::mlockall => {
             Some(Errno::ENOMEM)

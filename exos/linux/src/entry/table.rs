@@ -14,7 +14,7 @@ use crate::call::{
     aio, capability, clock_adjust, epoll, eventfd, exec, extended_attribute, file_control, file_copy, file_descriptor,
     file_metadata, file_path, file_sync, file_transfer, futex, identity, memory, memory_policy, message, message_queue,
     miscellany, namespace, native, pidfd, poll, posix_queue, priority, process, process_memory, schedule, semaphore,
-    shared_memory, signal, socket, socket_option, splice, time, timer, watch,
+    shared_memory, signal, socket, socket_option, splice, time, timer, uring, watch,
 };
 use crate::entry::gate;
 
@@ -23,7 +23,6 @@ use crate::entry::gate;
 const SILENT: &[(Sysno, Shape)] = &[
     (Sysno::rseq, shape!((Pointer, Size, Hex, Hex))),
     (Sysno::seccomp, shape!()),
-    (Sysno::io_uring_setup, shape!()),
     (Sysno::_sysctl, shape!()),
     (Sysno::get_thread_area, shape!()),
     (Sysno::set_thread_area, shape!()),
@@ -63,6 +62,7 @@ pub const ENTRIES: &[&[Entry]] = &[
     socket_option::ENTRIES,
     splice::ENTRIES,
     timer::ENTRIES,
+    uring::ENTRIES,
     watch::ENTRIES,
     time::ENTRIES,
     signal::ENTRIES,

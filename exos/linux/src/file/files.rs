@@ -402,6 +402,9 @@ impl ProcessFiles {
             let source = socket.ring_memory().filter(|_| offset_bytes == 0).ok_or(Errno::EINVAL)?;
             return Ok(MapBacking::File { source, offset_bytes, is_readable: true, is_writable: true });
         }
+        if let Some(source) = description.mapped(offset_bytes) {
+            return Ok(MapBacking::File { source: source?, offset_bytes: 0, is_readable: true, is_writable: true });
+        }
         let mut is_writable = description.is_writable();
         let seals = location.inode().seals().map_or(Seals::empty(), Sealable::get);
         if is_shared && is_writable && seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {

@@ -7,6 +7,7 @@
 //! | [`files`], [`paths`] | a pod's name space, and a process's view of it; paths that a program names |
 //! | [`owner`] | the process that is signalled when something happens to an open file |
 //! | [`epoll`], [`timerfd`], [`signalfd`], [`pidfd`], [`message_queue`] | the files of those calls |
+//! | [`uring`] | a ring of `io_uring`: its queues, and requests that wait |
 //! | [`seen_descriptors`] | what a thread need not look up again |
 //! | [`lottery_programs`] | the programs that are in every pod |
 
@@ -20,3 +21,4 @@ pub mod pidfd;
 pub mod seen_descriptors;
 pub mod signalfd;
 pub mod timerfd;
+pub mod uring;
