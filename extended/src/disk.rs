@@ -89,14 +89,19 @@ impl Extension<Hardware> for Disks {
         }
         let mut running = slot.running(state)?;
         let owner = running.service.host().client;
-        let is_theirs = owner == Some(by) || owner.is_none() && operation == KernelCall::Register;
+        let is_theirs = owner == Some(by) || owner.is_none() && operation == KernelCall::Attach;
         if !is_theirs {
             return Err(Status::Busy);
         }
+        let range = (FrameNumber(call.second), call.third);
         match operation {
             KernelCall::Find => Err(Status::WrongState),
-            KernelCall::Register => running.register(state, by, (FrameNumber(call.second), call.third)),
-            KernelCall::Attach => running.attach(call.second as usize),
+            KernelCall::Register => {
+                let (device, number) = (running.device, call.fourth as usize);
+                let is_taken = running.service.host().register(state, device, by, range, number);
+                if is_taken { Ok(0) } else { Err(Status::WrongState) }
+            }
+            KernelCall::Attach => running.attach(state, by, range),
             KernelCall::Visit => Ok(running.visit(state)),
             KernelCall::Ask => Ok(running.ask(state)),
             KernelCall::Watch => Ok(running.watch(state)),
@@ -177,24 +182,24 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    fn register(
+    fn attach(
         &mut self,
         state: &mut State<'_, Hardware>,
         by: EnvironmentId,
         range: (FrameNumber, u64),
     ) -> Result<u64, Status> {
-        let host = self.service.host();
-        let number = host.register(state, self.device, by, range).ok_or(Status::WrongState)?;
-        host.client = Some(by);
-        Ok(number as u64)
-    }
-
-    fn attach(&mut self, number: usize) -> Result<u64, Status> {
-        if !self.service.host().set_session(number) {
-            return Err(Status::BadArgument);
-        }
+        // Whoever was there before is gone: the function is fresh, as `end_client` left it, or was stopped since by the
+        // kernel, when ranges were unbound.
+        state.machine.device_enable(self.device, true);
+        let is_taken = self.service.host().client.is_none()
+            && self.service.host().begin_client(state, self.device, by, range)
+            && self.service.device().reset().is_ok();
         let extent = Extent { sector_count: self.service.sector_count(), rights: RIGHTS };
-        self.service.attach(0, &[ServedExtent { first_sector: 0, extent }], 1).map_err(|_| Status::WrongState)?;
+        let served = [ServedExtent { first_sector: 0, extent }];
+        if !is_taken || self.service.attach(0, &served, 1).is_err() {
+            self.service.host().forget_all();
+            return Err(Status::WrongState);
+        }
         Ok(0)
     }
 

@@ -1,6 +1,6 @@
 //! Where the disk service is placed: clients' memory, as their environments have bound it for the function.
 //!
-//! A client *registers* a range that it has bound (`DeviceDmaBind`), and names it from then on by its number. The
+//! A client *registers* a range that it has bound (`DeviceDmaBind`) under a number, and names it by that. The
 //! kernel can take a range back at any time, so before the service does anything each is looked up again
 //! ([`KernelHost::forget_gone`]); while it runs, under the kernel's lock, nothing can change.
 
@@ -33,21 +33,20 @@ struct Range {
 
 /// A session: frames that follow each other, as words.
 pub(crate) struct FrameWords {
-    first: FrameNumber,
-    count: u64,
+    range: Option<Range>,
 }
 
 impl FrameWords {
     fn word(&self, word: usize) -> Option<&'static AtomicU64> {
         let frame = (word / FRAME_WORD_COUNT) as u64;
-        let is_there = frame < self.count;
-        is_there.then(|| &machine::words(FrameNumber(self.first.0 + frame))[word % FRAME_WORD_COUNT])
+        let range = self.range.filter(|range| frame < range.count)?;
+        Some(&machine::words(FrameNumber(range.first.0 + frame))[word % FRAME_WORD_COUNT])
     }
 }
 
 impl SharedWords for FrameWords {
     fn word_count(&self) -> usize {
-        self.count as usize * FRAME_WORD_COUNT
+        self.range.map_or(0, |range| range.count as usize) * FRAME_WORD_COUNT
     }
     fn load(&self, word: usize) -> u64 {
         self.word(word).map_or(0, |word| word.load(Ordering::Relaxed))
@@ -82,37 +81,49 @@ pub(crate) struct KernelHost {
 
 impl KernelHost {
     pub(crate) const fn new() -> Self {
-        Self {
-            client: None,
-            session: FrameWords { first: FrameNumber(0), count: 0 },
-            ranges: [None; RANGE_COUNT_MAX],
-            range_end: 0,
-        }
+        Self { client: None, session: FrameWords { range: None }, ranges: [None; RANGE_COUNT_MAX], range_end: 0 }
     }
 
-    /// Gives a range that an environment has bound for the function a number.
+    /// A range that an environment has bound for the function.
+    fn find(
+        state: &State<'_, Hardware>,
+        device: DeviceId,
+        by: EnvironmentId,
+        (first, count): (FrameNumber, u64),
+    ) -> Option<Range> {
+        let is_it = |place: &usize| state.reached_frames(device, by, *place) == Some((first, count));
+        let place = (0..PLACE_COUNT).find(is_it)?;
+        Some(Range { place: place as u16, first, count })
+    }
+
+    /// Gives a range that an environment has bound for the function a number that is free.
     pub(crate) fn register(
         &mut self,
         state: &State<'_, Hardware>,
         device: DeviceId,
         by: EnvironmentId,
         range: (FrameNumber, u64),
-    ) -> Option<usize> {
-        let place = (0..PLACE_COUNT).find(|place| state.reached_frames(device, by, *place) == Some(range))?;
-        let number = self.ranges.iter().position(Option::is_none)?;
-        self.ranges[number] = Some(Range { place: place as u16, first: range.0, count: range.1 });
+        number: usize,
+    ) -> bool {
+        let place = self.ranges.get_mut(number).filter(|place| place.is_none());
+        let (Some(place), Some(found)) = (place, Self::find(state, device, by, range)) else { return false };
+        *place = Some(found);
         self.range_end = self.range_end.max(number + 1);
-        Some(number)
+        true
     }
 
-    /// Makes a registered range the session.
-    pub(crate) fn set_session(&mut self, number: usize) -> bool {
-        let range = self.ranges.get(number).copied().flatten();
-        self.session = range.map_or(FrameWords { first: FrameNumber(0), count: 0 }, |range| FrameWords {
-            first: range.first,
-            count: range.count,
-        });
-        range.is_some()
+    /// Makes a range that an environment has bound the session of a new client.
+    pub(crate) fn begin_client(
+        &mut self,
+        state: &State<'_, Hardware>,
+        device: DeviceId,
+        by: EnvironmentId,
+        range: (FrameNumber, u64),
+    ) -> bool {
+        let Some(found) = Self::find(state, device, by, range) else { return false };
+        self.forget_all();
+        (self.client, self.session) = (Some(by), FrameWords { range: Some(found) });
+        true
     }
 
     /// Forgets everything that was registered if a part of it is not bound any more; whether that is so.
@@ -121,7 +132,7 @@ impl KernelHost {
         let is_gone = |range: &Range| {
             state.reached_frames(device, by, usize::from(range.place)) != Some((range.first, range.count))
         };
-        let any_gone = self.ranges[..self.range_end].iter().flatten().any(is_gone);
+        let any_gone = self.ranges[..self.range_end].iter().chain([&self.session.range]).flatten().any(is_gone);
         if any_gone {
             self.forget_all();
         }

@@ -6,10 +6,10 @@
 pub enum KernelCall {
     /// Disk number `first`: starts it if nobody has yet. Value: its device function, counted from the first.
     Find = 0,
-    /// Disk `first`, frame `second`, `third` frames: a range that the caller has bound for the function, exactly.
-    /// Value: a number for it, which is what a buffer's slot names.
+    /// Disk `first`, frame `second`, `third` frames: a range that the caller has bound for the function, exactly, is
+    /// number `fourth` from now on, which is what a buffer's slot names; one that has the number already is refused.
     Register = 1,
-    /// Disk `first`, registered range `second`: that is the caller's session.
+    /// Disk `first`, frame `second`, `third` frames: such a range is the caller's session.
     Attach = 2,
     /// Disk `first`: does everything that can be done now. Value: 1 if there may be more at once.
     Visit = 3,
