@@ -1,6 +1,6 @@
 /*
- * What the first process of a Linux machine does to have a network card: loads the drivers of a virtio card on PCI from
- * /modules and gives `eth0` the addresses that Aegis has on QEMU's user network.
+ * What the first process of a Linux machine does to have a network card: loads the drivers of its card from
+ * /modules, as far as they are there, and gives `eth0` the addresses that Aegis has on QEMU's user network.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,8 @@
 
 static char *const modules[] = {"/modules/virtio_ring.ko", "/modules/virtio.ko", "/modules/virtio_pci_legacy_dev.ko",
                                 "/modules/virtio_pci_modern_dev.ko", "/modules/virtio_pci.ko", "/modules/failover.ko",
-                                "/modules/net_failover.ko", "/modules/virtio_net.ko"};
+                                "/modules/net_failover.ko", "/modules/virtio_net.ko", "/modules/e1000.ko",
+                                "/modules/e1000e.ko"};
 
 static void set_address(void *place, const char *text) {
     struct sockaddr_in name = {.sin_family = AF_INET};
@@ -38,6 +39,7 @@ static void prepare_network(void) {
     mount("sysfs", "/sys", "sysfs", 0, NULL);
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
         int fd = open(modules[i], O_RDONLY | O_CLOEXEC);
+        if (fd < 0 && errno == ENOENT) continue;
         if (fd < 0 || syscall(SYS_finit_module, fd, "", 0)) dprintf(1, "network: %s: %s\n", modules[i], strerror(errno));
         close(fd);
     }

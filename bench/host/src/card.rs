@@ -1,15 +1,16 @@
-//! Linux machines with a network card: virtio's on PCI, as `aegis run -M pc` has it.
+//! Linux machines with a network card on PCI, as `aegis run -M pc` has it.
 
 use std::path::Path;
+
+use aegis_link::drivers::Model;
 
 use super::cpio;
 use super::failure::Failure;
 use super::guest::Line;
 use super::linux::Kernel;
 
-/// The card, behind a network of this name.
-const CARD: &str = "virtio-net-pci,disable-legacy=on,disable-modern=off,mac=52:54:00:12:34:56,rx_queue_size=1024,\
-                    guest_announce=off,netdev=net0";
+/// Virtio's card.
+const VIRTIO: &str = "virtio-net-pci,disable-legacy=on,disable-modern=off,rx_queue_size=1024,guest_announce=off";
 
 /// Writes an initramfs whose first process is `init`, with the drivers that it loads (bench/net/linux_network.h).
 pub(crate) fn write_initramfs(kernel: &mut Kernel, cache: &Path, init: &Path, target: &Path) -> Result<(), Failure> {
@@ -29,9 +30,12 @@ pub(crate) const APPEND: &str = "net.ifnames=0 -- --init";
 pub(crate) const APPEND_NAMES: &str = "net.ifnames=0";
 pub(crate) const APPEND_INIT: &str = "--init";
 
-/// Gives a Linux machine a card; `backend` is a kind of network with its options.
-pub(crate) fn add(line: &mut Line, backend: &str) {
+/// Gives a Linux machine a card of this model; `backend` is a kind of network with its options.
+pub(crate) fn add(line: &mut Line, model: Model, backend: &str) {
     let (kind, options) = backend.split_once(',').unwrap_or((backend, ""));
     let network = format!("{kind},id=net0{}{options}", if options.is_empty() { "" } else { "," });
-    line.arguments.extend(["-netdev".into(), network.into(), "-device".into(), CARD.into()]);
+    // What has firmware of its own would boot from there.
+    let card = if model == Model::Virtio { VIRTIO.to_owned() } else { format!("{},romfile=", model.name()) };
+    let card = format!("{card},mac=52:54:00:12:34:56,netdev=net0");
+    line.arguments.extend(["-netdev".into(), network.into(), "-device".into(), card.into()]);
 }

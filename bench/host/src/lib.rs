@@ -1,12 +1,12 @@
 //! The benchmarks and the comparison with Linux, behind `aegis bench` and `aegis test`: the same static program on
 //! Aegis and on Linux, in the same QEMU, in one run.
 //!
-//! `micro`, `scale`, `boot`, `apps`, `lottery` and `net` are the suites; `native` has the rows of `micro` that only
-//! Aegis can run. They start machines through `system`, which knows the command lines; `linux` gets Debian's kernel,
-//! `compile` makes the programs of `bench/`, `cpio` packs them, `guest` runs a process within limits and `output`
-//! reads what the program says. What was measured is a `result::Report`, which `report` prints, `html` shows as a
-//! page, and `json` writes and reads back for `--baseline`, `--history` and `--from`; `circumstances` adds what took
-//! part, `files` writes. `trace` is `--trace-row`: where one row's instructions go. `compare` is `aegis test` and
+//! `micro`, `scale`, `boot`, `apps`, `lottery`, `net` and `placement` are the suites; `native` has the rows of `micro`
+//! that only Aegis can run. They start machines through `system`, which knows the command lines; `linux` gets Debian's
+//! kernel, `compile` makes the programs of `bench/`, `cpio` packs them, `guest` runs a process within limits and
+//! `output` reads what the program says. What was measured is a `result::Report`, which `report` prints, `html` shows
+//! as a page, and `json` writes and reads back for `--baseline`, `--history` and `--from`; `circumstances` adds what
+//! took part, `files` writes. `trace` is `--trace-row`: where one row's instructions go. `compare` is `aegis test` and
 //! starts the same machines.
 //!
 //! Aegis is measured by starting the tool again as `aegis run`, because that is what a user starts. Nothing is printed
@@ -33,6 +33,7 @@ mod native;
 mod net;
 mod options;
 mod output;
+mod placement;
 mod progress;
 mod report;
 mod result;
@@ -110,6 +111,7 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
             Suite::Scale => scale::run(options, &machines, &filter)?,
             Suite::Lottery => lottery::run(options, &machines, &filter)?,
             Suite::Net => net::run(options, &mut machines, &filter)?,
+            Suite::Placement => placement::run(options, &machines, &filter)?,
         };
         let Some(measured) = measured else { continue };
         doubts.extend(measured.doubts);

@@ -1,7 +1,7 @@
-//! Debian's cloud kernel: fetched from Debian once, kept in the cache, and started with a program as its
-//! first process.
+//! Debian's kernels: fetched from Debian once, kept in the cache, and started with a program as its first process.
 //!
-//! The package is what `linux-image-cloud-amd64` depends on. apt fetches and checks it, dpkg-deb opens it,
+//! The package is what `linux-image-cloud-amd64` depends on, or where drivers of real devices are wanted, what
+//! `linux-image-amd64` does. apt fetches and checks it, dpkg-deb opens it,
 //! and only the kernel is kept; none of that needs root. Delete `linux/` in the cache to fetch a newer one.
 
 use std::fs;
@@ -11,8 +11,6 @@ use std::process::{Command, Output, Stdio};
 
 use super::failure::{Failure, last_line};
 
-/// The package that always depends on Debian's newest kernel for virtual machines.
-const META_PACKAGE: &str = "linux-image-cloud-amd64";
 const APT_HOW: &str = "Linux is measured with Debian's kernel, which apt fetches (--only aegis needs no Linux)";
 /// Modules of the kernel that a virtio card on PCI needs, in the order in which they are loaded.
 const NETWORK_MODULES: [&str; 8] = [
@@ -25,6 +23,19 @@ const NETWORK_MODULES: [&str; 8] = [
     "net_failover",
     "virtio_net",
 ];
+/// The same, and those of Intel's cards.
+const CARD_MODULES: [&str; 10] = [
+    "virtio_ring",
+    "virtio",
+    "virtio_pci_legacy_dev",
+    "virtio_pci_modern_dev",
+    "virtio_pci",
+    "failover",
+    "net_failover",
+    "virtio_net",
+    "e1000",
+    "e1000e",
+];
 /// Least size of a kernel in bytes; less is a broken file.
 const KERNEL_BYTES_MIN: u64 = 1 << 20;
 
@@ -36,6 +47,41 @@ pub(crate) const TUNED: &str = "console=ttyS0 panic=-1 quiet loglevel=0 mitigati
 /// The command line of a user that changes nothing.
 pub(crate) const DEFAULT: &str = "console=ttyS0 panic=-1 quiet";
 
+/// Which of Debian's kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flavour {
+    /// For virtual machines.
+    Cloud,
+    /// For any machine.
+    Generic,
+}
+
+impl Flavour {
+    /// The package that always depends on the newest one.
+    fn meta_package(self) -> &'static str {
+        match self {
+            Self::Cloud => "linux-image-cloud-amd64",
+            Self::Generic => "linux-image-amd64",
+        }
+    }
+
+    /// Its folder in the cache.
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Cloud => "linux",
+            Self::Generic => "linux-generic",
+        }
+    }
+
+    /// The modules that are kept, in the order in which they are loaded.
+    fn modules(self) -> &'static [&'static str] {
+        match self {
+            Self::Cloud => &NETWORK_MODULES,
+            Self::Generic => &CARD_MODULES,
+        }
+    }
+}
+
 /// A kernel in the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
@@ -43,57 +89,61 @@ pub(crate) struct Kernel {
     pub(crate) image: PathBuf,
     /// Name and version of the package.
     pub(crate) version: String,
+    /// Which one it is.
+    pub(crate) flavour: Flavour,
 }
 
 impl Kernel {
     /// The cached kernel, fetched if there is none.
-    pub(crate) fn get(cache: &Path) -> Result<Self, Failure> {
-        let directory = cache.join("linux");
-        if let Some(kernel) = Self::cached(&directory) {
-            return Ok(kernel);
+    pub(crate) fn get(cache: &Path, flavour: Flavour) -> Result<Self, Failure> {
+        let directory = cache.join(flavour.folder());
+        match Self::cached(&directory, flavour) {
+            Some(kernel) => Ok(kernel),
+            None => Self::fetched(&directory, flavour),
         }
-        Self::fetched(&directory)
     }
 
-    fn fetched(directory: &Path) -> Result<Self, Failure> {
-        eprintln!("aegis: fetching Debian's kernel (27 MB, once)");
+    fn fetched(directory: &Path, flavour: Flavour) -> Result<Self, Failure> {
+        eprintln!("aegis: fetching Debian's kernel ({}, once)", flavour.meta_package());
         let scratch = directory.join(format!("fetch.{}.tmp", std::process::id()));
-        let fetched = fetch(&scratch, directory);
+        let fetched = fetch(&scratch, directory, flavour);
         // Left-overs only take room.
         let _ = fs::remove_dir_all(&scratch);
         fetched?;
-        Self::cached(directory).ok_or_else(|| Failure::Fetch("the package holds no kernel".into()))
+        Self::cached(directory, flavour).ok_or_else(|| Failure::Fetch("the package holds no kernel".into()))
     }
 
     /// The files of the modules for a virtio card, in the order in which they are loaded. A cache that holds the kernel
     /// alone, as older tools left it, is filled anew.
     pub(crate) fn network_modules(&mut self, cache: &Path) -> Result<Vec<PathBuf>, Failure> {
-        let directory = cache.join("linux");
-        let paths = NETWORK_MODULES.map(|name| directory.join("modules").join(name).with_extension("ko"));
+        let directory = cache.join(self.flavour.folder());
+        let names = self.flavour.modules().iter();
+        let paths: Vec<PathBuf> = names.map(|name| directory.join("modules").join(name).with_extension("ko")).collect();
         if !paths.iter().all(|path| path.is_file()) {
-            *self = Self::fetched(&directory)?;
+            *self = Self::fetched(&directory, self.flavour)?;
         }
-        Ok(paths.to_vec())
+        Ok(paths)
     }
 
-    fn cached(directory: &Path) -> Option<Self> {
+    fn cached(directory: &Path, flavour: Flavour) -> Option<Self> {
         let image = directory.join("vmlinuz");
         let version = fs::read_to_string(directory.join("version")).ok()?;
         let is_kernel = fs::metadata(&image).is_ok_and(|it| it.len() >= KERNEL_BYTES_MIN);
-        is_kernel.then(|| Self { image, version: version.trim().to_string() })
+        is_kernel.then(|| Self { image, version: version.trim().to_string(), flavour })
     }
 }
 
 /// Leaves `vmlinuz` and `version` in `directory`.
-fn fetch(scratch: &Path, directory: &Path) -> Result<(), Failure> {
+fn fetch(scratch: &Path, directory: &Path, flavour: Flavour) -> Result<(), Failure> {
     let file = |path: &Path| {
         let path = path.to_path_buf();
         move |error| Failure::file("writing", path, error)
     };
     fs::create_dir_all(scratch).map_err(file(scratch))?;
-    let depends = output(Command::new("apt-cache").args(["depends", META_PACKAGE]))?;
+    let meta_package = flavour.meta_package();
+    let depends = output(Command::new("apt-cache").args(["depends", meta_package]))?;
     let package = dependency(&String::from_utf8_lossy(&depends.stdout))
-        .ok_or_else(|| Failure::Fetch(format!("apt knows no {META_PACKAGE}; try apt-get update")))?;
+        .ok_or_else(|| Failure::Fetch(format!("apt knows no {meta_package}; try apt-get update")))?;
     let mut download = Command::new("apt-get");
     download
         .current_dir(scratch)
@@ -110,7 +160,7 @@ fn fetch(scratch: &Path, directory: &Path) -> Result<(), Failure> {
     };
     let modules = scratch.join("modules");
     fs::create_dir_all(&modules).map_err(file(&modules))?;
-    unpack(&archive, scratch)?;
+    unpack(&archive, scratch, flavour)?;
     let version = archive.file_stem().map(|it| it.to_string_lossy().into_owned());
     let version_path = scratch.join("version");
     fs::write(&version_path, version.unwrap_or(package)).map_err(file(&version_path))?;
@@ -132,7 +182,7 @@ fn dependency(text: &str) -> Option<String> {
 }
 
 /// Copies `/boot/vmlinuz-*` and the modules out of a Debian package into a folder.
-fn unpack(package: &Path, folder: &Path) -> Result<(), Failure> {
+fn unpack(package: &Path, folder: &Path, flavour: Flavour) -> Result<(), Failure> {
     let mut child = Command::new("dpkg-deb")
         .arg("--fsys-tarfile")
         .arg(package)
@@ -141,7 +191,7 @@ fn unpack(package: &Path, folder: &Path) -> Result<(), Failure> {
         .spawn()
         .map_err(|_| Failure::Missing("dpkg-deb", APT_HOW))?;
     let copied = match child.stdout.take() {
-        Some(output) => copy_kernel(output, folder),
+        Some(output) => copy_kernel(output, folder, flavour.modules()),
         None => Ok(()),
     };
     // The archive need not be read to its end, so dpkg-deb may well have been cut off.
@@ -150,11 +200,11 @@ fn unpack(package: &Path, folder: &Path) -> Result<(), Failure> {
     copied.map_err(|error| Failure::file("writing", folder.into(), error))
 }
 
-fn copy_kernel(archive: impl Read, folder: &Path) -> io::Result<()> {
-    let mut left = NETWORK_MODULES.len() + 1;
+fn copy_kernel(archive: impl Read, folder: &Path, modules: &[&str]) -> io::Result<()> {
+    let mut left = modules.len() + 1;
     for entry in tar::Archive::new(archive).entries()? {
         let mut entry = entry?;
-        let Some(name) = wanted_name(&entry.path()?) else { continue };
+        let Some(name) = wanted_name(&entry.path()?, modules) else { continue };
         io::copy(&mut entry, &mut fs::File::create(folder.join(name))?)?;
         left -= 1;
         if left == 0 {
@@ -165,7 +215,7 @@ fn copy_kernel(archive: impl Read, folder: &Path) -> io::Result<()> {
 }
 
 /// Where a file of the package goes, if it is one of those that are kept.
-fn wanted_name(path: &Path) -> Option<PathBuf> {
+fn wanted_name(path: &Path, modules: &[&str]) -> Option<PathBuf> {
     let text = path.to_string_lossy();
     if text.trim_start_matches("./").starts_with("boot/vmlinuz-") {
         return Some("vmlinuz".into());
@@ -173,7 +223,7 @@ fn wanted_name(path: &Path) -> Option<PathBuf> {
     let is_module = path.extension().is_some_and(|it| it == "ko");
     let name = path.file_name().filter(|_| is_module)?;
     let stem = path.file_stem()?.to_string_lossy();
-    NETWORK_MODULES.contains(&stem.as_ref()).then(|| Path::new("modules").join(name))
+    modules.contains(&stem.as_ref()).then(|| Path::new("modules").join(name))
 }
 
 fn output(command: &mut Command) -> Result<Output, Failure> {
@@ -213,7 +263,7 @@ mod tests {
         let archive = builder.into_inner().unwrap();
         let folder = std::env::temp_dir().join(format!("aegis-kernel-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("modules")).unwrap();
-        copy_kernel(&archive[..], &folder).unwrap();
+        copy_kernel(&archive[..], &folder, &super::NETWORK_MODULES).unwrap();
         assert_eq!(std::fs::read(folder.join("vmlinuz")).unwrap(), b"kernel");
         assert_eq!(std::fs::read(folder.join("modules/virtio_net.ko")).unwrap(), b"module");
         std::fs::remove_dir_all(folder).unwrap();

@@ -6,14 +6,16 @@
 //! one says what a system costs where QEMU and the client are what the first one measures; `rule` weighs both, a line
 //! for each row. `client` is the host's side, `programs` has the servers of others.
 
-mod client;
+pub(crate) mod client;
 mod programs;
-mod rule;
+pub(crate) mod rule;
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use aegis_link::drivers::Model;
 
 use super::failure::Failure;
 use super::filter::RowFilter;
@@ -32,7 +34,7 @@ use rule::{Judged, Load, Used};
 /// Until the server speaks.
 const LIMITS: Limits = Limits { silence: Duration::from_secs(120), total: Duration::from_secs(1800) };
 /// The server's ports: datagrams, bytes, a stream in, a stream out, requests; and that of a program beside it.
-const PORTS: [(u16, &str); 6] =
+pub(crate) const PORTS: [(u16, &str); 6] =
     [(7000, "udp"), (7001, "tcp"), (7002, "tcp"), (7003, "tcp"), (7004, "tcp"), (PROGRAM_PORT, "tcp")];
 const PROGRAM_PORT: u16 = 7010;
 /// Places in [`PORTS`].
@@ -324,7 +326,7 @@ impl Net<'_> {
                 let forwards: String = forwards()
                     .map(|(host, (inside, protocol))| format!(",hostfwd={protocol}:127.0.0.1:{host}-:{inside}"))
                     .collect();
-                card::add(&mut line, &format!("user{forwards}"));
+                card::add(&mut line, Model::Virtio, &format!("user{forwards}"));
                 line
             }
         }
@@ -349,7 +351,7 @@ impl Net<'_> {
 }
 
 /// Ports of 127.0.0.1 that nobody has now.
-fn free_ports() -> io::Result<[u16; PORTS.len()]> {
+pub(crate) fn free_ports() -> io::Result<[u16; PORTS.len()]> {
     let mut held = Vec::new();
     let mut ports = [0; PORTS.len()];
     for (port, (_, protocol)) in ports.iter_mut().zip(PORTS) {

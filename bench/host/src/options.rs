@@ -18,6 +18,7 @@ Suites:
   apps   Debian's python3, sqlite3, gzip, xz, gcc, perl and others from start to end
   scale  what operations cost among many things (row:N), and two threads beside one (only when it is named)
   net    what a client on the host sees of a server inside, by the user network (only when it is named)
+  placement  datagrams echoed at 12 loads by each driver of a card (only when it is named)
   lottery  the experiments of the lottery's paper in guest time, a figure for each (only when it is named)
 
 Examples:
@@ -47,6 +48,8 @@ pub(crate) enum Suite {
     Lottery,
     /// A server inside, a client on the host
     Net,
+    /// Drivers of cards, by where they run
+    Placement,
 }
 
 impl Suite {
@@ -63,8 +66,20 @@ impl Suite {
             Self::Scale => "scale",
             Self::Lottery => "lottery",
             Self::Net => "net",
+            Self::Placement => "placement",
         }
     }
+}
+
+/// `--nic`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Nic {
+    /// Virtio
+    Virtio,
+    /// Intel 82540EM
+    E1000,
+    /// Intel 82574L
+    E1000e,
 }
 
 /// `--only`.
@@ -80,18 +95,27 @@ pub(crate) enum Side {
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub struct BenchOptions {
-    /// What to measure: micro, boot, apps (default: these), native, scale, lottery, net
+    /// What to measure: micro, boot, apps (default: these), native, scale, lottery, net, placement
     #[arg(value_name = "SUITE", hide_possible_values = true)]
     suites: Vec<Suite>,
     /// Count guest instructions instead of time: every run gives the same figures (micro, scale, apps)
     #[arg(long)]
     pub(crate) icount: bool,
-    /// Run the experiments of suite lottery once each, and a tenth as long
+    /// Run the experiments of suite lottery once each, and a tenth as long; loads of placement too
     #[arg(long)]
     pub(crate) quick: bool,
     /// Where programs of suite net are that this host lacks: Debian's packages, unpacked by dpkg -x
     #[arg(long, value_name = "FOLDER")]
     pub(crate) programs: Option<PathBuf>,
+    /// Cards of suite placement
+    #[arg(
+        long,
+        value_name = "CARD[,CARD...]",
+        value_delimiter = ',',
+        default_value = "virtio",
+        hide_possible_values = true
+    )]
+    pub(crate) nic: Vec<Nic>,
     /// Only the rows that this extended regular expression finds
     #[arg(long, value_name = "REGEX", default_value = ".", hide_default_value = true)]
     pub(crate) rows: String,
@@ -139,8 +163,8 @@ pub struct BenchOptions {
 impl BenchOptions {
     /// Refuses combinations that mean nothing.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        if self.quick && !self.suites.contains(&Suite::Lottery) {
-            return Err(Failure::Usage("--quick is for suite lottery"));
+        if self.quick && !self.suites.iter().any(|suite| matches!(suite, Suite::Lottery | Suite::Placement)) {
+            return Err(Failure::Usage("--quick is for suites lottery and placement"));
         }
         if self.icount && self.suites == [Suite::Boot] {
             return Err(Failure::Usage("--icount counts nothing in suite boot"));

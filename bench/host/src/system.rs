@@ -15,7 +15,7 @@ use super::compile;
 use super::cpio;
 use super::failure::Failure;
 use super::guest::Line;
-use super::linux::{DEFAULT, Kernel, TUNED};
+use super::linux::{DEFAULT, Flavour, Kernel, TUNED};
 use super::options::{BenchOptions, Side};
 
 /// Memory of a machine in MiB.
@@ -95,7 +95,7 @@ impl Machines {
             tool,
             micro: compile::micro(&cache)?,
             scale: compile::scale(&cache)?,
-            linux: wants_linux.then(|| Kernel::get(&cache)).transpose()?,
+            linux: wants_linux.then(|| Kernel::get(&cache, Flavour::Cloud)).transpose()?,
             cache,
             has_aegis,
         })
@@ -255,7 +255,7 @@ pub(crate) fn shown(line: &Line) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Machines, Shape, System, shown};
-    use crate::linux::Kernel;
+    use crate::linux::{Flavour, Kernel};
     use std::path::Path;
 
     fn machines() -> Machines {
@@ -265,7 +265,7 @@ mod tests {
             micro: "/c/micro".into(),
             scale: "/c/scale".into(),
             cache: "/c".into(),
-            linux: Some(Kernel { image: "/c/vmlinuz".into(), version: "6.1".into() }),
+            linux: Some(Kernel { image: "/c/vmlinuz".into(), version: "6.1".into(), flavour: Flavour::Cloud }),
             has_aegis: true,
         }
     }

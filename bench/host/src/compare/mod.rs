@@ -26,7 +26,7 @@ use crate::cpio;
 use crate::exchange;
 use crate::failure::{Failure, last_line};
 use crate::guest::{Event, Guest, Limits, Line};
-use crate::linux::Kernel;
+use crate::linux::{Flavour, Kernel};
 use crate::system::{LinuxLine, Shape, System, aegis_line};
 use list::Program;
 use transcript::{Outcome, Transcript};
@@ -175,7 +175,7 @@ impl Machines {
         let cache = Cache::open().ok_or(Failure::NoCache)?.directory().to_path_buf();
         let tool = std::env::current_exe().map_err(|error| Error::Host("finding this tool's own file", error))?;
         let runner = compile::each(&cache)?;
-        let kernel = Kernel::get(&cache)?;
+        let kernel = Kernel::get(&cache, Flavour::Cloud)?;
         let scratch = |name: &str| Scratch(cache.join(format!("test.{}.{name}", std::process::id())));
         let (list, image, initramfs) = (scratch("list"), scratch("erofs"), scratch("cpio"));
         let lines: Vec<u8> = programs.iter().flat_map(Program::line).collect();

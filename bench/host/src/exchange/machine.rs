@@ -6,6 +6,7 @@ use std::time::Duration;
 use aegis_launch::cache::Cache;
 use aegis_launch::errors::Error;
 use aegis_launch::machine::artifacts::{Artifacts, find_qemu};
+use aegis_link::drivers::Model;
 
 use super::link::Link;
 use super::player::Player;
@@ -13,7 +14,7 @@ use crate::card;
 use crate::compile;
 use crate::failure::Failure;
 use crate::guest::{Guest, Limits, Line};
-use crate::linux::Kernel;
+use crate::linux::{Flavour, Kernel};
 use crate::system::{LinuxLine, Shape, System, aegis_line};
 
 /// Memory of either machine in MiB.
@@ -42,7 +43,7 @@ impl Machines {
         let cache = Cache::open().ok_or(Failure::NoCache)?.directory().to_path_buf();
         let tool = std::env::current_exe().map_err(|error| Error::Host("finding this tool's own file", error))?;
         let agent = compile::agent(&cache)?;
-        let mut kernel = Kernel::get(&cache)?;
+        let mut kernel = Kernel::get(&cache, Flavour::Cloud)?;
         let directory = std::env::temp_dir().join(format!("aegis-frames.{}", std::process::id()));
         std::fs::create_dir_all(&directory).map_err(|error| Failure::file("writing", directory.clone(), error))?;
         let initramfs = directory.join("initramfs");
@@ -88,7 +89,7 @@ impl Machines {
             shape: Shape { icount_shift: None, cpu_count: 1 },
         }
         .build();
-        card::add(&mut line, &Link::backend(&self.wire()));
+        card::add(&mut line, Model::Virtio, &Link::backend(&self.wire()));
         line
     }
 }

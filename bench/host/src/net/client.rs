@@ -22,7 +22,7 @@ const LOST_MAX: u32 = 20;
 
 /// What one operation of a row is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A datagram of so many bytes there and back, so many of them under way.
     Datagrams { bytes: usize, under_way: u32 },
     /// Bytes of one connection there and back.
@@ -39,7 +39,7 @@ pub(super) enum Kind {
 
 /// The host's end of a machine's ports, in the order of [`super::PORTS`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Client(pub(super) [u16; super::PORTS.len()]);
+pub(crate) struct Client(pub(crate) [u16; super::PORTS.len()]);
 
 impl Client {
     fn address(self, index: usize) -> SocketAddr {
@@ -47,7 +47,7 @@ impl Client {
     }
 
     /// The time of one operation of `count`.
-    pub(super) fn operations(self, kind: Kind, count: u32) -> Result<Duration, String> {
+    pub(crate) fn operations(self, kind: Kind, count: u32) -> Result<Duration, String> {
         let took = match kind {
             Kind::Datagrams { bytes, under_way } => self.datagrams(bytes, under_way, count),
             Kind::Bytes(bytes) => self.bytes(bytes, count),
@@ -72,7 +72,7 @@ impl Client {
     }
 
     /// Begins (`<`) or ends (`>`) what is counted.
-    pub(super) fn mark(self, mark: u8) -> io::Result<()> {
+    pub(crate) fn mark(self, mark: u8) -> io::Result<()> {
         let socket = self.datagram_socket()?;
         socket.send(&[mark])?;
         socket.recv(&mut [0; 8]).map(drop)
@@ -210,7 +210,7 @@ fn rounds(connections: u32, depth: u32, count: u32) -> u32 {
 }
 
 /// How many operations `operations` does besides those that it is asked for.
-pub(super) fn more_operations(kind: Kind, count: u32) -> u32 {
+pub(crate) fn more_operations(kind: Kind, count: u32) -> u32 {
     match kind {
         Kind::In | Kind::Out => 0,
         Kind::Requests { connections, depth, .. } => {

@@ -19,9 +19,9 @@ const THROUGHPUT_LEAST: f64 = 1.0;
 
 /// How busy guest and host were while a row was measured; shares of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Load {
-    pub(super) guest_idle: f64,
-    pub(super) host_busy: f64,
+pub(crate) struct Load {
+    pub(crate) guest_idle: f64,
+    pub(crate) host_busy: f64,
 }
 
 /// Which part of the rule let a row pass.
@@ -100,7 +100,7 @@ pub(super) fn means(rows: &[Judged]) -> Option<String> {
 
 /// What guest and host have used so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Used {
+pub(crate) struct Used {
     at: Instant,
     guest: Duration,
     /// Ticks of all processors together: busy ones, and all.
@@ -109,13 +109,13 @@ pub(super) struct Used {
 
 impl Used {
     /// Of the machine that this process is or has started; `None` where the host does not say.
-    pub(super) fn now(process: u32) -> Option<Self> {
+    pub(crate) fn now(process: u32) -> Option<Self> {
         let guest = processor_time(process)?;
         let host = host_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
         Some(Self { at: Instant::now(), guest, host })
     }
 
-    pub(super) fn since(self, before: Self) -> Load {
+    pub(crate) fn since(self, before: Self) -> Load {
         let wall = self.at.duration_since(before.at).as_secs_f64();
         let guest = self.guest.saturating_sub(before.guest).as_secs_f64();
         let ticks = |pair: (u64, u64), earlier: (u64, u64)| (pair.0 - earlier.0, pair.1 - earlier.1);
