@@ -24,16 +24,18 @@ const EXTENDED_PACKAGE: &str = "aegis-extended";
 const KERNEL_CONFIG: &str =
     "target.x86_64-unknown-none.rustflags=['-Cforce-frame-pointers=yes', '-Crelocation-model=static']";
 /// The other packages that run in the machine. Cargo builds all in one go, so what they share is compiled once.
-const USER_PACKAGES: [&str; 5] = ["exos-linux", "exos-mini", "aegis-pods", "aegis-bench-native", "aegis-tests-guest"];
+const USER_PACKAGES: [&str; 6] =
+    ["exos-linux", "exos-mini", "aegis-pods", "aegis-disk-domain", "aegis-bench-native", "aegis-tests-guest"];
 const HOST_PACKAGE: &str = "aegis";
 
 /// Names under which the binaries of the guest packages are published; those of `aegis-tests-guest` get theirs by rule.
-const GUEST_ARTEFACTS: [(&str, &str); 6] = [
+const GUEST_ARTEFACTS: [(&str, &str); 7] = [
     ("aegis-kernel", "kernel.elf"),
     ("aegis-kernel-extended", "kernel-extended.elf"),
     ("exos", "exos.elf"),
     ("exos-mini", "exos-mini.elf"),
     ("aegis-pods", "pods.elf"),
+    ("aegis-disk-domain", "disk-domain.elf"),
     ("aegis-bench-native", "bench-native.elf"),
 ];
 

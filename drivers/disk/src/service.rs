@@ -180,8 +180,8 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
         self.end(index);
     }
 
-    /// Does everything that can be done now: takes what the disk has done, and gives it what clients want, in turns that
-    /// `random` decides.
+    /// Does everything that can be done now: takes what the disk has done, and gives it what clients want, in turns
+    /// that `random` decides.
     pub fn visit(&mut self, now_ns: u64, random: &mut impl Random) -> Visit {
         let mut visit = Visit::default();
         if self.flight_count > 0 {
@@ -219,6 +219,12 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
         has_more
     }
 
+    /// Whether the disk has done something.
+    #[must_use]
+    pub fn has_completed(&self) -> bool {
+        self.flight_count > 0 && self.device.has_completed()
+    }
+
     /// Whether somebody has something: a look at memory for each.
     #[must_use]
     pub fn has_any(&self) -> bool {
@@ -226,7 +232,7 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
             let client = client.as_ref().filter(|client| !client.has_ended && client.waiting.is_none());
             client.is_some_and(|client| client.session.has_any(self.host.words(index)))
         };
-        (self.flight_count > 0 && self.device.has_completed()) || self.clients.iter().enumerate().any(has_request)
+        self.has_completed() || self.clients.iter().enumerate().any(has_request)
     }
 
     /// When the disk counts as hung, if something is under way: [`Self::watch`] is due then.
