@@ -56,9 +56,15 @@ pub struct Drivers {
     pub net: Driver,
     /// Of its disks.
     pub disk: Driver,
+    /// For tests: a domain of a disk faults so long after its start; 0: it does not.
+    pub disk_fault_ms: u32,
 }
 
+/// A bundle part: the disk domain, a flat image.
+pub const PART_DISK_DOMAIN: u32 = 19;
+
 pub(crate) const TAG_DRIVER: u32 = 17;
+pub(crate) const TAG_DISK_FAULT: u32 = 40;
 
 impl Role {
     /// Both.
@@ -137,6 +143,15 @@ impl Drivers {
                 record(TAG_DRIVER, &[role as u8, placement as u8, model as u8]);
             }
         }
+        if self.disk_fault_ms > 0 {
+            record(TAG_DISK_FAULT, &self.disk_fault_ms.to_le_bytes());
+        }
+    }
+
+    /// Takes over when a domain faults; `None` for a wrong length.
+    pub(crate) fn take_fault(&mut self, value: &[u8]) -> Option<()> {
+        self.disk_fault_ms = u32::from_le_bytes(value.try_into().ok()?);
+        Some(())
     }
 
     /// Takes one record over; `None` for a wrong length.

@@ -65,6 +65,9 @@ pub(crate) struct PodOptions {
     /// Driver of the network card or of the disks, and where it runs [default: library:virtio] (repeatable)
     #[arg(long = "driver", value_name = "net|disk=library|domain|kernel[:MODEL]", value_parser = parse_driver)]
     pub(crate) drivers: Vec<DriverOption>,
+    /// For tests: a disk's domain faults so many milliseconds after its start, again and again
+    #[arg(long, value_name = "MS", default_value_t = 0, hide = true)]
+    pub(crate) fault_disk_domain: u32,
     /// Its disks.
     #[command(flatten)]
     pub(crate) disks: DiskOptions,

@@ -10,7 +10,7 @@ use crate::options::drivers::DriverOption;
 fn placements(role: Role) -> &'static [Placement] {
     match role {
         Role::Net => &[Placement::Library],
-        Role::Disk => &[Placement::Library],
+        Role::Disk => &[Placement::Library, Placement::Domain],
     }
 }
 

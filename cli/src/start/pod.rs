@@ -90,7 +90,7 @@ impl<'a> Pod<'a> {
 
     /// Its drivers.
     pub(crate) fn drivers(&self) -> Drivers {
-        drivers(&self.options.drivers)
+        Drivers { disk_fault_ms: self.options.fault_disk_domain, ..drivers(&self.options.drivers) }
     }
 
     fn source(&self) -> Source<'_> {

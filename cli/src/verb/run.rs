@@ -16,6 +16,7 @@ use aegis_launch::machine::qemu::{Driver, function_count};
 use aegis_launch::root::HOSTNAME;
 use aegis_link::config::Flags;
 use aegis_link::control::Mapping;
+use aegis_link::drivers::Placement;
 
 use crate::options::{RunOptions, StatsFormat};
 use crate::profile::{self, Profile, RootFiles, Sources};
@@ -41,7 +42,10 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     starter.fit(&[function_count], Driver::Pod, &[pod.drivers()])?;
     let config = pod.config(&options.machine, switches(options), HOSTNAME, &files, network.as_ref())?;
     let accelerator = starter.accelerator(&library_os)?;
-    let bundle = boot::build(&library_os, &config, files.root.as_ref().map(|root| &root.image))?;
+    let has_domain = pod.drivers().disk.placement == Placement::Domain;
+    let disk_domain = has_domain.then(|| starter.artifacts.flat_disk_domain()).transpose()?;
+    let root = files.root.as_ref().map(|root| &root.image);
+    let bundle = boot::build(&library_os, &config, disk_domain.as_deref(), root)?;
     let (host, mut guest) = sockets(1)?;
     let profiled = options.profile.as_deref().map(|path| Profiled::prepare(path, &mut guest)).transpose()?;
     let spec = MachineSpec {

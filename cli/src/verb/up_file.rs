@@ -262,6 +262,7 @@ impl Reader<'_> {
         self.name("pod", name)?;
         let memory = parse_memory(MEMORY_DEFAULT).map_err(|why| self.error(name.span.start, why))?;
         let mut options = PodOptions {
+            fault_disk_domain: 0,
             root: None,
             pack: false,
             volumes: Vec::new(),

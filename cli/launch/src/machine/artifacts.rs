@@ -53,6 +53,11 @@ impl Artifacts {
         flat_of(self.directory.join("pods.elf"))
     }
 
+    /// The disk domain, as whoever makes one maps it.
+    pub fn flat_disk_domain(&self) -> Result<Vec<u8>, Error> {
+        flat_of(self.directory.join("disk-domain.elf"))
+    }
+
     /// The program of the native benchmark rows.
     pub fn native_bench(&self) -> PathBuf {
         self.directory.join("bench-native.elf")

@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use aegis_abi::boot::{PART_CONFIG, PART_INIT, PART_ROOT};
 use aegis_image::Sink;
 use aegis_image::bundle::{PartPlan, Writer, place};
+use aegis_link::drivers::PART_DISK_DOMAIN;
 use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD};
 use rustix::fs::MemfdFlags;
 
@@ -35,22 +36,29 @@ pub struct BootBundle {
     pub size_bytes: u64,
 }
 
-/// Builds the bundle.
-pub fn build(library_os: &[u8], config: &[u8], root: Option<&RootImage>) -> Result<BootBundle, Error> {
-    let mut plans = vec![
-        PartPlan { kind: PART_INIT, length_bytes: library_os.len() as u64 },
-        PartPlan { kind: PART_CONFIG, length_bytes: config.len() as u64 },
-    ];
+/// Builds the bundle; with the disk domain's image, where the pod's disk is driven by one.
+pub fn build(
+    library_os: &[u8],
+    config: &[u8],
+    disk_domain: Option<&[u8]>,
+    root: Option<&RootImage>,
+) -> Result<BootBundle, Error> {
+    let mut small = vec![(PART_INIT, library_os), (PART_CONFIG, config)];
+    small.extend(disk_domain.map(|image| (PART_DISK_DOMAIN, image)));
+    let plan = |(kind, bytes): &(u32, &[u8])| PartPlan { kind: *kind, length_bytes: bytes.len() as u64 };
+    let mut plans: Vec<PartPlan> = small.iter().map(plan).collect();
     if let Some(root) = root {
         plans.push(PartPlan { kind: PART_ROOT, length_bytes: root.size_bytes });
     }
     let too_large = || Error::Usage("the root image is too large".into());
     let (_, size_bytes) = place(&plans).ok_or_else(too_large)?;
     // Header and small parts, padded to where the root image begins.
-    let mut head = Vec::with_capacity(library_os.len() + config.len() + 3 * 4096);
+    let small_bytes: usize = small.iter().map(|(_, bytes)| bytes.len() + 4096).sum();
+    let mut head = Vec::with_capacity(small_bytes + 4096);
     let mut writer = Writer::new(&mut head, &plans).map_err(|_| too_large())?;
-    writer.write_all(library_os).map_err(|_| too_large())?;
-    writer.write_all(config).map_err(|_| too_large())?;
+    for (_, bytes) in small {
+        writer.write_all(bytes).map_err(|_| too_large())?;
+    }
     let mut file = memory_file("aegis-bundle")?;
     file.write_all(&head).doing("writing the boot bundle")?;
     if let Some(root) = root {
@@ -126,6 +134,7 @@ fn copy_root(root: &RootImage, bundle: &mut File) -> io::Result<()> {
 mod tests {
     use super::{PodsImage, RootImage, build, build_several, memory_file};
     use aegis_abi::boot::{PART_CONFIG, PART_INIT, PART_ROOT};
+    use aegis_link::drivers::PART_DISK_DOMAIN;
     use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD};
     use std::fs::File;
     use std::io::{Read, Seek, Write};
@@ -136,14 +145,15 @@ mod tests {
         let image: Vec<u8> = (0..10_000u32).map(|n| n as u8).collect();
         file.write_all(&image).unwrap();
         let root = RootImage { file, size_bytes: 8192 };
-        let bundle = build(b"library", b"config", Some(&root)).unwrap();
+        let bundle = build(b"library", b"config", Some(b"domain"), Some(&root)).unwrap();
         let mut file = File::from(bundle.file);
         file.rewind().unwrap();
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).unwrap();
         assert_eq!(bytes.len() as u64, bundle.size_bytes);
         let parsed = aegis_image::bundle::parse(&bytes).unwrap();
-        for (kind, expected) in [(PART_INIT, &b"library"[..]), (PART_CONFIG, b"config"), (PART_ROOT, &image[..8192])] {
+        let small = [(PART_INIT, &b"library"[..]), (PART_CONFIG, b"config"), (PART_DISK_DOMAIN, b"domain")];
+        for (kind, expected) in small.into_iter().chain([(PART_ROOT, &image[..8192])]) {
             let part = parsed.find(kind).unwrap();
             assert_eq!(parsed.contents(part), expected, "part {kind}");
         }
@@ -178,6 +188,6 @@ mod tests {
     #[test]
     fn a_root_that_shrank_is_an_error() {
         let root = RootImage { file: memory_file("root").unwrap(), size_bytes: 4096 };
-        assert!(build(b"l", b"c", Some(&root)).is_err());
+        assert!(build(b"l", b"c", None, Some(&root)).is_err());
     }
 }

@@ -143,6 +143,12 @@ impl Device {
         DEVICE_BASE + u64::from(place) * REGION_COUNT_MAX * REGION_STRIDE
     }
 
+    /// Whether it is a virtio device of this type that is ours.
+    pub(crate) fn is_of_type(self, wanted_type: u32) -> bool {
+        let Self::Own(slot) = self else { return false };
+        device_type(&Own { slot, base: self.base() }).is_ok_and(|found| found == Some(wanted_type))
+    }
+
     /// Its transport, if it is a virtio device of this type.
     pub(crate) fn open(self, wanted_type: u32) -> Result<Option<DeviceTransport>, DeviceError> {
         match self {

@@ -28,6 +28,7 @@ use aegis_hal::block::{BlockDevice, BlockMemory};
 use aegis_hal::net::{DmaWindow, Place};
 use aegis_hal::{DeviceAddress, DmaRun};
 use aegis_link::disks::DISK_COUNT_MAX;
+use aegis_link::drivers::{Drivers, Placement};
 use aegis_rt::call;
 use aegis_virtio::VirtioError;
 use aegis_virtio::block::{DEVICE_TYPE_BLOCK, Disk as VirtioBlock, Limits};
@@ -43,12 +44,13 @@ use exos::platform::FrameGrant;
 use exos::sync::{Once, SpinMutex};
 use exos::task::schedule::Task;
 use exos_linux::host::disk::{DiskDriver, DiskMemory, LibraryDisk};
+use exos_linux::host::disk_domain::DomainDisk;
 
 use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, DeviceTransport, devices};
 use super::machine::Host;
 use super::pod::POD;
 use super::processor::{self, Bells};
-use super::{direct, fiber, kernel};
+use super::{direct, disk_domain, fiber, kernel};
 
 const LIMITS: Limits =
     Limits { request_count: 128, segment_count_max: 254, queue_count_max: 1, reset_poll_count_max: 1_000_000 };
@@ -325,14 +327,56 @@ struct Started {
 /// The block layer's way to disks.
 pub(crate) struct BlockCarrier {
     pub(crate) info: BootInfo,
+    drivers: Drivers,
     pub(crate) host: Arc<Host>,
     pub(crate) bells: Arc<Bells>,
     started: SpinMutex<Vec<Started>>,
 }
 
 impl BlockCarrier {
-    pub(crate) fn new(info: BootInfo, host: Arc<Host>, bells: Arc<Bells>) -> Self {
-        Self { info, host, bells, started: SpinMutex::new(Vec::new()) }
+    pub(crate) fn new(info: BootInfo, drivers: Drivers, host: Arc<Host>, bells: Arc<Bells>) -> Self {
+        Self { info, drivers, host, bells, started: SpinMutex::new(Vec::new()) }
+    }
+
+    /// Starts a domain for the disk of this number.
+    fn open_domain(&self, number: usize) -> Option<Arc<dyn Disk>> {
+        let disk = match self.make_domain(number) {
+            Ok(disk) => Arc::new(disk),
+            Err(why) => {
+                self.host.log("warn", &alloc::format!("a disk cannot be used: {why}"));
+                return None;
+            }
+        };
+        let (heard, forgetting) = (disk.clone(), disk.clone());
+        self.started.lock().push(Started {
+            number,
+            hear: Box::new(move || {
+                heard.hear();
+            }),
+            forget: Box::new(move |slot| {
+                let first = call::cap_read(slot, 1).unwrap_or(u64::MAX);
+                // SAFETY: what goes is the domain's way to frames that no request names.
+                let _ = kernel::with_tables(|| unsafe { call::cap_revoke(slot) });
+                forgetting.forget(FrameNumber(first));
+            }),
+        });
+        Some(disk)
+    }
+
+    fn make_domain(&self, number: usize) -> core::result::Result<DomainDisk<disk_domain::Place>, &'static str> {
+        let own = devices(&self.info).filter(|device| device.is_of_type(DEVICE_TYPE_BLOCK)).nth(number);
+        let Some(Device::Own(slot)) = own else { return Err("there is none that this pod drives") };
+        let bell = shared_bell().map_err(|_| "there is no bell")?;
+        let place =
+            disk_domain::Place::prepare(&self.info, slot, bell, u64::from(self.drivers.disk_fault_ms) * 1_000_000)
+                .map_err(|_| "there is no memory for a domain")?
+                .ok_or("the boot bundle has no domain")?;
+        let host = self.host.clone();
+        let log = Box::new(move |line: &str| host.log("warn", line));
+        DomainDisk::open(place, log, || {
+            let _ = call::yield_to(CapSlot(0));
+        })
+        .ok_or("its domain does not start")
     }
 
     fn keep<D>(&self, number: usize, driver: D, device: CapSlot) -> Arc<dyn Disk>
@@ -357,6 +401,9 @@ impl BlockCarrier {
 
 impl DiskCarrier for BlockCarrier {
     fn open(&self, number: usize) -> Option<Arc<dyn Disk>> {
+        if self.drivers.disk.placement == Placement::Domain {
+            return self.open_domain(number);
+        }
         match VirtioDisk::find(&self.info, number) {
             Ok(driver) => {
                 let device = driver.device;

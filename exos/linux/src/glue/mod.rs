@@ -20,6 +20,7 @@ pub(crate) mod call_words;
 pub(crate) mod devices;
 pub(crate) mod direct;
 pub(crate) mod disk;
+pub(crate) mod disk_domain;
 pub(crate) mod entry;
 pub(crate) mod fast;
 pub(crate) mod fiber;

@@ -165,7 +165,8 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: CapSlot, frame: &mut UpcallFra
     pool.fill_reserve();
     HEAP.fill_reserve();
     reserve::set_refill(|| HEAP.fill_reserve());
-    let carrier: Arc<dyn DiskCarrier> = Arc::new(BlockCarrier::new(*info, host.clone(), platform.bells.clone()));
+    let carrier: Arc<dyn DiskCarrier> =
+        Arc::new(BlockCarrier::new(*info, config.drivers, host.clone(), platform.bells.clone()));
     let disks = Disks::new(disks::descriptions(&config), &carrier, &pool);
     let scheduler = Scheduler::new(processor_count, bells);
     scheduler.set_key(draw_key(&config));

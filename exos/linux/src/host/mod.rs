@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`boot`] | from the run configuration and the root image to the first process |
 //! | [`disk`], [`disks`] | a disk as the block layer sees it; which there are, as nodes of `/dev` |
+//! | [`disk_domain`] | a disk whose driver is in a domain, as the block layer sees it |
 //! | [`etc_files`] | `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf` as they are in the pod |
 //! | [`card`] | the network card as the network's stack sees it |
 //! | [`mounts`] | the host's directories in the pod's name space |
@@ -15,6 +16,7 @@
 pub mod boot;
 pub mod card;
 pub mod disk;
+pub mod disk_domain;
 pub mod disks;
 pub mod etc_files;
 pub mod events;
