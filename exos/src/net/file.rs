@@ -79,8 +79,8 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.send_buffer_bytes(),
             Self::Inet(socket) => socket.send_buffer_bytes(),
-            Self::Netlink(socket) => socket.send_buffer_bytes(),
-            Self::Packet(socket) => socket.send_buffer_bytes(),
+            Self::Netlink(socket) => socket.buffer_sizes().send_bytes(),
+            Self::Packet(socket) => socket.buffer_sizes().send_bytes(),
         }
     }
 
@@ -89,8 +89,8 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.set_send_buffer_bytes(wanted),
             Self::Inet(socket) => socket.set_send_buffer_bytes(wanted),
-            Self::Netlink(socket) => socket.set_send_buffer_bytes(wanted),
-            Self::Packet(socket) => socket.set_send_buffer_bytes(wanted),
+            Self::Netlink(socket) => socket.buffer_sizes().set_send_bytes(wanted),
+            Self::Packet(socket) => socket.buffer_sizes().set_send_bytes(wanted),
         }
     }
 
@@ -99,8 +99,8 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.receive_buffer_bytes(),
             Self::Inet(socket) => socket.receive_buffer_bytes(),
-            Self::Netlink(socket) => socket.receive_buffer_bytes(),
-            Self::Packet(socket) => socket.receive_buffer_bytes(),
+            Self::Netlink(socket) => socket.buffer_sizes().receive_bytes(),
+            Self::Packet(socket) => socket.buffer_sizes().receive_bytes(),
         }
     }
 
@@ -109,8 +109,8 @@ impl AnySocket {
         match self {
             Self::Unix(socket) => socket.set_receive_buffer_bytes(wanted),
             Self::Inet(socket) => socket.set_receive_buffer_bytes(wanted),
-            Self::Netlink(socket) => socket.set_receive_buffer_bytes(wanted),
-            Self::Packet(socket) => socket.set_receive_buffer_bytes(wanted),
+            Self::Netlink(socket) => socket.buffer_sizes().set_receive_bytes(wanted),
+            Self::Packet(socket) => socket.buffer_sizes().set_receive_bytes(wanted),
         }
     }
 

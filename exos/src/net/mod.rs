@@ -5,8 +5,9 @@
 //! - [`file`]: the file that a descriptor of a socket is for, whichever family it has;
 //! - [`view`]: the network as programs look at it; [`netlink`]: how they ask for it (netlink(7));
 //! - [`filter`]: which packets a socket takes, as its program says (`SO_ATTACH_FILTER`);
-//! - [`options`]: what all of them keep for `getsockopt`.
+//! - [`options`]: what all of them keep for `getsockopt`; [`buffer_sizes`]: how much they hold.
 
+pub mod buffer_sizes;
 pub mod file;
 pub mod filter;
 pub mod inet;

@@ -108,10 +108,6 @@ pub const RECEIVE_BYTES_FRESH: usize = 131_072;
 pub const DATAGRAM_BUFFER_BYTES: usize = 212_992;
 /// What a program may set either to; twice that is kept (`net.core.wmem_max`).
 pub const BUFFER_BYTES_SET_MAX: usize = 212_992;
-/// Least that is kept of `SO_SNDBUF`.
-pub const SEND_BYTES_MIN: usize = 4608;
-/// Least that is kept of `SO_RCVBUF`.
-pub const RECEIVE_BYTES_MIN: usize = 2304;
 
 /// Gives numbers for the inodes of accepted sockets.
 pub type InodeNumbers = Box<dyn Fn() -> u64 + Send + Sync>;

@@ -12,14 +12,14 @@ use super::tcp::{Phase, Progress, Tcp};
 use super::tcp_state::TcpState;
 use super::udp::Udp;
 use super::{
-    BUFFER_BYTES_SET_MAX, DATAGRAM_BUFFER_BYTES, Inet, RECEIVE_BYTES_FRESH, RECEIVE_BYTES_MIN, SEND_BYTES_CONNECTED,
-    SEND_BYTES_FRESH, SEND_BYTES_MIN,
+    BUFFER_BYTES_SET_MAX, DATAGRAM_BUFFER_BYTES, Inet, RECEIVE_BYTES_FRESH, SEND_BYTES_CONNECTED, SEND_BYTES_FRESH,
 };
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::step::{Step, Transfer, TransferCaller};
 use crate::fs::transfer::{Destination, Source};
 use crate::net::Halves;
+use crate::net::buffer_sizes::{kept_receive_bytes, kept_send_bytes};
 use crate::net::options::SocketOptions;
 
 /// Which addresses a socket is asked in and tells.
@@ -670,7 +670,7 @@ impl Socket {
 
     /// Sets it, as Linux does to twice what was asked for, within the limits.
     pub fn set_send_buffer_bytes(&self, wanted: usize) {
-        let bytes = (wanted.min(BUFFER_BYTES_SET_MAX) * 2).max(SEND_BYTES_MIN);
+        let bytes = kept_send_bytes(wanted);
         self.send_bytes.store(bytes, Ordering::Relaxed);
         self.has_own_send_bytes.store(true, Ordering::Relaxed);
         if let Some(link) = self.tcp().and_then(Tcp::link) {
@@ -688,7 +688,7 @@ impl Socket {
     /// Sets it, as [`Self::set_send_buffer_bytes`].
     pub fn set_receive_buffer_bytes(&self, wanted: usize) {
         self.has_own_receive_bytes.store(true, Ordering::Relaxed);
-        self.keep_receive_buffer_bytes((wanted.min(BUFFER_BYTES_SET_MAX) * 2).max(RECEIVE_BYTES_MIN));
+        self.keep_receive_buffer_bytes(kept_receive_bytes(wanted));
     }
 
     /// Sets how many bytes a receiver waits for (`SO_RCVLOWAT`): of a connection no more than can come in, for which a

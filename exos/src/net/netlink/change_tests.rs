@@ -155,7 +155,7 @@ fn an_interface_goes_down_and_up_and_is_told() {
 #[test]
 fn a_listener_that_never_reads_is_told_so() {
     let (_, asking, listening) = world();
-    listening.set_receive_buffer_bytes(0);
+    listening.buffer_sizes().set_receive_bytes(0);
     let (fixed, own) = ([2, 24, 0, 0, 2, 0, 0, 0], [(2, &[10, 9, 0, 7][..])]);
     for _ in 0..20 {
         assert_eq!(ask(&asking, kind::NEW_ADDRESS, CREATE, &fixed, &own), None);

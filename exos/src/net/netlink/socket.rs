@@ -4,13 +4,13 @@
 //! fits a datagram is there at a time, as on Linux, so a program with a small buffer gets small pieces.
 //!
 //! Invariants: those of [`crate::fs`] (INV-F1, INV-F3); one lock, held neither while bytes go to or from a program nor
-//! while a waiter is woken. Bounds: the inbox holds [`Socket::receive_buffer_bytes`] and a datagram, beyond which
+//! while a waiter is woken. Bounds: the inbox holds [`BufferSizes::receive_bytes`] and a datagram, beyond which
 //! answers are lost and the next call says `ENOBUFS`, once; one dump at a time, which is in memory as a whole.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::change::Change;
 use super::diagnosis::{self, Provider};
@@ -21,6 +21,7 @@ use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::step::{Step, Transfer, TransferCaller};
 use crate::fs::transfer::{Destination, Source};
+use crate::net::buffer_sizes::BufferSizes;
 use crate::net::filter;
 use crate::net::options::SocketOptions;
 use crate::net::view::NetworkView;
@@ -45,11 +46,6 @@ pub mod protocol {
     pub const COUNT: u64 = 32;
 }
 
-/// Both buffers at first (`net.core.rmem_default`).
-pub const BUFFER_BYTES: usize = 212_992;
-/// Least that is kept of each.
-const RECEIVE_BYTES_MIN: usize = 2304;
-const SEND_BYTES_MIN: usize = 4608;
 /// What a datagram counts besides its bytes.
 const OVERHEAD_BYTES: usize = 768;
 /// Bytes of a dump's first datagram, and of the largest (`NLMSG_GOODSIZE`; 32 KiB less what Linux keeps with it).
@@ -207,8 +203,7 @@ pub struct Socket {
     queue: Arc<WaitQueue>,
     options: SocketOptions,
     switches: AtomicU32,
-    send_bytes: AtomicUsize,
-    receive_bytes: AtomicUsize,
+    buffer_sizes: BufferSizes,
     state: Mutex<State>,
 }
 
@@ -223,8 +218,7 @@ impl Socket {
             queue: WaitQueue::new(),
             options: SocketOptions::default(),
             switches: AtomicU32::new(0),
-            send_bytes: AtomicUsize::new(BUFFER_BYTES),
-            receive_bytes: AtomicUsize::new(BUFFER_BYTES),
+            buffer_sizes: BufferSizes::new(),
             state: Mutex::default(),
         })
     }
@@ -268,24 +262,9 @@ impl Socket {
         }
     }
 
-    /// What a send may have (`SO_SNDBUF`).
-    pub fn send_buffer_bytes(&self) -> usize {
-        self.send_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Sets it, as Linux does to twice what was asked for, within the limits.
-    pub fn set_send_buffer_bytes(&self, wanted: usize) {
-        self.send_bytes.store((wanted.min(BUFFER_BYTES) * 2).max(SEND_BYTES_MIN), Ordering::Relaxed);
-    }
-
-    /// What may wait (`SO_RCVBUF`).
-    pub fn receive_buffer_bytes(&self) -> usize {
-        self.receive_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Sets it, likewise.
-    pub fn set_receive_buffer_bytes(&self, wanted: usize) {
-        self.receive_bytes.store((wanted.min(BUFFER_BYTES) * 2).max(RECEIVE_BYTES_MIN), Ordering::Relaxed);
+    /// How much it may send and hold.
+    pub fn buffer_sizes(&self) -> &BufferSizes {
+        &self.buffer_sizes
     }
 
     /// Its own address.
@@ -472,7 +451,7 @@ impl Socket {
             return Err(Errno::EPERM);
         }
         self.take_port(0, sender.process)?;
-        if bytes.len() > self.send_buffer_bytes() - KEPT_BYTES {
+        if bytes.len() > self.buffer_sizes.send_bytes() - KEPT_BYTES {
             return Err(Errno::EMSGSIZE);
         }
         let byte_count = bytes.len();
@@ -573,7 +552,7 @@ impl Socket {
     /// Keeps a message; false: there is no room, and it is lost.
     fn put(&self, bytes: Vec<u8>, from: Address) -> Result<bool> {
         let mut state = self.state.lock();
-        if state.inbox_bytes > self.receive_buffer_bytes() {
+        if state.inbox_bytes > self.buffer_sizes.receive_bytes() {
             state.lost_count += 1;
             state.is_overrun |= !self.is_on(switch::NO_OVERRUN);
             return Ok(false);
@@ -584,7 +563,7 @@ impl Socket {
 
     /// Makes the next datagram of a dump, unless enough waits.
     fn go_on(&self, state: &mut State, port: u32, answers: &Answers) -> Result<()> {
-        let most = self.receive_buffer_bytes() / 2;
+        let most = self.buffer_sizes.receive_bytes() / 2;
         let piece_bytes = state.read_bytes.clamp(PIECE_BYTES, PIECE_BYTES_MAX);
         let Some(running) = state.dump.as_mut().filter(|_| state.inbox_bytes <= most) else { return Ok(()) };
         let rest = running.dump.bytes.get(running.told_bytes..).unwrap_or_default();
@@ -659,7 +638,7 @@ impl Socket {
         target: Option<Address>,
         sender: Sender,
     ) -> Result<usize> {
-        if source.remaining() > self.send_buffer_bytes() {
+        if source.remaining() > self.buffer_sizes.send_bytes() {
             return Err(Errno::EMSGSIZE);
         }
         let mut bytes = reserve::vector(source.remaining())?;

@@ -154,7 +154,7 @@ fn pieces_are_as_large_as_the_buffer_that_it_is_read_with() {
 #[test]
 fn answers_that_nobody_reads_are_lost_once_there_is_no_room() {
     let socket = socket(&netlink(), protocol::ROUTE);
-    socket.set_receive_buffer_bytes(5000);
+    socket.buffer_sizes().set_receive_bytes(5000);
     for _ in 0..20 {
         socket.send(request(18, 5, &[0; 16]), None, PROGRAM).expect("sent");
     }

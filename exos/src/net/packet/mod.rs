@@ -26,11 +26,6 @@ pub use socket::{Choice, Clock, Kind, LinkAddress, Membership, Received, Socket,
 
 /// `ETH_P_ALL`.
 pub const ALL_PROTOCOLS: u16 = 3;
-/// Both buffers at first (`net.core.rmem_default`).
-const BUFFER_BYTES: usize = 212_992;
-/// Least that is kept of each.
-const RECEIVE_BYTES_MIN: usize = 2304;
-const SEND_BYTES_MIN: usize = 4608;
 /// What a frame counts besides its bytes.
 const OVERHEAD_BYTES: usize = 768;
 /// Memberships of a socket.

@@ -4,18 +4,15 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::ring::{Entry, Ring};
-use super::{
-    ALL_PROTOCOLS, BUFFER_BYTES, MEMBERSHIP_COUNT_MAX, OVERHEAD_BYTES, RECEIVE_BYTES_MIN, RingMemory, RingRequest,
-    SEND_BYTES_MIN,
-};
+use super::{ALL_PROTOCOLS, MEMBERSHIP_COUNT_MAX, OVERHEAD_BYTES, RingMemory, RingRequest};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::step::{Step, Transfer, TransferCaller};
 use crate::fs::transfer::{Destination, Source};
 use crate::mem::frames::FramePool;
+use crate::net::buffer_sizes::BufferSizes;
 use crate::net::filter;
 use crate::net::inet::Inet;
 use crate::net::inet::interface::{ETHERNET_INDEX, InterfaceStatus, LOOPBACK};
@@ -183,8 +180,7 @@ pub struct Socket {
     clock: Clock,
     queue: Arc<WaitQueue>,
     options: SocketOptions,
-    send_bytes: AtomicUsize,
-    receive_bytes: AtomicUsize,
+    buffer_sizes: BufferSizes,
     state: Mutex<State>,
 }
 
@@ -199,8 +195,7 @@ impl Socket {
             clock,
             queue: WaitQueue::new(),
             options: SocketOptions::default(),
-            send_bytes: AtomicUsize::new(BUFFER_BYTES),
-            receive_bytes: AtomicUsize::new(BUFFER_BYTES),
+            buffer_sizes: BufferSizes::new(),
             state: Mutex::default(),
         })
     }
@@ -230,24 +225,9 @@ impl Socket {
         &self.queue
     }
 
-    /// `SO_SNDBUF`.
-    pub fn send_buffer_bytes(&self) -> usize {
-        self.send_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Sets it, as Linux does to twice what was asked for, within the limits.
-    pub fn set_send_buffer_bytes(&self, wanted: usize) {
-        self.send_bytes.store((wanted.min(BUFFER_BYTES) * 2).max(SEND_BYTES_MIN), Ordering::Relaxed);
-    }
-
-    /// `SO_RCVBUF`.
-    pub fn receive_buffer_bytes(&self) -> usize {
-        self.receive_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Sets it, likewise.
-    pub fn set_receive_buffer_bytes(&self, wanted: usize) {
-        self.receive_bytes.store((wanted.min(BUFFER_BYTES) * 2).max(RECEIVE_BYTES_MIN), Ordering::Relaxed);
+    /// How much it may send and hold.
+    pub fn buffer_sizes(&self) -> &BufferSizes {
+        &self.buffer_sizes
     }
 
     /// Its protocol, its interface (0: all), and bytes that wait.
@@ -583,7 +563,7 @@ impl Socket {
                 address: from.bytes(),
             });
         }
-        if state.inbox_bytes >= self.receive_buffer_bytes() {
+        if state.inbox_bytes >= self.buffer_sizes.receive_bytes() {
             return false;
         }
         let (Ok(mut bytes), Ok(())) = (reserve::vector(taken), reserve::reserve_queue(&mut state.inbox, 1)) else {

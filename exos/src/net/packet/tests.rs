@@ -202,7 +202,7 @@ fn a_filter_cuts_and_refuses() {
 fn what_there_is_no_room_for_is_counted() {
     let world = World::new(true);
     let socket = world.socket(Kind::Raw, ARP, 0);
-    socket.set_receive_buffer_bytes(0);
+    socket.buffer_sizes().set_receive_bytes(0);
     (0..10).for_each(|_| world.give(&question()));
     // Each counts 42 and 768 bytes, of 2304.
     assert_eq!(kinds(&socket).len(), 3);

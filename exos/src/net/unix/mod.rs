@@ -11,7 +11,7 @@
 //! is woken; INV-F3: nothing blocks). No two sockets' locks are held together: a connection is two
 //! [`endpoint`](self)s that each side holds, so that every step concerns one lock.
 //!
-//! Limits: [`SEND_BYTES_DEFAULT`] on the way from a socket, up to [`SEND_BYTES_MAX`] when asked for; a stream may
+//! Limits: [`SEND_BYTES_DEFAULT`] on the way from a socket, up to twice that when asked for; a stream may
 //! use it to the last byte, a message counts its bytes and [`MESSAGE_OVERHEAD_BYTES`]; eleven messages wait at a
 //! datagram socket that is not connected to their sender; [`BACKLOG_MAX`] + 1 connections wait to be accepted;
 //! [`flight::RIGHTS_COUNT_MAX`] descriptors go in a message and [`flight::IN_FLIGHT_COUNT_MAX`] in all.
@@ -39,10 +39,6 @@ use crate::fs::vnode::InodeRef;
 
 /// What may be on the way from a socket at first (`net.core.wmem_default`).
 pub const SEND_BYTES_DEFAULT: usize = 212_992;
-/// What may be on the way at most.
-pub const SEND_BYTES_MAX: usize = 425_984;
-/// What may be on the way at least.
-pub const SEND_BYTES_MIN: usize = 4608;
 /// What a message counts besides its bytes.
 pub const MESSAGE_OVERHEAD_BYTES: usize = 768;
 /// Most connections that wait to be accepted (`net.core.somaxconn`), less one.

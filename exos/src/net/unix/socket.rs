@@ -9,11 +9,12 @@ use super::address::{Address, Key};
 use super::budget::Budget;
 use super::endpoint::{Endpoint, Gather};
 use super::flight::Rights;
-use super::{Identity, SEND_BYTES_DEFAULT, SEND_BYTES_MAX, SEND_BYTES_MIN, SocketKind, UnixDomain};
+use super::{Identity, SEND_BYTES_DEFAULT, SocketKind, UnixDomain};
 use crate::error::{Errno, Result};
 use crate::fs::description::Description;
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::vnode::InodeRef;
+use crate::net::buffer_sizes::{kept_receive_bytes, kept_send_bytes};
 use crate::net::options::SocketOptions;
 use crate::reserve;
 use crate::sync::Mutex;
@@ -207,7 +208,7 @@ impl Socket {
 
     /// Sets it, as Linux does to twice what was asked for, within the limits.
     pub fn set_send_buffer_bytes(&self, wanted: usize) {
-        self.budget.set_limit_bytes(wanted.min(SEND_BYTES_MAX / 2).saturating_mul(2).max(SEND_BYTES_MIN));
+        self.budget.set_limit_bytes(kept_send_bytes(wanted));
     }
 
     /// `SO_RCVBUF`: kept; the sender's buffer is the one that counts.
@@ -217,8 +218,7 @@ impl Socket {
 
     /// Sets it, as [`Self::set_send_buffer_bytes`].
     pub fn set_receive_buffer_bytes(&self, wanted: usize) {
-        let bytes = wanted.min(SEND_BYTES_MAX / 2).saturating_mul(2).max(SEND_BYTES_MIN / 2);
-        self.receive_buffer_bytes.store(bytes, Ordering::Relaxed);
+        self.receive_buffer_bytes.store(kept_receive_bytes(wanted), Ordering::Relaxed);
     }
 
     /// What all sockets keep. Nothing of it concerns a local socket but the times and `SO_RCVLOWAT`.
