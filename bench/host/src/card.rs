@@ -1,6 +1,6 @@
 //! Linux machines with a network card on PCI, as `aegis run -M pc` has it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aegis_link::drivers::Model;
 
@@ -14,11 +14,16 @@ const VIRTIO: &str = "virtio-net-pci,disable-legacy=on,disable-modern=off,rx_que
 
 /// Writes an initramfs whose first process is `init`, with the drivers that it loads (bench/net/linux_network.h).
 pub(crate) fn write_initramfs(kernel: &mut Kernel, cache: &Path, init: &Path, target: &Path) -> Result<(), Failure> {
+    write_with_modules(&kernel.network_modules(cache)?, init, target)
+}
+
+/// The same with any modules.
+pub(crate) fn write_with_modules(modules: &[PathBuf], init: &Path, target: &Path) -> Result<(), Failure> {
     let read = |path: &Path| std::fs::read(path).map_err(|error| Failure::file("reading", path.into(), error));
     let mut files = vec![("init".to_string(), read(init)?)];
-    for module in kernel.network_modules(cache)? {
+    for module in modules {
         let name = module.file_name().unwrap_or_default().to_string_lossy();
-        files.push((format!("modules/{name}"), read(&module)?));
+        files.push((format!("modules/{name}"), read(module)?));
     }
     let written = cpio::with_files(&files).and_then(|archive| std::fs::write(target, archive));
     written.map_err(|error| Failure::file("writing", target.into(), error))

@@ -78,6 +78,9 @@ const SERVER: Source = Source {
     files: &[LINUX_NETWORK, ("server.c", include_str!("../../net/server.c"))],
     flags: &["-O2", "-static", "-w"],
 };
+/// The rows of suite disk.
+const DISK: Source =
+    Source { name: "disk", files: &[("disk.c", include_str!("../../disk/disk.c"))], flags: &["-O2", "-static", "-w"] };
 /// A contestant of the scheduling experiments.
 const CONTEST: Source = Source {
     name: "contest",
@@ -134,6 +137,11 @@ pub(crate) fn agent(cache: &Path) -> Result<PathBuf, Failure> {
 /// The server of suite net.
 pub(crate) fn server(cache: &Path) -> Result<PathBuf, Failure> {
     program(cache, &SERVER, &[])
+}
+
+/// The program of suite disk.
+pub(crate) fn disk(cache: &Path) -> Result<PathBuf, Failure> {
+    program(cache, &DISK, &[])
 }
 
 /// The contestant of suite lottery.

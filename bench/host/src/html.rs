@@ -144,6 +144,15 @@ fn about(mode: Mode, table: &Table) -> &'static str {
              Rows <code>@same</code> and <code>@diff</code> have both sides on one of two processors, or on one each. \
              Less is better."
         }
+        ("disk", _, "ns of the processor") => {
+            "The part of an operation's time in which the machine's processor was not idle, as the host counts it. \
+             Less is better."
+        }
+        ("disk", ..) => {
+            "One read past every cache, of a file that the host has in memory: <code>seq_</code> of 64 MiB, a block \
+             after another; <code>rand_4K_N</code> with N of them under way. <code>pio</code> is IDE without DMA. \
+             Less is better."
+        }
         ("boot", _, "MiB") => {
             "The least memory of the whole machine (QEMU's <code>-m</code>) with which the program ran to its end. \
              Less is better."

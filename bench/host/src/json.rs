@@ -127,6 +127,7 @@ mod tests {
                 name: "fig5".into(),
                 title: "two \"tasks\"".into(),
                 axes: ["s".into(), "loops".into()],
+                is_doubling: false,
                 series: vec![Series { title: "a".into(), is_line: true, points: vec![(8.0, 0.5), (16.0, -1e9)] }],
             }],
             doubts: vec!["the host was busy".into()],

@@ -36,6 +36,10 @@ const CARD_MODULES: [&str; 10] = [
     "e1000",
     "e1000e",
 ];
+/// The same of a virtio disk, behind those of virtio on PCI, and of an IDE disk.
+const DISK_MODULES: [&str; 6] = ["virtio_blk", "scsi_common", "scsi_mod", "libata", "ata_piix", "sd_mod"];
+/// As many of the first modules of each are virtio on PCI.
+const BUS_MODULE_COUNT: usize = 5;
 /// Least size of a kernel in bytes; less is a broken file.
 const KERNEL_BYTES_MIN: u64 = 1 << 20;
 
@@ -73,12 +77,17 @@ impl Flavour {
         }
     }
 
-    /// The modules that are kept, in the order in which they are loaded.
+    /// The modules of a card, in the order in which they are loaded.
     fn modules(self) -> &'static [&'static str] {
         match self {
             Self::Cloud => &NETWORK_MODULES,
             Self::Generic => &CARD_MODULES,
         }
+    }
+
+    /// The modules that are kept.
+    fn kept(self) -> Vec<&'static str> {
+        self.modules().iter().chain(&DISK_MODULES).copied().collect()
     }
 }
 
@@ -116,9 +125,19 @@ impl Kernel {
     /// The files of the modules for a virtio card, in the order in which they are loaded. A cache that holds the kernel
     /// alone, as older tools left it, is filled anew.
     pub(crate) fn network_modules(&mut self, cache: &Path) -> Result<Vec<PathBuf>, Failure> {
+        self.modules(cache, self.flavour.modules())
+    }
+
+    /// The same for virtio and IDE disks.
+    pub(crate) fn disk_modules(&mut self, cache: &Path) -> Result<Vec<PathBuf>, Failure> {
+        let bus = self.flavour.modules().iter().take(BUS_MODULE_COUNT);
+        self.modules(cache, &bus.chain(&DISK_MODULES).copied().collect::<Vec<_>>())
+    }
+
+    fn modules(&mut self, cache: &Path, names: &[&str]) -> Result<Vec<PathBuf>, Failure> {
         let directory = cache.join(self.flavour.folder());
-        let names = self.flavour.modules().iter();
-        let paths: Vec<PathBuf> = names.map(|name| directory.join("modules").join(name).with_extension("ko")).collect();
+        let path = |name: &&str| directory.join("modules").join(name).with_extension("ko");
+        let paths: Vec<PathBuf> = names.iter().map(path).collect();
         if !paths.iter().all(|path| path.is_file()) {
             *self = Self::fetched(&directory, self.flavour)?;
         }
@@ -191,7 +210,7 @@ fn unpack(package: &Path, folder: &Path, flavour: Flavour) -> Result<(), Failure
         .spawn()
         .map_err(|_| Failure::Missing("dpkg-deb", APT_HOW))?;
     let copied = match child.stdout.take() {
-        Some(output) => copy_kernel(output, folder, flavour.modules()),
+        Some(output) => copy_kernel(output, folder, &flavour.kept()),
         None => Ok(()),
     };
     // The archive need not be read to its end, so dpkg-deb may well have been cut off.

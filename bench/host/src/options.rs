@@ -17,6 +17,7 @@ Suites:
   boot   time from the command to the first output, least memory, bytes of kernel and image
   apps   Debian's python3, sqlite3, gzip, xz, gcc, perl and others from start to end
   scale  what operations cost among many things (row:N), and two threads beside one (only when it is named)
+  disk   reads of a disk past every cache: virtio and IDE, block sizes, requests at once (only when it is named)
   net    what a client on the host sees of a server inside, by the user network (only when it is named)
   placement  datagrams echoed at 12 loads by each driver of a card (only when it is named)
   lottery  the experiments of the lottery's paper in guest time, a figure for each (only when it is named)
@@ -50,6 +51,8 @@ pub(crate) enum Suite {
     Net,
     /// Drivers of cards, by where they run
     Placement,
+    /// A disk, read past every cache
+    Disk,
 }
 
 impl Suite {
@@ -67,6 +70,7 @@ impl Suite {
             Self::Lottery => "lottery",
             Self::Net => "net",
             Self::Placement => "placement",
+            Self::Disk => "disk",
         }
     }
 }
@@ -95,7 +99,7 @@ pub(crate) enum Side {
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub struct BenchOptions {
-    /// What to measure: micro, boot, apps (default: these), native, scale, lottery, net, placement
+    /// What to measure: micro, boot, apps (default: these), native, scale, lottery, net, placement, disk
     #[arg(value_name = "SUITE", hide_possible_values = true)]
     suites: Vec<Suite>,
     /// Count guest instructions instead of time: every run gives the same figures (micro, scale, apps)

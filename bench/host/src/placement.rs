@@ -300,6 +300,7 @@ impl Placement<'_> {
             name: format!("{name}_{kind}"),
             title: format!("{name}: {title}"),
             axes: ["datagrams offered a second".into(), axis.into()],
+            is_doubling: false,
             series,
         };
         let answered = curves(&[("", |point| point.throughput)]);

@@ -31,6 +31,9 @@ pub(crate) struct Figure {
     pub(crate) title: String,
     /// What the axes are, with units.
     pub(crate) axes: [String; 2],
+    /// Along the first axis each step is twice what is before it; else steps are equal, from 0.
+    #[serde(default)]
+    pub(crate) is_doubling: bool,
     /// In the order in which they are drawn.
     pub(crate) series: Vec<Series>,
 }

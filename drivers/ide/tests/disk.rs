@@ -346,7 +346,8 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let operation = prop_oneof![4 => Just(BlockOperation::Read), 4 => Just(BlockOperation::Write), 1 => Just(BlockOperation::Flush)];
+    let transfer = prop_oneof![Just(BlockOperation::Read), Just(BlockOperation::Write)];
+    let operation = prop_oneof![8 => transfer, 1 => Just(BlockOperation::Flush)];
     prop_oneof![
         6 => (0..9u16, operation, 0..SECTOR_COUNT as u64 + 4, 0..6usize)
             .prop_map(|(tag, operation, first, shape)| Act::Submit(tag, operation, first, shape)),

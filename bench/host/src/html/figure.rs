@@ -1,4 +1,5 @@
-//! An experiment's figure as SVG: linear axes from 0, lines and dots, a legend.
+//! An experiment's figure as SVG: axes from 0 or, along the first, of doublings; lines and dots,
+//! a legend.
 //!
 //! Its size is fixed and it shrinks with the screen. Each point's value is in the drawing's own numbers; the exact ones
 //! are in the table and in the file of `--json`.
@@ -47,6 +48,48 @@ impl Axis {
     }
 }
 
+/// What is along the first axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Along {
+    Even(Axis),
+    /// From one power of two to another.
+    Doubling(i32, i32),
+}
+
+impl Along {
+    fn of(values: impl Iterator<Item = f64> + Clone, is_doubling: bool) -> Self {
+        if !is_doubling {
+            return Self::Even(Axis::of(values));
+        }
+        let powers = values.filter(|value| *value >= 1.0).map(|value| value.log2());
+        let first = powers.clone().fold(f64::INFINITY, f64::min).floor().min(1000.0) as i32;
+        let last = powers.fold(0.0, f64::max).ceil() as i32;
+        Self::Doubling(first, last.max(first + 1))
+    }
+
+    /// From 0 at the axis's begin to 1 at its end.
+    fn part(self, value: f64) -> f64 {
+        match self {
+            Self::Even(axis) => value / axis.end,
+            Self::Doubling(first, last) => (value.max(1.0).log2() - f64::from(first)) / f64::from(last - first),
+        }
+    }
+
+    /// Values and their labels.
+    fn ticks(self) -> Vec<(f64, String)> {
+        match self {
+            Self::Even(axis) => axis.ticks().map(|value| (value, axis.label(value))).collect(),
+            Self::Doubling(first, last) => (first..=last).map(|power| (2f64.powi(power), binary(power))).collect(),
+        }
+    }
+}
+
+/// `64K`
+fn binary(power: i32) -> String {
+    let (thousands, rest) = (power.div_euclid(10), power.rem_euclid(10));
+    format!("{}{}", 1 << rest, ["", "K", "M", "G", "T"].get(thousands as usize).unwrap_or(&"?"))
+}
+
 /// `12,000`
 fn whole(value: f64) -> String {
     let text = grouped(value);
@@ -63,7 +106,8 @@ pub(super) fn put(out: &mut String, figure: &Figure) {
     let title = escaped(&figure.title);
     put!(out, "</p>\n<svg class=\"plane\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n");
     let points = || figure.series.iter().flat_map(|series| &series.points);
-    let plane = Plane { x: Axis::of(points().map(|it| it.0)), y: Axis::of(points().map(|it| it.1)) };
+    let x = Along::of(points().map(|it| it.0), figure.is_doubling);
+    let plane = Plane { x, y: Axis::of(points().map(|it| it.1)) };
     plane.put_axes(out, &figure.axes);
     for (index, series) in figure.series.iter().enumerate() {
         plane.put_series(out, series, colour(index));
@@ -76,13 +120,13 @@ fn colour(index: usize) -> &'static str {
 }
 
 struct Plane {
-    x: Axis,
+    x: Along,
     y: Axis,
 }
 
 impl Plane {
     fn place(&self, (x, y): (f64, f64)) -> (f64, f64) {
-        let along = x / self.x.end * (WIDTH - LEFT - RIGHT);
+        let along = self.x.part(x) * (WIDTH - LEFT - RIGHT);
         let up = y / self.y.end * (HEIGHT - TOP - BOTTOM);
         (LEFT + along, HEIGHT - BOTTOM - up)
     }
@@ -90,14 +134,14 @@ impl Plane {
     fn put_axes(&self, out: &mut String, titles: &[String; 2]) {
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
         for value in self.y.ticks() {
-            let (_, y) = self.place((0.0, value));
+            let y = self.place((1.0, value)).1;
             put!(out, "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
             let (x, y, label) = (LEFT - 6.0, y + 4.0, self.y.label(value));
             put!(out, "<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{label}</text>\n");
         }
-        for value in self.x.ticks() {
+        for (value, label) in self.x.ticks() {
             let (x, _) = self.place((value, 0.0));
-            let (y, label) = (bottom + 16.0, self.x.label(value));
+            let y = bottom + 16.0;
             put!(out, "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>");
             put!(out, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{label}</text>\n");
         }
@@ -130,7 +174,7 @@ impl Plane {
 
 #[cfg(test)]
 mod tests {
-    use super::{Axis, put};
+    use super::{Along, Axis, put};
     use crate::result::{Figure, Series};
 
     #[test]
@@ -145,6 +189,14 @@ mod tests {
     }
 
     #[test]
+    fn doublings_are_as_far_apart_as_each_other() {
+        let along = Along::of([1024.0, 4096.0].into_iter(), true);
+        assert_eq!(along, Along::Doubling(10, 12));
+        assert_eq!(along.ticks().iter().map(|tick| tick.1.as_str()).collect::<Vec<_>>(), ["1K", "2K", "4K"]);
+        assert_eq!((along.part(1024.0), along.part(2048.0), along.part(4096.0)), (0.0, 0.5, 1.0));
+    }
+
+    #[test]
     fn names_cannot_break_the_page() {
         let series = vec![
             Series { title: "<a>".into(), is_line: true, points: vec![(0.0, 0.0), (10.0, 10.0)] },
@@ -152,7 +204,7 @@ mod tests {
         ];
         let axes = ["<x>".into(), "y&".into()];
         let mut out = String::new();
-        put(&mut out, &Figure { name: "f".into(), title: "\"t\"".into(), axes, series });
+        put(&mut out, &Figure { name: "f".into(), title: "\"t\"".into(), axes, is_doubling: false, series });
         assert!(out.contains("&lt;a&gt;") && out.contains("&lt;x&gt;") && out.contains("aria-label=\"&quot;t&quot;\""));
         assert!(out.contains("points=\"64.0,296.0 704.0,12.0 \"") && out.contains("cx=\"704.0\" cy=\"154.0\""));
     }

@@ -98,6 +98,7 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
             name: name.into(),
             title: title.into(),
             axes: ["s of guest time".into(), "queries".into()],
+            is_doubling: false,
             series: (0..TICKETS.len()).map(|client| series(client, &runs[0])).collect(),
         });
     }

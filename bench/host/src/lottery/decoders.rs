@@ -107,6 +107,7 @@ fn figure(both: &[Option<Loops>; 2]) -> Figure {
         name: "fig08".into(),
         title: "Figure 8: frames that three decoders came to, with tickets 3:2:1 and then 3:1:2".into(),
         axes: ["s of guest time".into(), "frames".into()],
+        is_doubling: false,
         series: lines,
     }
 }

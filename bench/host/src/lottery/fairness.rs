@@ -80,6 +80,7 @@ pub(super) fn ratios(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Fai
                     of 100 ms, 60 s each (20:1 three minutes)"
                 .into(),
             axes: ["tickets, to 1".into(), "loops, to 1".into()],
+            is_doubling: false,
             series: [
                 series("due", true, due),
                 series("Aegis", false, aegis_points),
@@ -128,6 +129,7 @@ pub(super) fn over_time(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, 
                 f64::from(window_ms) / 1000.0
             ),
             axes: ["s of guest time".into(), "loops per s".into()],
+            is_doubling: false,
             series,
         });
     }

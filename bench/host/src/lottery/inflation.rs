@@ -62,6 +62,7 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
             "Figure 6: three Monte-Carlo tasks, begun one after another, funded by the square of their relative error"
                 .into(),
         axes: ["s of guest time".into(), "million trials".into()],
+        is_doubling: false,
         series: lines,
     });
     for (index, (name, due)) in rows.into_iter().zip(due()).enumerate() {

@@ -102,6 +102,7 @@ fn figure(name: &str, system: &str, contest: &Contest, loops: &Loops) -> Figure 
             contest.window_count / 2
         ),
         axes: ["s of guest time".into(), "loops".into()],
+        is_doubling: false,
         series,
     }
 }

@@ -70,6 +70,7 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
         name: "fig11".into(),
         title: "Figure 11: how long eight threads of two groups, tickets 2:1, waited for a lock".into(),
         axes: ["ms".into(), "waits".into()],
+        is_doubling: false,
         series: lines,
     });
     Ok(found)

@@ -1,6 +1,6 @@
-//! How a row of suite `net` is judged.
+//! How a row of suites `net` and `disk` is judged.
 //!
-//! QEMU's network, the client and the machine share the host's processors, so time alone says little about a system
+//! QEMU's devices, what uses them and the machine share the host's processors, so time alone says little about a system
 //! that is fast: then everything waits for the host. A row passes if its throughput is at least Linux's, or if the host
 //! is its limit and the guest executes at most half of Linux's instructions for a unit.
 
@@ -26,7 +26,7 @@ pub(crate) struct Load {
 
 /// Which part of the rule let a row pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arm {
+pub(crate) enum Arm {
     Throughput,
     Instructions,
     Neither,
@@ -34,18 +34,18 @@ pub(super) enum Arm {
 
 /// A row's figures beside Linux's: throughput and instructions as shares of Linux's.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Judged {
-    pub(super) throughput: f64,
-    pub(super) instructions: f64,
-    pub(super) load: Load,
+pub(crate) struct Judged {
+    pub(crate) throughput: f64,
+    pub(crate) instructions: f64,
+    pub(crate) load: Load,
 }
 
 impl Judged {
-    pub(super) fn is_limited_by_host(self) -> bool {
+    pub(crate) fn is_limited_by_host(self) -> bool {
         self.load.guest_idle >= IDLE_LEAST || self.load.host_busy >= BUSY_LEAST
     }
 
-    pub(super) fn arm(self) -> Arm {
+    pub(crate) fn arm(self) -> Arm {
         if self.throughput >= THROUGHPUT_LEAST {
             Arm::Throughput
         } else if self.is_limited_by_host() && self.instructions <= INSTRUCTIONS_MOST {
@@ -56,11 +56,11 @@ impl Judged {
     }
 
     /// How many times better than Linux, by what decides: instructions where the host is the limit.
-    pub(super) fn factor(self) -> f64 {
+    pub(crate) fn factor(self) -> f64 {
         if self.is_limited_by_host() { self.throughput.max(1.0 / self.instructions) } else { self.throughput }
     }
 
-    pub(super) fn sentence(self, name: &str) -> String {
+    pub(crate) fn sentence(self, name: &str) -> String {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         let limit = if self.is_limited_by_host() { "the host is the limit" } else { "the guest is the limit" };
         let verdict = match self.arm() {
@@ -80,7 +80,7 @@ impl Judged {
 }
 
 /// The geometric means over rows: of throughput, of instructions, and of what decides.
-pub(super) fn means(rows: &[Judged]) -> Option<String> {
+pub(crate) fn means(rows: &[Judged]) -> Option<String> {
     let mean = |of: fn(&Judged) -> f64| {
         let logarithms: f64 = rows.iter().map(|row| of(row).ln()).sum();
         (logarithms / rows.len() as f64).exp()
