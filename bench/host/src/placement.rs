@@ -28,7 +28,7 @@ use super::system::{LinuxLine, MEMORY_MIB, Machines, Shape, System, aegis_line, 
 use super::trace::plugin::{Counts, Plugin};
 use super::trace::starter::{Starter, read_file};
 use super::{card, compile, progress};
-use load::{Outcome, offer, wait_for};
+use load::{Outcome, busiest, offer, wait_for};
 
 /// Until the server speaks.
 const LIMITS: Limits = Limits { silence: Duration::from_secs(120), total: Duration::from_secs(1800) };
@@ -38,9 +38,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 const SIZES: [usize; 2] = [64, 1400];
 /// Loads, in percent of the best throughput of the first series.
 const LOADS: [u32; 12] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120];
-/// Datagrams under way when the best throughput is looked for, and how many are sent for that.
+/// Datagrams under way when the best throughput is looked for.
 const UNDER_WAY: u32 = 8;
-const PEAK_COUNT: u32 = 20_000;
 /// The same for instructions.
 const COUNTED_UNDER_WAY: u32 = 8;
 const COUNTED: u32 = 2000;
@@ -260,9 +259,8 @@ impl Placement<'_> {
 
     /// The best throughput, with many under way at any time.
     fn best(&self, machine: &Machine, bytes: usize) -> Result<f64, String> {
-        let kind = Kind::Datagrams { bytes, under_way: UNDER_WAY };
-        let count = if self.options.quick { PEAK_COUNT / 10 } else { PEAK_COUNT };
-        Ok(1.0 / machine.client().operations(kind, count)?.as_secs_f64())
+        let duration = Duration::from_millis(if self.options.quick { 300 } else { 2000 });
+        busiest(machine.port, bytes, UNDER_WAY, duration).map_err(|error| error.to_string())
     }
 
     fn load(&self, machine: &Machine, bytes: usize, rate: f64) -> Result<Point, String> {

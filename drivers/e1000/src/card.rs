@@ -33,6 +33,9 @@ const PACKET_BYTES_MAX: u16 = 1500;
 const SEGMENTED_FRAME_BYTES_MAX: usize = ETHERNET_HEADER_BYTES + u16::MAX as usize;
 /// Least time between interrupts: 50 us, in units of 256 ns.
 const INTERRUPT_INTERVAL: u32 = 195;
+/// Interrupts in a row that bring nothing, until a card's line counts as stuck: one that was asked for, and met frames
+/// that were seen on the way, is followed by those frames.
+const VAIN_COUNT_MAX: u32 = 10_000;
 const VENDOR: u16 = 0x8086;
 
 /// Which card it is.
@@ -94,6 +97,8 @@ pub struct NetCard<V, D: Dma> {
     has_link: bool,
     /// Causes that interrupt.
     mask: u32,
+    /// Interrupts since something has happened.
+    vain_count: u32,
     receiver: Receiver<D::Buffer>,
     transmitter: Transmitter<D::Buffer>,
     fault: Option<E1000Error>,
@@ -124,6 +129,7 @@ impl<V: Volatile, D: Dma> NetCard<V, D> {
             hardware_address: [0; 6],
             has_link: false,
             mask: 0,
+            vain_count: 0,
             receiver: Receiver::new(),
             transmitter: Transmitter::new(),
             fault: None,
@@ -329,15 +335,19 @@ impl<V: Volatile, D: Dma> NetCard<V, D> {
     /// at both directions. A change of the link is seen here.
     ///
     /// # Errors
-    /// [`CardFault::Gone`]; those of [`Irq`].
+    /// [`CardFault::Gone`], [`CardFault::Storm`]; those of [`Irq`]. The interrupt stays masked then.
     pub fn acknowledge(&mut self, irq: &mut impl Irq) -> Result<(), E1000Error> {
         self.attempt(|card| {
             let causes = card.take_causes()?;
             card.set_mask(reg::CAUSE_LINK | card.extra(reg::CAUSE_OTHER))?;
-            irq.unmask()?;
+            card.vain_count += 1;
             if causes & reg::CAUSE_LINK != 0 {
                 card.read_link()?;
             }
+            if card.vain_count > VAIN_COUNT_MAX {
+                return Err(CardFault::Storm.into());
+            }
+            irq.unmask()?;
             Ok(())
         })
     }
@@ -417,7 +427,13 @@ impl<V: Volatile, D: Dma> NetDevice for NetCard<V, D> {
     }
 
     fn receive(&mut self, budget: u32, sink: &mut impl FnMut(&Received<'_, D::Buffer>)) -> Result<u32, E1000Error> {
-        self.attempt(|card| card.receiver.receive(&mut card.registers, budget, sink))
+        self.attempt(|card| {
+            let count = card.receiver.receive(&mut card.registers, budget, sink)?;
+            if count > 0 {
+                card.vain_count = 0;
+            }
+            Ok(count)
+        })
     }
 
     fn room(&self) -> usize {
@@ -437,7 +453,13 @@ impl<V: Volatile, D: Dma> NetDevice for NetCard<V, D> {
     }
 
     fn completed(&mut self, done: &mut impl FnMut(u32)) -> Result<u32, E1000Error> {
-        self.attempt(|card| card.transmitter.completed(done))
+        self.attempt(|card| {
+            let count = card.transmitter.completed(done)?;
+            if count > 0 {
+                card.vain_count = 0;
+            }
+            Ok(count)
+        })
     }
 
     fn flush(&mut self) -> Result<(), E1000Error> {
@@ -476,6 +498,7 @@ impl<V: Volatile, D: Dma> NetDevice for NetCard<V, D> {
     fn reset(&mut self) -> Result<(), E1000Error> {
         let before = self.hardware_address;
         self.fault = Some(CardFault::ResetTimeout.into());
+        self.vain_count = 0;
         let outcome = self.bring_up(Some(before));
         self.transmitter.lose();
         self.hardware_address = before;

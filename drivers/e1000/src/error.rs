@@ -16,6 +16,8 @@ pub enum CardFault {
         /// Bytes as it says.
         byte_count: u16,
     },
+    /// It interrupts without end, and nothing has happened.
+    Storm,
     /// After a reset it is another card.
     Changed,
 }

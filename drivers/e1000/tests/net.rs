@@ -387,6 +387,31 @@ fn frames_in_pieces_and_damaged_ones_are_dropped() {
 }
 
 #[test]
+fn a_line_that_is_stuck_ends_the_card_and_stays_masked() {
+    for model in MODELS {
+        let world = World::new(model);
+        let mut card = world.card().expect("honest");
+        let mut irq = world.device.borrow().irq.clone();
+        world.misbehave(Mischief::StuckLine);
+        world.device.borrow_mut().raise(0);
+        // Where something happens, interrupts are no storm.
+        for round in 0..20_000 {
+            card.acknowledge(&mut irq).expect("frames come");
+            world.device.borrow_mut().arrive(&pattern(round, 60));
+            assert_eq!(received(&mut card).expect("honest").len(), 1);
+        }
+        let before = aegis_hal::Irq::count(&irq);
+        let outcome = (0..20_000).find_map(|_| card.acknowledge(&mut irq).err());
+        assert_eq!(outcome, Some(CardFault::Storm.into()));
+        assert_eq!(aegis_hal::Irq::count(&irq) - before, 10_000);
+        assert!(irq.is_masked());
+        world.device.borrow_mut().mischief = None;
+        card.reset().expect("honest again");
+        card.acknowledge(&mut irq).expect("honest again");
+    }
+}
+
+#[test]
 fn a_card_that_does_not_start_or_stop_says_why() {
     for (mischief, fault) in [
         (Mischief::Gone, CardFault::Gone),

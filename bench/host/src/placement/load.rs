@@ -12,6 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// After the last question, for answers that are under way.
 const TAIL: Duration = Duration::from_millis(200);
+/// What has no answer after this time is lost.
+const LOST_AFTER: Duration = Duration::from_millis(50);
 /// Questions that are sent in a row before answers are looked for, if the thread is late.
 const BURST_MAX: u64 = 32;
 /// Bytes of number and time at the begin of a datagram.
@@ -84,6 +86,28 @@ pub(super) fn offer(
     Ok(outcome)
 }
 
+/// Answers in a second while so many questions are under way at any time; what is lost is asked again.
+pub(super) fn busiest(port: u16, byte_count: usize, under_way: u32, duration: Duration) -> io::Result<f64> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    socket.set_read_timeout(Some(LOST_AFTER))?;
+    let (question, mut answer) = (vec![b'x'; byte_count], [0; DATAGRAM_BYTES_MAX]);
+    let (begin, mut answer_count, mut due) = (Instant::now(), 0_u32, under_way);
+    while begin.elapsed() < duration {
+        for _ in 0..due {
+            let _ = socket.send(&question);
+        }
+        match socket.recv(&mut answer) {
+            Ok(_) => (answer_count, due) = (answer_count + 1, 1),
+            Err(_) => due = under_way,
+        }
+    }
+    match answer_count {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        count => Ok(f64::from(count) / begin.elapsed().as_secs_f64()),
+    }
+}
+
 /// Waits until the server is reached.
 pub(super) fn wait_for(port: u16, limit: Duration) -> io::Result<()> {
     let begin = Instant::now();
@@ -121,7 +145,7 @@ fn wait(socket: &UdpSocket, left: Duration) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, offer, wait_for};
+    use super::{Outcome, busiest, offer, wait_for};
     use std::net::UdpSocket;
     use std::time::Duration;
 
@@ -136,6 +160,7 @@ mod tests {
             }
         });
         wait_for(port, Duration::from_secs(1)).unwrap();
+        assert!(busiest(port, 64, 8, Duration::from_millis(50)).unwrap() > 0.0);
         let mut has_ended = false;
         let outcome = offer(port, 64, 200.0, Duration::from_millis(100), || has_ended = true).unwrap();
         assert_eq!((outcome.asked_count, outcome.round_trips.len(), has_ended), (20, 20, true));

@@ -46,6 +46,8 @@ pub enum Mischief {
     OtherAddress,
     /// Goes on after it was stopped.
     NoStop,
+    /// Never stops raising its line.
+    StuckLine,
 }
 
 /// What a driver did that it must not.
@@ -167,7 +169,7 @@ impl FakeCard {
     }
 
     pub(crate) fn update_line(&mut self) {
-        self.irq.set_level(self.causes & self.mask != 0);
+        self.irq.set_level(self.causes & self.mask != 0 || self.mischief == Some(Mischief::StuckLine));
     }
 
     /// A frame comes from the wire.
