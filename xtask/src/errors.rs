@@ -9,6 +9,7 @@ usage: cargo xtask <command>
   build [--profile release|dev]   guest binaries and the host tool, into target/aegis
   compare                         tests/linux/*.c on Aegis and on a Linux guest (`aegis test`); needs apt's network once
   attack [--minutes N]            the programs of tests/attacks beside an honest one, on 1, 2 and 4 processors
+  disk-model FILE SOCKET          FILE as a disk with seek times (a model) behind a socket, by NBD, for QEMU
   fuzz [--calls N | --seconds S] [--seed N] [--input FILE]
                                   searches for calls of the kernel core that break something; ten seconds, if not told
   network [--programs FOLDER[:FOLDER…]] [NAME…]

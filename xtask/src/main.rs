@@ -1,5 +1,5 @@
 //! The chores of a developer: `cargo xtask build | test | fuzz | attack | compare | network | repeat | stress | tidy |
-//! count | circles | toolchain`.
+//! count | circles | toolchain | disk-model`.
 //!
 //! Everything that the Makefile, `./aegis` and CI do with Rust goes through here, so that there is one place that
 //! knows which toolchain builds the guest binaries and where the artefacts are put. It has no dependencies: it is the
@@ -12,6 +12,7 @@ mod build;
 mod circles;
 mod compare;
 mod count;
+mod disk_model;
 mod errors;
 mod fuzz;
 mod lexer;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         ["attack", words @ ..] => attack::run(&root, words),
         ["compare"] => compare::run(&root),
         ["network", words @ ..] => network::run(&root, words),
+        ["disk-model", file, socket] => disk_model::run(file, socket),
         ["repeat", words @ ..] => repeat::run(&root, words),
         ["stress", words @ ..] => stress::run(&root, words),
         ["tidy"] => tidy::run(&root, tidy::Depth::Full),
