@@ -117,6 +117,11 @@ fn rings_of_requests() {
 }
 
 #[test]
+fn rings_of_garbage() {
+    same_on_processors("uring_hostile");
+}
+
+#[test]
 fn processes_as_descriptors_and_several_words() {
     same_in_all_builds("pidfds");
 }

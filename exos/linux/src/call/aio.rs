@@ -7,6 +7,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use exos::block::queue::BlockQueue;
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::event_counter::EventCounter;
@@ -14,7 +15,9 @@ use exos::fs::proc_fs::SystemText;
 use exos::fs::readiness::Readiness;
 use exos::mem::{AreaFlags, AreaLabel, MapBacking, MapRequest, Placement, Protection};
 use exos::preempt;
+use exos::reserve;
 
+use super::direct::{self, Direct};
 use super::file_sync::sync_description;
 use super::file_transfer::{How, check_end, one, read_as, write_as};
 use super::poll::{read_deadline, restore_mask};
@@ -114,10 +117,38 @@ pub fn io_destroy(context: &mut Context<'_>, [name, ..]: Arguments) -> Result<u6
 pub fn io_submit(context: &mut Context<'_>, [name, count, list, ..]: Arguments) -> Result<u64> {
     let count = u64::try_from(count as i64).map_err(|_| Errno::EINVAL)?;
     let ring = context_at(context, name)?;
-    let (count, mut done) = (count.min(u64::from(ring.length())), 0);
+    let mut disks = Disks::default();
+    let outcome = submit_all(context, &ring, [count.min(u64::from(ring.length())), list], &mut disks);
+    disks.start(context.now_ns());
+    outcome
+}
+
+/// Lists of disks to which requests were submitted that are to be started.
+#[derive(Default)]
+struct Disks(Vec<Arc<BlockQueue>>);
+
+impl Disks {
+    fn note(&mut self, queue: Arc<BlockQueue>) {
+        if !self.0.iter().any(|other| Arc::ptr_eq(other, &queue)) {
+            self.0.push(queue);
+        }
+    }
+
+    fn start(&self, now_ns: u64) {
+        self.0.iter().for_each(|queue| queue.start(now_ns));
+    }
+}
+
+fn submit_all(
+    context: &mut Context<'_>,
+    ring: &Arc<AioContext>,
+    [count, list]: [u64; 2],
+    disks: &mut Disks,
+) -> Result<u64> {
+    let mut done = 0;
     while done < count {
         let outcome = read_array::<8>(context.memory, list.wrapping_add(done * 8))
-            .and_then(|address| submit_one(context, &ring, u64::from_le_bytes(address)));
+            .and_then(|address| submit_one(context, ring, u64::from_le_bytes(address), disks));
         match outcome {
             Ok(()) => done += 1,
             Err(_) if done > 0 => break,
@@ -130,14 +161,14 @@ pub fn io_submit(context: &mut Context<'_>, [name, count, list, ..]: Arguments) 
     Ok(done)
 }
 
-fn submit_one(context: &mut Context<'_>, ring: &Arc<AioContext>, address: u64) -> Result<()> {
+fn submit_one(context: &mut Context<'_>, ring: &Arc<AioContext>, address: u64, disks: &mut Disks) -> Result<()> {
     let bytes: [u8; REQUEST_BYTES] = read_array(context.memory, address)?;
     let (length, is_reserved) = (get::u64(&bytes, 32), get::u64(&bytes, 48) != 0);
     if is_reserved || length > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
     ring.begin()?;
-    let outcome = read_request(context, address, &bytes).and_then(|request| start(context, ring, request));
+    let outcome = read_request(context, address, &bytes).and_then(|request| start(context, ring, request, disks));
     if outcome.is_err() {
         ring.abandon();
     }
@@ -182,7 +213,7 @@ fn check_priority(priority: u16) -> Result<()> {
 }
 
 /// Does a request, or lets it wait.
-fn start(context: &mut Context<'_>, ring: &Arc<AioContext>, request: Request) -> Result<()> {
+fn start(context: &mut Context<'_>, ring: &Arc<AioContext>, request: Request, disks: &mut Disks) -> Result<()> {
     let description = context.process.files.get(request.descriptor.into())?;
     if description.is_path_only() {
         return Err(Errno::EBADF);
@@ -190,7 +221,16 @@ fn start(context: &mut Context<'_>, ring: &Arc<AioContext>, request: Request) ->
     let has_more = request.buffer | request.offset | request.length | request.flags != 0;
     let outcome = match request.operation {
         operation::READ | operation::READ_VECTOR | operation::WRITE | operation::WRITE_VECTOR => {
-            transfer(context, &description, &request)?
+            match transfer(context, &description, &request)? {
+                Moved::Now(outcome) => outcome,
+                Moved::ByDisk(direct) => {
+                    reserve::check()?;
+                    let number = ring.give(request.ticket, direct.byte_count(), request.bell);
+                    let given = direct.submit(context, (ring.clone(), number));
+                    disks.note(given.inspect_err(|_| ring.take_back(number))?);
+                    return Ok(());
+                }
+            }
         }
         operation::SYNC | operation::DATA_SYNC if has_more => return Err(Errno::EINVAL),
         operation::SYNC | operation::DATA_SYNC => match sync_description(&description) {
@@ -217,8 +257,16 @@ fn start(context: &mut Context<'_>, ring: &Arc<AioContext>, request: Request) ->
     Ok(())
 }
 
+/// What became of a transfer where it was submitted.
+enum Moved {
+    /// It is done.
+    Now(Result<u64>),
+    /// A disk is to do it.
+    ByDisk(Direct),
+}
+
 /// A transfer. The outer error is the submission's, the inner one the transfer's.
-fn transfer(context: &mut Context<'_>, description: &Arc<Description>, request: &Request) -> Result<Result<u64>> {
+fn transfer(context: &mut Context<'_>, description: &Arc<Description>, request: &Request) -> Result<Moved> {
     let is_read = matches!(request.operation, operation::READ | operation::READ_VECTOR);
     let is_open = if is_read { description.is_readable() } else { description.is_writable() };
     if !is_open {
@@ -237,10 +285,17 @@ fn transfer(context: &mut Context<'_>, description: &Arc<Description>, request: 
         return Err(Errno::EINVAL);
     }
     check_end(Some(request.offset), extents.iter().map(|extent| extent.length).sum())?;
+    if let (Some(offset), 0) = (offset, request.flags) {
+        match direct::prepare(context, description, extents, offset, is_read) {
+            Ok(None) => {}
+            Ok(Some(direct)) => return Ok(Moved::ByDisk(direct)),
+            Err(error) => return Ok(Moved::Now(Err(error))),
+        }
+    }
     let how = How { offset, flags: request.flags, may_wait: !description.is_non_blocking() };
     let outcome = if is_read { read_as } else { write_as }(context, description, extents, how);
     // Flags that are not there are the submission's error.
-    if outcome == Err(Errno::EOPNOTSUPP) { Err(Errno::EOPNOTSUPP) } else { Ok(outcome) }
+    if outcome == Err(Errno::EOPNOTSUPP) { Err(Errno::EOPNOTSUPP) } else { Ok(Moved::Now(outcome)) }
 }
 
 /// `io_getevents(2)`.

@@ -5,6 +5,7 @@ pub mod aio;
 pub mod capability;
 pub mod clock_adjust;
 pub mod context;
+mod direct;
 pub mod entry;
 pub mod epoll;
 pub mod eventfd;

@@ -14,6 +14,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use exos::block::request::RequestOwner;
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::event_counter::EventCounter;
@@ -23,6 +24,7 @@ use exos::mem::ring_memory::RingMemory;
 use exos::reserve;
 use exos::sync::Mutex;
 
+use crate::abi::errno::to_word;
 use crate::abi::linux::{POLLERR, POLLHUP};
 use crate::abi::poll::{events_of, interest_of};
 
@@ -122,6 +124,8 @@ struct State {
     /// Requests whose events are still to come.
     active_count: u32,
     polls: BTreeMap<u64, Arc<Poll>>,
+    /// Transfers that disks do, with the bytes that they move.
+    at_devices: BTreeMap<u64, (Ticket, u64, Bell)>,
     next_number: u64,
     is_dead: bool,
 }
@@ -285,6 +289,22 @@ impl AioContext {
         Ok(())
     }
 
+    /// A request that has begun is a disk's: the number under which this is told of its end.
+    #[must_use]
+    pub fn give(&self, ticket: Ticket, byte_count: u64, bell: Bell) -> u64 {
+        let mut state = self.state.lock();
+        state.next_number += 1;
+        let number = state.next_number;
+        state.at_devices.insert(number, (ticket, byte_count, bell));
+        number
+    }
+
+    /// The disk did not take it.
+    pub fn take_back(&self, number: u64) {
+        let taken = self.state.lock().at_devices.remove(&number);
+        drop(taken);
+    }
+
     fn take_poll(&self, number: u64) -> Option<Arc<Poll>> {
         self.state.lock().polls.remove(&number)
     }
@@ -347,13 +367,23 @@ impl AioContext {
 
     /// It ends: what waits is given up, and those that wait for events are told.
     fn end(&self) {
-        let polls = {
+        let given_up = {
             let mut state = self.state.lock();
             state.is_dead = true;
-            core::mem::take(&mut state.polls)
+            (core::mem::take(&mut state.polls), core::mem::take(&mut state.at_devices))
         };
-        drop(polls);
+        drop(given_up);
         self.queue.notify(Readiness::READ);
+    }
+}
+
+impl RequestOwner for AioContext {
+    fn done(&self, number: u64, outcome: Result<()>) {
+        let taken = self.state.lock().at_devices.remove(&number);
+        let Some((ticket, byte_count, bell)) = taken else { return };
+        let outcome = outcome.map_or_else(|error| to_word(error).cast_signed(), |()| byte_count.cast_signed());
+        self.complete(&ticket, outcome);
+        ring_bell(&bell);
     }
 }
 

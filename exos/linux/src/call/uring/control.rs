@@ -59,7 +59,11 @@ pub(super) fn cancel(context: &Context<'_>, ring: &Arc<Ring>, sqe: &Sqe) -> Resu
     } else if sqe.call_flags & cancel::ANY != 0 {
         ring.cancel(|_| true, true)
     } else {
-        ring.cancel(|marks| marks.user_data == sqe.address, is_all)
+        let is_meant = |marks: &Marks| marks.user_data == sqe.address;
+        if ring.is_under_way(is_meant) {
+            return Err(Errno::EALREADY);
+        }
+        ring.cancel(is_meant, is_all)
     };
     match count {
         count if is_all => Ok(count.into()),

@@ -18,6 +18,7 @@ use crate::abi::linux::{POLLERR, POLLHUP};
 use crate::abi::poll::{events_of, interest_of};
 use crate::abi::uring::{Cqe, Sqe, cqe_flag, opcode, sqe_flag};
 use crate::call::context::Context;
+use crate::call::direct::Direct;
 use crate::call::file_metadata::statx;
 use crate::call::file_path::{linkat, mkdirat, renameat2, symlinkat, unlinkat};
 use crate::call::file_sync::{fadvise, sync_description};
@@ -52,6 +53,8 @@ pub(super) enum Outcome {
     },
     /// Nothing can be done until the file is ready for this.
     Wait(Readiness),
+    /// A disk is to do it.
+    Device(Direct),
     /// It ends by its time, or when so many requests have been completed.
     Sleep,
 }
@@ -75,7 +78,9 @@ impl Outcome {
 /// Goes on with a chain that waited, for a thread of its process.
 pub(super) fn go_on(ring: &Arc<Ring>, caller: &Caller<'_>, chain: Chain) {
     let mut frame = UpcallFrame::default();
-    drive(&mut Context::new(caller, &mut frame), ring, chain);
+    let mut context = Context::new(caller, &mut frame);
+    drive(&mut context, ring, chain);
+    ring.start_disks(|| context.now_ns());
 }
 
 /// The open file of a request. `EBADF`.
@@ -119,9 +124,16 @@ pub(super) fn drive(context: &mut Context<'_>, ring: &Arc<Ring>, mut chain: Chai
             }
             Outcome::Wait(interest) => Some(interest),
             Outcome::Sleep => None,
+            Outcome::Device(direct) => match give(context, ring, chain, direct) {
+                Some(next) => {
+                    chain = next;
+                    continue;
+                }
+                None => return,
+            },
         };
         match park(context, ring, chain, interest, told_count) {
-            Ok(()) => return,
+            Ok(_) => return,
             Err((again, None)) => chain = again,
             Err((refused, Some(error))) => match ring.finish(refused, (code(error), 0), true) {
                 Some(next) => chain = next,
@@ -145,6 +157,31 @@ fn attempt_first(context: &mut Context<'_>, ring: &Arc<Ring>, request: &mut Requ
     let outcome = attempt(context, ring, request, &file);
     request.file = Some(file);
     (outcome, told_count)
+}
+
+/// Gives a disk what it is to do, and has the chain wait for it. What goes on at once, as the disk did not take it.
+fn give(context: &Context<'_>, ring: &Arc<Ring>, mut chain: Chain, direct: Direct) -> Option<Chain> {
+    chain.first.done = direct.byte_count() as u32;
+    let marks = Marks {
+        user_data: chain.first.sqe.user_data,
+        opcode: chain.first.sqe.opcode,
+        file: chain.first.file.as_ref().map(|file| file.number()),
+        deadline_ns: None,
+        target: None,
+        is_at_device: true,
+    };
+    let parked = ring.park(chain, (None, Readiness::empty()), 0, (owner_of(context), marks));
+    let (chain, error) = match parked {
+        Err((chain, error)) => (chain, error.unwrap_or(Errno::EIO)),
+        Ok(number) => match direct.submit(context, (ring.clone(), number)) {
+            Ok(queue) => {
+                ring.note_disk(&queue);
+                return None;
+            }
+            Err(error) => (ring.take_back(number)?, error),
+        },
+    };
+    ring.finish(chain, (code(error), 0), true)
 }
 
 /// Has a chain wait for its file and its time.
@@ -178,6 +215,7 @@ fn park(
         file: chain.first.file.as_ref().map(|file| file.number()),
         deadline_ns,
         target: counts.then(|| ring.target_after(sqe.offset as u32)),
+        is_at_device: false,
     };
     let file = chain.first.file.clone();
     let queue = file.as_ref().and_then(|file| file.wait_queue());

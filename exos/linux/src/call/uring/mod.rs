@@ -173,6 +173,7 @@ fn submit(context: &mut Context<'_>, ring: &Arc<Ring>, count: u32) -> Result<u32
         }
     }
     ring.with_ends(|queues, ends| queues.show_taken(ends));
+    ring.start_disks(|| context.now_ns());
     context.process.work.run(&context.caller);
     ring.tell(false);
     Ok(taken)

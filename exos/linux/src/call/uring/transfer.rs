@@ -15,6 +15,7 @@ use crate::abi::socket::{SOCK_CLOEXEC, SOCK_NONBLOCK};
 use crate::abi::uring::{cqe_flag, opcode, sqe_flag};
 use crate::abi::user_memory::{Extent, MAX_RW_COUNT, read_extents};
 use crate::call::context::Context;
+use crate::call::direct::prepare;
 use crate::call::file_transfer::{How, one, read_as, write_as};
 use crate::call::message::{read_header, receive_as, receive_by, send_as, send_by};
 use crate::call::socket::{accept_by, connect_by, read_address, socket_of};
@@ -93,6 +94,11 @@ fn try_transfer(
     let offset = if sqe.offset == u64::MAX || file.is_stream() { None } else { Some(sqe.offset) };
     if offset.is_some_and(|offset| offset > i64::MAX as u64) {
         return Err(Errno::EINVAL);
+    }
+    if let (Some(offset), 0, None) = (offset, sqe.call_flags, &buffer)
+        && let Some(direct) = prepare(context, file, extents, offset, is_read)?
+    {
+        return Ok(Outcome::Device(direct));
     }
     let wanted = extents.iter().map(|extent| extent.length).sum::<u64>().min(MAX_RW_COUNT);
     let how = How { offset, flags: sqe.call_flags.into(), may_wait: false };

@@ -15,28 +15,26 @@
 //! - RNG-4 A process that ends, or runs another program, has none of its chains go on ([`Ring::end`]). That also opens
 //!   the circles that a ring makes that waits for itself.
 
+mod events;
 pub mod queues;
 pub mod requests;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::any::Any;
 
+use exos::block::queue::BlockQueue;
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::event_counter::EventCounter;
-use exos::fs::open_file::{OpenFile, SeekSupport};
 use exos::fs::readiness::{Readiness, WaitQueue};
-use exos::fs::transfer::{Destination, Source};
-use exos::mem::PageSource;
 use exos::reserve;
 use exos::sync::{Mutex, MutexGuard};
 
 use self::queues::{Ends, Queues};
 use self::requests::{Chain, Marks, Owner, Request, Waiting};
 use crate::abi::errno::to_word;
-use crate::abi::uring::{COMPLETIONS_OFFSET, Cqe, SQES_OFFSET, opcode, setup, sqe_flag};
+use crate::abi::uring::{Cqe, opcode, setup, sqe_flag};
 use crate::abi::user_memory::Extent;
 use crate::task::caller::Caller;
 use crate::task::process::Process;
@@ -112,6 +110,8 @@ pub struct Ring {
     registered: Mutex<Registered>,
     bell: Mutex<Option<Bell>>,
     queue: Arc<WaitQueue>,
+    /// Disks with requests of this ring that were not started yet.
+    disks: Mutex<Vec<Arc<BlockQueue>>>,
     /// Goes on with a chain.
     go_on: fn(&Arc<Self>, &Caller<'_>, Chain),
 }
@@ -129,6 +129,7 @@ impl Ring {
             registered: Mutex::default(),
             bell: Mutex::new(None),
             queue: WaitQueue::new(),
+            disks: Mutex::default(),
             go_on,
         })
     }
@@ -388,8 +389,8 @@ impl Ring {
         }
     }
 
-    /// Has a chain wait. `Err`: what it waits for was told meanwhile, or it cannot wait; it is to be tried again, or to
-    /// fail with what is said.
+    /// Has a chain wait: its number. `Err`: what it waits for was told meanwhile, or it cannot wait; it is to be tried
+    /// again, or to fail with what is said.
     ///
     /// # Errors
     /// See above.
@@ -399,7 +400,7 @@ impl Ring {
         (queue, interest): (Option<&Arc<WaitQueue>>, Readiness),
         told_count: u64,
         (owner, marks): (Owner, Marks),
-    ) -> core::result::Result<(), (Chain, Option<Errno>)> {
+    ) -> core::result::Result<u64, (Chain, Option<Errno>)> {
         let is_silent = chain.first.file.as_ref().is_some_and(|file| !file.announces());
         chain.owner = Some(owner.clone());
         let waiting = {
@@ -428,7 +429,7 @@ impl Ring {
             }
             waiting
         };
-        let Some(queue) = queue else { return Ok(()) };
+        let Some(queue) = queue else { return Ok(waiting.number) };
         let waiter: Weak<Waiting> = Arc::downgrade(&waiting);
         match queue.register_unless_told(waiter, interest, told_count) {
             Some(registration) => {
@@ -438,10 +439,10 @@ impl Ring {
                     let left = waiting.registration.lock().take();
                     drop(left);
                 }
-                Ok(())
+                Ok(waiting.number)
             }
             // Whoever took it has ended it.
-            None => self.take(waiting.number).map_or(Ok(()), |(_, chain)| Err((chain, None))),
+            None => self.take(waiting.number).map_or(Ok(waiting.number), |(_, chain)| Err((chain, None))),
         }
     }
 
@@ -463,6 +464,38 @@ impl Ring {
         let left = taken.0.registration.lock().take();
         drop(left);
         Some(taken)
+    }
+
+    /// Takes back a chain that waits under a number.
+    #[must_use]
+    pub fn take_back(&self, number: u64) -> Option<Chain> {
+        self.take(number).map(|(_, chain)| chain)
+    }
+
+    /// A disk has requests of this ring that are to be started.
+    pub fn note_disk(&self, queue: &Arc<BlockQueue>) {
+        let mut disks = self.disks.lock();
+        if !disks.iter().any(|other| Arc::ptr_eq(other, queue)) {
+            disks.push(queue.clone());
+        }
+    }
+
+    /// Starts what was submitted to disks.
+    #[inline]
+    pub fn start_disks(&self, now_ns: impl FnOnce() -> u64) {
+        let disks = core::mem::take(&mut *self.disks.lock());
+        if !disks.is_empty() {
+            let now_ns = now_ns();
+            disks.iter().for_each(|queue| queue.start(now_ns));
+        }
+    }
+
+    /// Whether a disk works on a request of which `is_meant`.
+    #[must_use]
+    pub fn is_under_way(&self, is_meant: impl Fn(&Marks) -> bool) -> bool {
+        let state = self.state.lock();
+        let mut all = state.waiting.values().map(|waiting| *waiting.marks.lock());
+        all.any(|marks| marks.is_at_device && is_meant(&marks))
     }
 
     fn list_ready(&self, number: u64) {
@@ -495,7 +528,10 @@ impl Ring {
     /// Numbers of the chains that wait and of which `is_meant`.
     fn find(&self, is_meant: impl Fn(&Marks) -> bool) -> Vec<u64> {
         let state = self.state.lock();
-        let is_meant = |waiting: &Waiting| is_meant(&waiting.marks.lock());
+        let is_meant = |waiting: &Waiting| {
+            let marks = *waiting.marks.lock();
+            !marks.is_at_device && is_meant(&marks)
+        };
         state.waiting.iter().filter(|(_, waiting)| is_meant(waiting)).map(|(number, _)| *number).collect()
     }
 
@@ -619,139 +655,4 @@ impl Ring {
 fn cancelled(request: &Request) -> Cqe {
     let result = if request.refusal < 0 { request.refusal } else { code(Errno::ECANCELED) };
     Cqe { user_data: request.sqe.user_data, result, flags: 0 }
-}
-
-impl Work for Ring {
-    fn run(&self, caller: &Caller<'_>) {
-        let Some(me) = self.me.upgrade() else { return };
-        self.look();
-        // What becomes ready meanwhile is for the next time: a ring may wait for itself.
-        let mut look_count = self.state.lock().ready.len();
-        while let Some(chain) = self.next_of(caller.process, &mut look_count) {
-            (self.go_on)(&me, caller, chain);
-            if exos::preempt::unless_killed().is_err() {
-                break;
-            }
-        }
-        self.tell(true);
-    }
-
-    fn expire(&self, now_ns: u64) -> Option<u64> {
-        let next_ns = loop {
-            let mut state = self.state.lock();
-            let (deadline_ns, number) = match state.timers.first() {
-                Some(&(deadline_ns, number)) if deadline_ns <= now_ns => (deadline_ns, number),
-                next => break next.map(|(deadline_ns, _)| *deadline_ns),
-            };
-            let Some((waiting, mut chain)) = Self::take_from(&mut state, number) else {
-                state.timers.remove(&(deadline_ns, number));
-                continue;
-            };
-            let file = chain.first.file.take();
-            if chain.first.sqe.opcode == opcode::TIMEOUT {
-                let is_success = chain.first.sqe.call_flags & crate::abi::uring::timeout::ETIME_SUCCESS != 0;
-                let next = self.finish_in(&mut state, chain, (code(Errno::ETIME), 0), !is_success);
-                if let Some(next) = next {
-                    state.resumed.push_back(next);
-                    waiting.owner.call();
-                }
-            } else {
-                if let Some(bound) = chain.rest.pop_front() {
-                    let cqe = Cqe { user_data: bound.sqe.user_data, result: code(Errno::ETIME), flags: 0 };
-                    self.queues.post(&mut state.ends, cqe);
-                }
-                self.end_without_memory(&mut state, chain, &waiting.owner, code(Errno::ECANCELED));
-            }
-            drop(state);
-            let left = waiting.registration.lock().take();
-            drop((left, file));
-        };
-        self.tell(true);
-        next_ns
-    }
-
-    fn end(&self, process: &Process) {
-        let own: Vec<u64> = {
-            let state = self.state.lock();
-            let own = state.waiting.iter().filter(|(_, waiting)| waiting.owner.is(process));
-            own.map(|(number, _)| *number).collect()
-        };
-        for number in own {
-            if let Some((_, chain)) = self.take(number) {
-                // What is linked to it would go on in memory that is gone.
-                let ends: Vec<Cqe> = core::iter::once(&chain.first).chain(&chain.rest).map(cancelled).collect();
-                let mut state = self.state.lock();
-                ends.into_iter().for_each(|cqe| self.queues.post(&mut state.ends, cqe));
-                state.is_untold = true;
-                self.note_end(&mut state);
-            }
-        }
-        let is_own = |chain: &mut Chain| chain.owner.as_ref().is_some_and(|owner| owner.is(process));
-        let (resumed, deferred): (Vec<_>, Vec<_>) = {
-            let mut state = self.state.lock();
-            let (mut resumed, mut deferred) = (Vec::new(), Vec::new());
-            let mut kept = VecDeque::new();
-            for mut chain in core::mem::take(&mut state.resumed) {
-                if is_own(&mut chain) { resumed.push(chain) } else { kept.push_back(chain) }
-            }
-            state.resumed = kept;
-            let mut kept = VecDeque::new();
-            for mut chain in core::mem::take(&mut state.deferred) {
-                if is_own(&mut chain) { deferred.push(chain) } else { kept.push_back(chain) }
-            }
-            state.deferred = kept;
-            resumed.iter().for_each(|_| self.note_end(&mut state));
-            (resumed, deferred)
-        };
-        drop((resumed, deferred));
-        self.tell(true);
-    }
-}
-
-impl OpenFile for Ring {
-    fn read(&self, _: u64, _: &mut dyn Destination) -> Result<usize> {
-        Err(Errno::EINVAL)
-    }
-
-    fn write(&self, _: u64, _: &mut dyn Source) -> Result<usize> {
-        Err(Errno::EINVAL)
-    }
-
-    fn seek_support(&self) -> SeekSupport {
-        SeekSupport::Accepted
-    }
-
-    fn readiness(&self) -> Readiness {
-        self.look();
-        let state = self.state.lock();
-        let mut ready = Readiness::empty();
-        ready.set(Readiness::READ, self.queues.has_completions(&state.ends));
-        let [sq_count, _] = self.queues.counts();
-        ready.set(Readiness::WRITE, self.queues.submitted_count(&state.ends) < sq_count);
-        ready
-    }
-
-    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
-        Some(&self.queue)
-    }
-
-    fn announces(&self) -> bool {
-        // What it waits for may not.
-        self.state.lock().silent_count == 0
-    }
-
-    fn mapped(&self, offset_bytes: u64) -> Option<Result<Arc<dyn PageSource>>> {
-        /// `IORING_OFF_MMAP_MASK`: what is below does not count.
-        const REGION: u64 = 0xf800_0000;
-        let [rings, sqes] = self.queues.memory();
-        Some(match offset_bytes & REGION {
-            0 | COMPLETIONS_OFFSET => Ok(rings.clone()),
-            SQES_OFFSET => Ok(sqes.clone()),
-            _ => Err(Errno::EINVAL),
-        })
-    }
-
-    fn extension(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
 }

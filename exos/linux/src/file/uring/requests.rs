@@ -47,7 +47,7 @@ pub struct Request {
     pub file: Option<Arc<Description>>,
     /// See there.
     pub kept: Kept,
-    /// Bytes that earlier attempts have moved.
+    /// Bytes that earlier attempts have moved, or a disk is moving.
     pub done: u32,
     /// It is refused with this, negative.
     pub refusal: i32,
@@ -120,6 +120,8 @@ pub struct Marks {
     pub deadline_ns: Option<u64>,
     /// How many completions a timeout waits for: the count with which it is over.
     pub target: Option<u32>,
+    /// A disk works on it, which cannot be taken back.
+    pub is_at_device: bool,
 }
 
 /// A chain that waits.
