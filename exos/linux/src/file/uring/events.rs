@@ -52,7 +52,7 @@ impl Work for Ring {
                 let next = self.finish_in(&mut state, chain, (code(Errno::ETIME), 0), !is_success);
                 if let Some(next) = next {
                     state.resumed.push_back(next);
-                    waiting.owner.call();
+                    state.called.push(waiting.owner.clone());
                 }
             } else {
                 if let Some(bound) = chain.rest.pop_front() {

@@ -29,7 +29,7 @@ use exos::fs::description::Description;
 use exos::fs::event_counter::EventCounter;
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::reserve;
-use exos::sync::{Mutex, MutexGuard};
+use exos::sync::{Mutex, MutexGuard, SpinMutex};
 
 use self::queues::{Ends, Queues};
 use self::requests::{Chain, Marks, Owner, Request, Waiting};
@@ -92,6 +92,8 @@ struct State {
     silent_count: usize,
     /// Chains that go on as soon as somebody has their process's memory.
     resumed: VecDeque<Chain>,
+    /// Whose threads are to be called for them.
+    called: Vec<Owner>,
     /// Chains that were begun and have not ended.
     active_count: usize,
     /// Chains that wait for those before them.
@@ -262,14 +264,16 @@ impl Ring {
     /// Tells whoever waits of what was completed; `is_later`: not where it was submitted.
     pub fn tell(&self, is_later: bool) {
         loop {
-            {
+            let (called, is_untold) = {
                 let mut state = self.state.lock();
                 if state.counting > 0 {
                     self.count_down(&mut state);
                 }
-                if !core::mem::take(&mut state.is_untold) {
-                    return;
-                }
+                (core::mem::take(&mut state.called), core::mem::take(&mut state.is_untold))
+            };
+            called.iter().for_each(Owner::call);
+            if !is_untold {
+                return;
             }
             self.queue.notify(Readiness::READ);
             let bell = self
@@ -370,9 +374,7 @@ impl Ring {
         while let Some(chain) = state.deferred.pop_front_if(|chain| state.active_count == 0 || !drains(chain)) {
             state.active_count += 1;
             let is_alone = drains(&chain);
-            if let Some(owner) = &chain.owner {
-                owner.call();
-            }
+            state.called.extend(chain.owner.clone());
             state.resumed.push_back(chain);
             if is_alone {
                 state.deferred.push_front(Chain::default());
@@ -385,7 +387,7 @@ impl Ring {
     fn end_without_memory(&self, state: &mut State, chain: Chain, owner: &Owner, result: i32) {
         if let Some(next) = self.finish_in(state, chain, (result, 0), result < 0) {
             state.resumed.push_back(next);
-            owner.call();
+            state.called.push(owner.clone());
         }
     }
 
@@ -414,10 +416,10 @@ impl Ring {
             let waiting = Arc::new(Waiting {
                 number,
                 ring: self.me.clone(),
-                marks: Mutex::new(marks),
+                marks: SpinMutex::new(marks),
                 owner,
-                chain: Mutex::new(Some(chain)),
-                registration: Mutex::new(None),
+                chain: SpinMutex::new(Some(chain)),
+                registration: SpinMutex::new(None),
                 is_ready: false.into(),
                 is_silent,
             });

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use exos::fs::description::Description;
 use exos::fs::readiness::{Readiness, Registration, Waiter};
-use exos::sync::Mutex;
+use exos::sync::SpinMutex;
 
 use super::Ring;
 use crate::abi::socket::Header;
@@ -124,14 +124,14 @@ pub struct Marks {
     pub is_at_device: bool,
 }
 
-/// A chain that waits.
+/// A chain that waits. Its locks are taken under that of the ring's state, and held for a field's access.
 pub struct Waiting {
     pub(super) number: u64,
     pub(super) ring: Weak<Ring>,
-    pub(super) marks: Mutex<Marks>,
+    pub(super) marks: SpinMutex<Marks>,
     pub(super) owner: Owner,
-    pub(super) chain: Mutex<Option<Chain>>,
-    pub(super) registration: Mutex<Option<Registration>>,
+    pub(super) chain: SpinMutex<Option<Chain>>,
+    pub(super) registration: SpinMutex<Option<Registration>>,
     pub(super) is_ready: AtomicBool,
     /// The file does not tell of every change.
     pub(super) is_silent: bool,
