@@ -22,6 +22,25 @@ pub struct InterruptCause {
     pub queue: bool,
     /// The configuration, or the device's status, changed.
     pub configuration: bool,
+    /// Nothing says which, and both may hold: one message stands for either.
+    pub is_guessed: bool,
+}
+
+/// Interrupts that may pass without a look at the configuration where each could be for it.
+const GUESSED_COUNT_MAX: u8 = 64;
+
+impl InterruptCause {
+    /// Whether to look for a change of the configuration, which costs accesses to the device. Where it is guessed and
+    /// there is something in a queue (`has_used`), that is what the interrupt was for, but for one of many; `passed`
+    /// counts those.
+    pub(crate) fn is_worth_a_look(self, has_used: bool, passed: &mut u8) -> bool {
+        if self.is_guessed && has_used && *passed < GUESSED_COUNT_MAX {
+            *passed += 1;
+            return false;
+        }
+        *passed = 0;
+        self.configuration
+    }
 }
 
 /// The registers of one device. Every method that fails did so because a window is too small,

@@ -126,7 +126,11 @@ impl<M: Volatile> Transport for MmioTransport<M> {
         if known != 0 {
             self.registers.write_u32(register::INTERRUPT_ACKNOWLEDGE, known)?;
         }
-        Ok(InterruptCause { queue: cause & INTERRUPT_QUEUE != 0, configuration: cause & INTERRUPT_CONFIGURATION != 0 })
+        Ok(InterruptCause {
+            queue: cause & INTERRUPT_QUEUE != 0,
+            configuration: cause & INTERRUPT_CONFIGURATION != 0,
+            is_guessed: false,
+        })
     }
 
     fn config_u32(&self, offset: usize) -> Result<u32, VirtioError> {

@@ -312,9 +312,9 @@ impl<M: Volatile> Transport for PciTransport<M> {
             PciInterrupt::Line => {
                 // Reading lowers the line and clears the bits (section 4.1.4.5).
                 let cause = self.windows.isr.read_u8(0)?;
-                Ok(InterruptCause { queue: cause & 1 != 0, configuration: cause & 2 != 0 })
+                Ok(InterruptCause { queue: cause & 1 != 0, configuration: cause & 2 != 0, is_guessed: false })
             }
-            PciInterrupt::Message { .. } => Ok(InterruptCause { queue: true, configuration: true }),
+            PciInterrupt::Message { .. } => Ok(InterruptCause { queue: true, configuration: true, is_guessed: true }),
         }
     }
 

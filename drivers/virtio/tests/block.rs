@@ -436,6 +436,31 @@ fn a_disk_is_the_same_after_a_reset_but_for_its_size() {
 }
 
 #[test]
+fn a_message_that_may_be_for_the_configuration_costs_a_look_only_now_and_then() {
+    let world = World::new(1);
+    let (windows, multiplier) = pci(&world.device);
+    let transport = PciTransport::new(windows, multiplier, DEVICE_TYPE_BLOCK, PciInterrupt::Message { vector: 0 });
+    let mut disk = Disk::new(transport, world.bus.dma(), LIMITS).expect("honest");
+    let mut irq = world.device.borrow().irq.clone();
+    world.device.borrow_mut().resize(600);
+    let place = [Place { offset: 0, length_bytes: 512 }];
+    let mut look = |world: &World, is_busy: bool| {
+        if is_busy {
+            disk.submit(&request(0, BlockOperation::Read, 1, &place), &world.memory).expect("room");
+            disk.notify().expect("honest");
+        }
+        disk.acknowledge(&mut irq).expect("honest");
+        let _ = world.told(&mut disk);
+        disk.limits().sector_count
+    };
+    assert_eq!(look(&world, true), SECTOR_COUNT, "the request was why");
+    assert_eq!(look(&world, false), 600, "nothing else was");
+    world.device.borrow_mut().resize(700);
+    let count = (0..100).take_while(|_| look(&world, true) == 600).count();
+    assert_eq!(count, 64, "but not for ever");
+}
+
+#[test]
 fn a_device_that_cannot_be_a_disk_is_refused() {
     let refused = |change: &dyn Fn(&mut FakeSerial)| {
         let world = World::new(1);

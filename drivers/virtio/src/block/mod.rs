@@ -126,6 +126,8 @@ pub struct Disk<T, D: Dma> {
     /// Those of them that need no device: flushes, where there is nothing to flush.
     ended: Tags,
     has_ended: bool,
+    /// Interrupts since the configuration was looked at.
+    passed_count: u8,
     statistics: BlockStatistics,
     fault: Option<VirtioError>,
 }
@@ -164,6 +166,7 @@ impl<T: Transport, D: Dma> Disk<T, D> {
             under_way: Tags::default(),
             ended: Tags::default(),
             has_ended: false,
+            passed_count: 0,
             statistics: BlockStatistics::default(),
             fault: None,
         };
@@ -272,7 +275,8 @@ impl<T: Transport, D: Dma> Disk<T, D> {
         self.attempt(|disk| {
             let cause = disk.transport.acknowledge_interrupt()?;
             irq.unmask()?;
-            if cause.configuration {
+            let has_used = disk.lanes.iter().flatten().any(|lane| lane.queue.has_used().unwrap_or(true));
+            if cause.is_worth_a_look(has_used, &mut disk.passed_count) {
                 if device::needs_reset(&disk.transport)? {
                     return Err(DeviceFault::NeedsReset.into());
                 }

@@ -95,7 +95,7 @@ impl<G: Guard> Transport for GuardedTransport<G> {
 
     fn acknowledge_interrupt(&mut self) -> Result<InterruptCause, VirtioError> {
         let cause = self.ask(operation::INTERRUPT, [0; 3])?;
-        Ok(InterruptCause { queue: cause & 1 != 0, configuration: cause & 2 != 0 })
+        Ok(InterruptCause { queue: cause & 1 != 0, configuration: cause & 2 != 0, is_guessed: false })
     }
 
     fn config_u32(&self, offset: usize) -> Result<u32, VirtioError> {

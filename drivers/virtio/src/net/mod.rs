@@ -117,6 +117,8 @@ pub struct NetCard<T, D: Dma> {
     has_link: bool,
     receiver: Receiver<D::Buffer>,
     transmitter: Transmitter<D::Buffer>,
+    /// Interrupts since the configuration was looked at.
+    passed_count: u8,
     fault: Option<VirtioError>,
 }
 
@@ -140,6 +142,7 @@ impl<T: Transport, D: Dma> NetCard<T, D> {
             has_link: false,
             receiver: Receiver::new(),
             transmitter: Transmitter::new(),
+            passed_count: 0,
             fault: None,
         };
         device::bring_up(card, |card| card.bring_up(None), Self::stop)
@@ -219,7 +222,9 @@ impl<T: Transport, D: Dma> NetCard<T, D> {
         self.attempt(|card| {
             let cause = card.transport.acknowledge_interrupt()?;
             irq.unmask()?;
-            if cause.configuration {
+            let queues = [card.receiver.ring.queue(), card.transmitter.ring.queue()];
+            let has_used = queues.into_iter().flatten().any(|queue| queue.has_used().unwrap_or(true));
+            if cause.is_worth_a_look(has_used, &mut card.passed_count) {
                 if device::needs_reset(&card.transport)? {
                     return Err(DeviceFault::NeedsReset.into());
                 }
