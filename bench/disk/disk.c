@@ -1,6 +1,7 @@
 /*
  * The rows of suite disk: reads of a whole disk past every cache, one after another in blocks of 1 KiB to 1 MiB, and
- * 4 KiB at random places with 1 to 64 of them under way (Linux's asynchronous interface).
+ * 4 KiB at random places with 1 to 64 of them under way (Linux's asynchronous interface); and 64 of them within 1 MiB,
+ * asked for at once and waited for together, whose order is the system's affair.
  *
  *   disk [--init] MODEL timed|counted ROW,ROW...
  *
@@ -30,6 +31,7 @@
 #define RANDOM_BYTES 4096
 #define RANDOM_COUNT 4096
 #define COUNTED_MAX 256
+#define ASYNC_SPAN_BYTES (1 << 20)
 #define DEPTH_MAX 64
 #define WAIT_TRIES 1000
 #define MARK(kind)                                                                                                     \
@@ -50,9 +52,12 @@ static uint64_t now_ns(void) {
     return time.tv_sec * UINT64_C(1000000000) + time.tv_nsec;
 }
 
+/* Random places are below this. */
+static uint64_t span_bytes;
+
 static uint64_t random_place(void) {
     seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (seed >> 33) % (disk_bytes / RANDOM_BYTES) * RANDOM_BYTES;
+    return (seed >> 33) % (span_bytes / RANDOM_BYTES) * RANDOM_BYTES;
 }
 
 static void prepare_linux(const char *model) {
@@ -89,7 +94,8 @@ static long sequential(int fd, size_t bytes, long count) {
     return count;
 }
 
-static long at_random(int fd, int depth, long count) {
+/* `least` of them are waited for at a time. */
+static long at_random(int fd, int depth, int least, long count) {
     aio_context_t context = 0;
     struct iocb blocks[DEPTH_MAX], *given[DEPTH_MAX];
     struct io_event events[DEPTH_MAX];
@@ -112,7 +118,7 @@ static long at_random(int fd, int depth, long count) {
             gone += result;
         }
         submitted += now;
-        ready = syscall(SYS_io_getevents, context, 1, depth, events, NULL);
+        ready = syscall(SYS_io_getevents, context, least, depth, events, NULL);
         if (ready <= 0) return -1;
         for (int i = 0; i < ready; i++) {
             given[i] = (struct iocb *)(uintptr_t)events[i].data;
@@ -127,12 +133,15 @@ static long at_random(int fd, int depth, long count) {
     return done;
 }
 
-/* `seq_4096` or `rand_16`. */
+/* `seq_4096`, `rand_16` or `async_64`. */
 static long perform(int fd, const char *row, int is_counted) {
     long number = atol(strchr(row, '_') + 1), count;
-    if (!strncmp(row, "rand_", 5)) {
-        count = is_counted ? COUNTED_MAX : RANDOM_COUNT;
-        return number > 0 && number <= DEPTH_MAX ? at_random(fd, number, count) : -1;
+    int is_async = !strncmp(row, "async_", 6);
+    if (is_async || !strncmp(row, "rand_", 5)) {
+        if (number <= 0 || number > DEPTH_MAX) return errno = EINVAL, -1;
+        count = is_counted || is_async ? COUNTED_MAX : RANDOM_COUNT;
+        span_bytes = is_async ? ASYNC_SPAN_BYTES : disk_bytes;
+        return at_random(fd, number, is_async ? number : 1, count);
     }
     if (number <= 0 || number > BLOCK_BYTES_MAX) return errno = EINVAL, -1;
     count = SEQUENTIAL_BYTES / number;

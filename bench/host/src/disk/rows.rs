@@ -4,6 +4,8 @@
 const SEQUENTIAL_POWERS: std::ops::RangeInclusive<u32> = 10..=20;
 /// Requests under way of the random rows.
 const DEPTHS: [u32; 4] = [1, 4, 16, 64];
+/// Requests of the row whose order is the system's affair.
+const TOGETHER_COUNT: u32 = 64;
 
 /// A kind of disk, and how its data moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub(super) enum Kind {
     Sequential(u32),
     /// 4 KiB at random places, so many under way.
     Random(u32),
+    /// So many of 4 KiB at random places within 1 MiB, asked for at once and waited for together.
+    Together(u32),
 }
 
 /// The same, in words.
@@ -79,6 +83,7 @@ impl Operation {
         match self.0 {
             Kind::Sequential(bytes) => format!("seq_{bytes}"),
             Kind::Random(depth) => format!("rand_{depth}"),
+            Kind::Together(count) => format!("async_{count}"),
         }
     }
 }
@@ -98,6 +103,7 @@ impl DiskRow {
             Kind::Sequential(bytes) if bytes >= 1 << 20 => format!("{model}_seq_{}M", bytes >> 20),
             Kind::Sequential(bytes) => format!("{model}_seq_{}K", bytes >> 10),
             Kind::Random(depth) => format!("{model}_rand_4K_{depth}"),
+            Kind::Together(count) => format!("{model}_async_4K_{count}"),
         }
     }
 }
@@ -106,7 +112,8 @@ impl DiskRow {
 pub(super) fn all() -> Vec<DiskRow> {
     let kinds = || {
         let sequential = SEQUENTIAL_POWERS.map(|power| Kind::Sequential(1 << power));
-        sequential.chain(DEPTHS.map(Kind::Random)).map(Operation)
+        let others = DEPTHS.map(Kind::Random).into_iter().chain([Kind::Together(TOGETHER_COUNT)]);
+        sequential.chain(others).map(Operation)
     };
     Model::ALL.into_iter().flat_map(|model| kinds().map(move |operation| DiskRow { model, operation })).collect()
 }
@@ -118,10 +125,10 @@ mod tests {
     #[test]
     fn names_and_words() {
         let rows = all();
-        assert_eq!(rows.len(), 45);
+        assert_eq!(rows.len(), 48);
         let shown = |at: usize| (rows[at].name(), rows[at].operation.word());
         assert_eq!(shown(0), ("virtio_seq_1K".into(), "seq_1024".into()));
         assert_eq!(shown(10), ("virtio_seq_1M".into(), "seq_1048576".into()));
-        assert_eq!(shown(29), ("ide_rand_4K_64".into(), "rand_64".into()));
+        assert_eq!(shown(30), ("ide_rand_4K_64".into(), "rand_64".into()));
     }
 }
