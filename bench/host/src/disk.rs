@@ -12,6 +12,7 @@ mod rows;
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ const LIMITS: Limits = Limits { silence: Duration::from_secs(180), total: Durati
 const DISK_BYTES: usize = 64 << 20;
 /// The file that machines share.
 const DISK_FILE: &str = "bench-disk.raw";
+/// Another file, or the socket of a server such as `cargo xtask disk-model`.
+const DISK_VARIABLE: &str = "AEGIS_BENCH_DISK";
 /// How QEMU reads the file, the same as for `aegis run --disk`.
 const NODE: &str = "discard=unmap,cache.direct=off,cache.no-flush=off";
 /// An error of the host is one of the request, and stops no machine.
@@ -90,8 +93,14 @@ pub(super) fn run(
     if let Some(kernel) = &mut machines.linux {
         card::write_with_modules(&kernel.disk_modules(&cache)?, &program, &initramfs)?;
     }
-    let medium = cache.join(DISK_FILE);
-    write_medium(&medium).map_err(|error| Failure::file("writing", medium.clone(), error))?;
+    let medium = match std::env::var_os(DISK_VARIABLE) {
+        Some(path) => path.into(),
+        None => {
+            let medium = cache.join(DISK_FILE);
+            write_medium(&medium).map_err(|error| Failure::file("writing", medium.clone(), error))?;
+            medium
+        }
+    };
     let plugin = Plugin::prepare(machines, &read_file(&program)?, 0)?;
     let mut places = Vec::new();
     if machines.has_aegis() {
@@ -233,9 +242,14 @@ impl Disk<'_> {
                     shape: Shape { icount_shift: None, cpu_count: 1 },
                 }
                 .build();
+                let is_socket = std::fs::metadata(&self.medium).is_ok_and(|it| it.file_type().is_socket());
+                let file = match is_socket {
+                    true => format!("driver=nbd,server.type=unix,server.path={medium}"),
+                    false => format!("driver=file,filename={medium}"),
+                };
                 let words = [
                     "-blockdev".into(),
-                    format!("driver=file,node-name=disk0-file,{NODE},filename={medium}"),
+                    format!("{file},node-name=disk0-file,{NODE}"),
                     "-blockdev".into(),
                     format!("driver=raw,node-name=disk0,{NODE},file=disk0-file"),
                     "-device".into(),
@@ -249,7 +263,10 @@ impl Disk<'_> {
     }
 
     fn report(&self, rows: &[DiskRow], places: &[Place], results: Results) -> Measured {
-        let notes = notes(rows, places, &results);
+        let mut notes = notes(rows, places, &results);
+        if std::env::var_os(DISK_VARIABLE).is_some() {
+            notes.push(format!("the disk is {}: if it is a model, so is what was measured", self.medium.display()));
+        }
         let figures = figures(rows, places, &results);
         let linux = places.iter().position(|place| *place == Place::Linux);
         let table = |unit: &str, cells: Vec<Vec<Cell>>| Table {

@@ -1,4 +1,4 @@
-//! A pod's disks, as QEMU is told: each is a raw image on the host.
+//! A pod's disks, as QEMU is told: each is a raw image on the host, or a socket behind which a server speaks NBD.
 //!
 //! QEMU reports errors to the machine instead of stopping it (its default stops the machine when the host's disk is
 //! full), caches in the host's page cache, writes holes where the machine discards or writes zeros, and holds a lock on
@@ -23,7 +23,7 @@ pub const SERIAL_BYTES_MAX: usize = 20;
 /// A disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskImage {
-    /// Its image: a file or a block device of the host.
+    /// Its image: a file or a block device of the host, or the socket of a server.
     pub path: PathBuf,
     /// Nothing is written to it.
     pub is_read_only: bool,
@@ -40,6 +40,9 @@ impl DiskImage {
     /// It is missing, of a wrong kind or size, or must not be opened so; the text says which.
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |why: String| Err(Error::Usage(format!("--disk {}: {why}", self.path.display())));
+        if self.is_socket() {
+            return Ok(());
+        }
         let mut file = match self.open() {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -64,6 +67,11 @@ impl DiskImage {
         }
     }
 
+    /// Whether it is a socket: QEMU connects to it, and the server knows the rest.
+    fn is_socket(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|it| it.file_type().is_socket())
+    }
+
     fn open(&self) -> std::io::Result<File> {
         OpenOptions::new().read(true).write(!self.is_read_only).open(&self.path)
     }
@@ -72,7 +80,9 @@ impl DiskImage {
     pub(crate) fn nodes(&self, name: &str) -> Vec<OsString> {
         let read_only = if self.is_read_only { "on" } else { "off" };
         let common = format!("read-only={read_only},discard=unmap,cache.direct=off,cache.no-flush=off");
-        let mut file = OsString::from(format!("driver=file,node-name={name}-file,{common},filename="));
+        let driver = if self.is_socket() { "driver=nbd,server.type=unix" } else { "driver=file" };
+        let place = if self.is_socket() { "server.path" } else { "filename" };
+        let mut file = OsString::from(format!("{driver},node-name={name}-file,{common},{place}="));
         file.push(escaped(self.path.as_os_str()));
         let mut nodes = vec![file];
         let mut below = format!("{name}-file");
@@ -118,6 +128,19 @@ mod tests {
 
     fn image(path: impl Into<PathBuf>) -> DiskImage {
         DiskImage { path: path.into(), is_read_only: false, serial: None, failures: None }
+    }
+
+    #[test]
+    fn a_socket_is_a_server() {
+        let path = std::env::temp_dir().join(format!("aegis-disks-{}.sock", std::process::id()));
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+        let disk = image(&path);
+        assert!(disk.check().is_ok());
+        let node = disk.nodes("d0").remove(0).into_string().expect("text");
+        assert!(node.starts_with("driver=nbd,server.type=unix,node-name=d0-file,read-only=off,"), "{node}");
+        assert!(node.ends_with(&format!(",server.path={}", path.display())), "{node}");
+        drop(listener);
+        std::fs::remove_file(&path).expect("a socket of the test");
     }
 
     #[test]
