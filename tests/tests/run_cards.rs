@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use aegis_tests::programs::{aegis, host, is_there, tool, up_tool};
+use aegis_tests::programs::{aegis, host, is_there, tool, up, up_tool};
 
 /// Values of `--driver`.
 const CARDS: [&str; 3] = ["net=library:virtio", "net=library:e1000", "net=library:e1000e"];
@@ -276,4 +276,7 @@ fn what_cannot_be_is_said_before_a_machine_starts() {
         assert_eq!((ended.status, ended.errors.lines().count()), (125, 1), "{ended:?}");
         assert!(ended.errors.contains(part), "{ended:?}");
     }
+    let file = "[pod.a]\nprogram = \"busybox\"\nports = [\"0:80\"]\ndrivers = [\"net=library:e1000\"]\n";
+    let ended = up("cards-guarded", &[], file);
+    assert!(ended.status == 125 && ended.errors.contains("e1000 is not guarded"), "{ended:?}");
 }
