@@ -2,15 +2,16 @@
 
 use aegis_launch::errors::Error;
 use aegis_launch::machine::qemu::MachineKind;
-use aegis_link::drivers::{Drivers, Model, Placement, Role};
+use aegis_link::drivers::{Driver, Drivers, Model, Placement, Role};
 
 use crate::options::drivers::DriverOption;
 
-/// Placements that drivers of this role have so far.
-fn placements(role: Role) -> &'static [Placement] {
-    match role {
-        Role::Net => &[Placement::Library],
-        Role::Disk => &[Placement::Library, Placement::Domain],
+/// Placements that drivers of this model have so far.
+fn placements(role: Role, model: Model) -> &'static [Placement] {
+    match (role, model) {
+        (Role::Disk, Model::Virtio) => &Placement::ALL,
+        (Role::Disk, _) => &[Placement::Library, Placement::Domain],
+        (Role::Net, _) => &[Placement::Library],
     }
 }
 
@@ -19,16 +20,29 @@ fn placements(role: Role) -> &'static [Placement] {
 /// # Errors
 /// There is none; the text says what there is instead.
 pub(crate) fn check(options: &[DriverOption]) -> Result<(), Error> {
-    for option in options {
-        let there_are = placements(option.role);
-        if there_are.contains(&option.driver.placement) {
+    for DriverOption { role, driver: Driver { placement, model } } in options {
+        let there_are = placements(*role, *model);
+        if there_are.contains(placement) {
             continue;
         }
-        let (role, placement) = (option.role.name(), option.driver.placement.name());
-        let names = there_are.iter().map(|it| it.name()).collect::<Vec<_>>().join(", ");
-        return Err(Error::Usage(format!("--driver {role}={placement}: not in this version; take {names}")));
+        let (role, placement, model) = (role.name(), placement.name(), model.name());
+        let names = there_are.iter().map(|it| it.name()).collect::<Vec<_>>().join(" or ");
+        return Err(Error::Usage(format!("--driver {role}={placement}:{model}: not in this version; take {names}")));
     }
     Ok(())
+}
+
+/// Whether a driver and what it drives can be in a machine of this type. A driver in the kernel is alone with its
+/// registers, and virtio's of microvm share their pages (ADR 0075).
+fn can_be_in(kind: MachineKind, driver: Driver) -> bool {
+    kind.has(driver.model) && (driver.placement != Placement::Kernel || kind != MachineKind::Microvm)
+}
+
+/// Whether the machine needs the extended kernel.
+pub(crate) fn needs_extended_kernel(drivers: &[Drivers]) -> bool {
+    let is_in_kernel =
+        |drivers: &Drivers| Role::ALL.iter().any(|role| drivers.of(*role).placement == Placement::Kernel);
+    drivers.iter().any(is_in_kernel)
 }
 
 /// The machine type for pods with these drivers. `wanted` is what the user says, `usual` what is taken if nothing
@@ -42,14 +56,15 @@ pub(crate) fn machine_for(
     usual: MachineKind,
 ) -> Result<MachineKind, Error> {
     let mut taken = usual;
-    for (role, model) in drivers.iter().flat_map(|it| Role::ALL.map(|role| (role, it.of(role).model))) {
-        if wanted.is_some_and(|wanted| !wanted.has(model)) {
-            let kinds = [MachineKind::Pc, MachineKind::Q35].into_iter().filter(|kind| kind.has(model));
+    for (role, driver) in drivers.iter().flat_map(|it| Role::ALL.map(|role| (role, it.of(role)))) {
+        if wanted.is_some_and(|wanted| !can_be_in(wanted, driver)) {
+            let kinds = [MachineKind::Pc, MachineKind::Q35].into_iter().filter(|kind| can_be_in(*kind, driver));
             let kinds = kinds.map(MachineKind::name).collect::<Vec<_>>().join(" or ");
-            return Err(Error::Usage(format!("--driver {}: {} needs -M {kinds}", role.name(), model.name())));
+            let name = if driver.placement == Placement::Kernel { "kernel" } else { driver.model.name() };
+            return Err(Error::Usage(format!("--driver {}: {name} needs -M {kinds}", role.name())));
         }
-        if !taken.has(model) {
-            taken = if model == Model::E1000e { MachineKind::Q35 } else { MachineKind::Pc };
+        if !can_be_in(taken, driver) {
+            taken = if driver.model == Model::E1000e { MachineKind::Q35 } else { MachineKind::Pc };
         }
     }
     Ok(wanted.unwrap_or(taken))
@@ -57,7 +72,7 @@ pub(crate) fn machine_for(
 
 #[cfg(test)]
 mod tests {
-    use super::{check, machine_for};
+    use super::{check, machine_for, needs_extended_kernel};
     use crate::options::drivers::{drivers, parse_driver};
     use aegis_launch::machine::qemu::MachineKind::{Microvm, Pc, Q35};
 
@@ -73,15 +88,27 @@ mod tests {
         assert_eq!(kind(&["net=library:e1000e"], Some(Pc)), Ok(Pc));
         assert_eq!(kind(&["net=library:e1000e", "disk=library:ide"], None), Ok(Pc));
         assert_eq!(kind(&["net=library:e1000"], Some(Microvm)), Err("--driver net: e1000 needs -M pc or q35".into()));
+        assert_eq!(kind(&["disk=kernel"], None), Ok(Pc));
+        assert_eq!(kind(&["disk=kernel"], Some(Q35)), Ok(Q35));
+        assert_eq!(kind(&["disk=kernel"], Some(Microvm)), Err("--driver disk: kernel needs -M pc or q35".into()));
         assert_eq!(kind(&["disk=library:ide"], Some(Q35)), Err("--driver disk: ide needs -M pc".into()));
     }
 
     #[test]
     fn what_is_not_there_is_said() {
         let said = |word| check(&[parse_driver(word).expect(word)]).map_err(|error| error.to_string());
-        assert_eq!(said("net=library:e1000"), Ok(()));
-        assert_eq!(said("net=kernel"), Err("--driver net=kernel: not in this version; take library".into()));
-        assert_eq!(said("disk=library"), Ok(()));
-        assert_eq!(said("disk=kernel"), Err("--driver disk=kernel: not in this version; take library".into()));
+        for word in ["net=library:e1000", "disk=library", "disk=domain", "disk=kernel", "disk=library:ide"] {
+            assert_eq!(said(word), Ok(()), "{word}");
+        }
+        let refused = |word| Err(format!("--driver {word}: not in this version; take "));
+        let not_said = |word, names: &str| refused(word).map_err(|text| text + names);
+        assert_eq!(said("net=kernel"), not_said("net=kernel:virtio", "library"));
+        assert_eq!(said("disk=kernel:ide"), not_said("disk=kernel:ide", "library or domain"));
+    }
+
+    #[test]
+    fn a_driver_in_the_kernel_needs_the_kernel_that_is_made_for_it() {
+        let needs = |word| needs_extended_kernel(&[drivers(&[]), drivers(&[parse_driver(word).expect(word)])]);
+        assert_eq!(["disk=kernel", "net=kernel", "disk=domain", "net=library"].map(needs), [true, true, false, false]);
     }
 }

@@ -33,7 +33,7 @@ use crate::relay::signals::Signals;
 use crate::relay::stats::Stats;
 use crate::relay::terminal::RawTerminal;
 use crate::relay::{Finished, Session, printable_lines, relay};
-use crate::start::drivers::machine_for;
+use crate::start::drivers::{machine_for, needs_extended_kernel};
 use crate::start::network::{PodNetwork, Port, Relayed};
 use crate::start::pod::chance;
 
@@ -41,7 +41,9 @@ use crate::start::pod::chance;
 pub(crate) struct Starter<'a> {
     options: &'a MachineOptions,
     kind: MachineKind,
-    /// The kernel and what runs on it.
+    /// The kernel of this machine.
+    kernel: PathBuf,
+    /// The kernels and what runs on them.
     pub(crate) artifacts: Artifacts,
     /// Root images that were made before.
     pub(crate) cache: Option<Cache>,
@@ -92,7 +94,8 @@ impl<'a> Starter<'a> {
             (Err(Error::QemuMissing(name)), true) => name.into(),
             (found, _) => found?,
         };
-        Ok(Self { options, kind, artifacts, cache: Cache::open(), qemu })
+        let kernel = artifacts.kernel();
+        Ok(Self { options, kind, artifacts, kernel, cache: Cache::open(), qemu })
     }
 
     /// Decides on a machine type with room for pods that have so many device functions, with these drivers.
@@ -100,6 +103,7 @@ impl<'a> Starter<'a> {
     /// # Errors
     /// The one that was asked for has none, or none has.
     pub(crate) fn fit(&mut self, function_counts: &[usize], driver: Driver, drivers: &[Drivers]) -> Result<(), Error> {
+        self.kernel = self.artifacts.kernel_for(needs_extended_kernel(drivers))?;
         if let [_] = function_counts {
             self.kind = machine_for(drivers, self.options.kind, MachineKind::Microvm)?;
             return Ok(());
@@ -164,7 +168,7 @@ impl<'a> Starter<'a> {
             icount_shift: self.options.icount,
             cpu_count: spec.cpu_count,
             memory_mib: spec.memory_mib,
-            kernel: &self.artifacts.kernel(),
+            kernel: &self.kernel,
             kernel_words: &kernel_words(self.options, spec.slice_ms)?,
             bundle: Path::new(&bundle_path),
             firmware: firmware_for(self.kind),
@@ -209,7 +213,7 @@ impl<'a> Starter<'a> {
     /// Says what a verdict has to say.
     pub(crate) fn report(&self, verdict: &Verdict, log: &[u8]) {
         if verdict.shows_log && !log.is_empty() {
-            let kernel = std::fs::read(self.artifacts.kernel()).unwrap_or_default();
+            let kernel = std::fs::read(&self.kernel).unwrap_or_default();
             let named = Symbols::of_elf(&kernel, 0).name_addresses(&printable_lines(log));
             // What was shown as it came is not shown again but for what has got a name.
             let is_new = |line: &&Line| !self.options.verbose || line.is_named;

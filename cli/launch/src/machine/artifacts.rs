@@ -43,6 +43,15 @@ impl Artifacts {
         self.directory.join("kernel.elf")
     }
 
+    /// The kernel's ELF file, or that of the kernel that drivers are placed in.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub fn kernel_for(&self, is_extended: bool) -> Result<PathBuf, Error> {
+        let path = if is_extended { self.directory.join("kernel-extended.elf") } else { self.kernel() };
+        if path.is_file() { Ok(path) } else { Err(Error::ArtifactMissing(path)) }
+    }
+
     /// The library OS's ELF file.
     pub fn library_os(&self) -> PathBuf {
         self.directory.join("exos.elf")

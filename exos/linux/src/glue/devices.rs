@@ -10,7 +10,7 @@ use aegis_abi::boot::BootInfo;
 use aegis_abi::device::{DeviceField, DeviceKind, DeviceOperation};
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::memory::{BindEntry, BindFlags};
-use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR, SLOT_SELF};
+use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR, SLOT_SELF, Status};
 use aegis_e1000::E1000Error;
 use aegis_hal::{
     DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, DmaRegion, DmaRun, Irq, IrqError, MmioRegion, PAGE_BYTES,
@@ -347,7 +347,12 @@ impl Function for Own {
 
     fn kind(&self) -> Result<FunctionKind, DeviceError> {
         let read = |field| call::device_read(self.slot, field, 0);
-        let (kind, identity) = (read(DeviceField::Kind)?, read(DeviceField::Identity)?);
+        let kind = match read(DeviceField::Kind) {
+            // The kernel's extension drives it.
+            Err(refusal) if refusal.status == Status::MissingRight => return Ok(FunctionKind::Other),
+            kind => kind?,
+        };
+        let identity = read(DeviceField::Identity)?;
         Ok(if kind == DeviceKind::VirtioMmio as u64 {
             FunctionKind::Mmio { device_type: identity as u32 }
         } else if kind == DeviceKind::Pci as u64 {

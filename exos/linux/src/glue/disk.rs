@@ -44,13 +44,13 @@ use exos::platform::FrameGrant;
 use exos::sync::{Once, SpinMutex};
 use exos::task::schedule::Task;
 use exos_linux::host::disk::{DiskDriver, DiskMemory, LibraryDisk};
-use exos_linux::host::disk_domain::DomainDisk;
+use exos_linux::host::disk_domain::{DomainDisk, DomainPlace};
 
 use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, DeviceTransport, devices};
 use super::machine::Host;
 use super::pod::POD;
 use super::processor::{self, Bells};
-use super::{direct, disk_domain, fiber, kernel};
+use super::{direct, disk_domain, disk_kernel, fiber, kernel};
 
 const LIMITS: Limits =
     Limits { request_count: 128, segment_count_max: 254, queue_count_max: 1, reset_poll_count_max: 1_000_000 };
@@ -338,9 +338,19 @@ impl BlockCarrier {
         Self { info, drivers, host, bells, started: SpinMutex::new(Vec::new()) }
     }
 
-    /// Starts a domain for the disk of this number.
-    fn open_domain(&self, number: usize) -> Option<Arc<dyn Disk>> {
-        let disk = match self.make_domain(number) {
+    /// A disk over a session, with a domain or the kernel.
+    fn open_session<P: DomainPlace + 'static>(
+        &self,
+        number: usize,
+        place: core::result::Result<P, &'static str>,
+    ) -> Option<Arc<dyn Disk>> {
+        let host = self.host.clone();
+        let log = Box::new(move |line: &str| host.log("warn", line));
+        let pause = || {
+            let _ = call::yield_to(CapSlot(0));
+        };
+        let open = |place| DomainDisk::open(place, log, pause).ok_or("its driver does not start");
+        let disk = match place.and_then(open) {
             Ok(disk) => Arc::new(disk),
             Err(why) => {
                 self.host.log("warn", &alloc::format!("a disk cannot be used: {why}"));
@@ -355,28 +365,27 @@ impl BlockCarrier {
             }),
             forget: Box::new(move |slot| {
                 let first = call::cap_read(slot, 1).unwrap_or(u64::MAX);
-                // SAFETY: what goes is the domain's way to frames that no request names.
-                let _ = kernel::with_tables(|| unsafe { call::cap_revoke(slot) });
-                forgetting.forget(FrameNumber(first));
+                forgetting.forget(slot, FrameNumber(first));
             }),
         });
         Some(disk)
     }
 
-    fn make_domain(&self, number: usize) -> core::result::Result<DomainDisk<disk_domain::Place>, &'static str> {
+    fn make_domain(&self, number: usize) -> core::result::Result<disk_domain::Place, &'static str> {
         let own = devices(&self.info).filter(|device| device.is_of_type(DEVICE_TYPE_BLOCK)).nth(number);
         let Some(Device::Own(slot)) = own else { return Err("there is none that this pod drives") };
         let bell = shared_bell().map_err(|_| "there is no bell")?;
-        let place =
-            disk_domain::Place::prepare(&self.info, slot, bell, u64::from(self.drivers.disk_fault_ms) * 1_000_000)
-                .map_err(|_| "there is no memory for a domain")?
-                .ok_or("the boot bundle has no domain")?;
-        let host = self.host.clone();
-        let log = Box::new(move |line: &str| host.log("warn", line));
-        DomainDisk::open(place, log, || {
-            let _ = call::yield_to(CapSlot(0));
+        disk_domain::Place::prepare(&self.info, slot, bell, u64::from(self.drivers.disk_fault_ms) * 1_000_000)
+            .map_err(|_| "there is no memory for a domain")?
+            .ok_or("the boot bundle has no domain")
+    }
+
+    fn find_kernel(number: usize) -> core::result::Result<disk_kernel::Place, &'static str> {
+        let bell = shared_bell().map_err(|_| "there is no bell")?;
+        disk_kernel::Place::find(number, bell).map_err(|status| match status {
+            Status::UnknownCall => "the kernel drives no disks",
+            _ => "the kernel does not drive it",
         })
-        .ok_or("its domain does not start")
     }
 
     fn keep<D>(&self, number: usize, driver: D, device: CapSlot) -> Arc<dyn Disk>
@@ -401,8 +410,10 @@ impl BlockCarrier {
 
 impl DiskCarrier for BlockCarrier {
     fn open(&self, number: usize) -> Option<Arc<dyn Disk>> {
-        if self.drivers.disk.placement == Placement::Domain {
-            return self.open_domain(number);
+        match self.drivers.disk.placement {
+            Placement::Library => {}
+            Placement::Domain => return self.open_session(number, self.make_domain(number)),
+            Placement::Kernel => return self.open_session(number, Self::find_kernel(number)),
         }
         match VirtioDisk::find(&self.info, number) {
             Ok(driver) => {

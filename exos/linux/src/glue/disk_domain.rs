@@ -59,6 +59,17 @@ fn take_shown(count: u64) -> Result<FrameGrant, Status> {
     Ok(grant)
 }
 
+/// Memory for a session: frames that stay, and their words.
+pub(super) fn take_session(page_count: u64) -> Result<(FrameGrant, &'static [AtomicU64]), Status> {
+    let session = take_shown(page_count)?;
+    let word_count = (page_count * PAGE_SIZE) as usize / 8;
+    // SAFETY: frames that stay shown for good, in which everybody, the other side included, reads and writes whole
+    // words.
+    let words =
+        unsafe { core::slice::from_raw_parts(direct::address_of(session.first) as *const AtomicU64, word_count) };
+    Ok((session, words))
+}
+
 impl Place {
     /// Prepares a domain for a device function. The bell rings when there is something to look at. `None`: no image was
     /// packed.
@@ -86,12 +97,7 @@ impl Place {
         kernel::with_tables(|| call::cap_derive(SLOT_BUNDLE, image_slot, rights, offset, count))?;
         let image = Image { slot: image_slot, first_frame: info.bundle_frame + offset, header, bytes };
         let memory = take_shown(image.memory_page_count())?;
-        let session = take_shown(SHAPE.page_count() as u64)?;
-        let word_count = SHAPE.page_count() * PAGE_SIZE as usize / 8;
-        // SAFETY: frames that stay shown for good, in which everybody, the domain included, reads and writes whole
-        // words.
-        let words =
-            unsafe { core::slice::from_raw_parts(direct::address_of(session.first) as *const AtomicU64, word_count) };
+        let (session, words) = take_session(SHAPE.page_count() as u64)?;
         let bell = kernel::next_slot();
         kernel::with_tables(|| call::bell_create(bell, SLOT_NONE))?;
         let mut clients = [[SLOT_NONE; 2]; CLIENT_COUNT_MAX];
@@ -130,6 +136,11 @@ impl DomainPlace for Place {
         let (first, count) = (call::cap_read(slot, 1).ok()?, call::cap_read(slot, 2).ok()?);
         kernel::with_tables(|| call::cap_grant(slot, self.slots.environment, target, Rights::DMA)).ok()?;
         Some((FrameNumber(first), count))
+    }
+
+    fn take_back(&self, grant: CapSlot) {
+        // SAFETY: what goes is the domain's way to frames that no request names.
+        let _ = kernel::with_tables(|| unsafe { call::cap_revoke(grant) });
     }
 
     fn end(&self) -> bool {

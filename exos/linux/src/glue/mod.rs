@@ -21,6 +21,7 @@ pub(crate) mod devices;
 pub(crate) mod direct;
 pub(crate) mod disk;
 pub(crate) mod disk_domain;
+mod disk_kernel;
 pub(crate) mod entry;
 pub(crate) mod fast;
 pub(crate) mod fiber;

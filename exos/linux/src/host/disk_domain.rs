@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use aegis_abi::FrameNumber;
+use aegis_abi::{CapSlot, FrameNumber};
 use aegis_proto::block::{
     BUFFER_COUNT_MAX, Buffer, Client, Description, INLINE_SEGMENT_COUNT, Limit, Operation, Outcome, RIGHT_WRITE,
     Request, SEGMENT_COUNT_MAX, Segment, Segments, Shape, State, SubmitError,
@@ -45,12 +45,21 @@ const START_NS: u64 = 2_000_000_000;
 
 /// Where a domain is made, and what it is reached by.
 pub trait DomainPlace: Send + Sync {
+    /// It does not look by itself, so it is rung for everything.
+    const IS_CALLED: bool = false;
     /// The session's memory.
     fn words(&self) -> &[AtomicU64];
     /// Wakes the domain.
     fn ring(&self);
+    /// Has a bell rung when there is something next, where that is more than a word of the session. `true`: there is
+    /// already.
+    fn listen(&self) -> bool {
+        false
+    }
     /// The grant that a frame is in, as buffer `number` of the domain: its first frame and its frames.
     fn give(&self, number: usize, frame: FrameNumber) -> Option<(FrameNumber, u64)>;
+    /// Takes a grant back that goes to the kernel, if it was given; no request names its frames.
+    fn take_back(&self, grant: CapSlot);
     /// Ends the domain, and all that it was given; false: its device may still use memory.
     fn end(&self) -> bool;
     /// Starts one.
@@ -150,8 +159,9 @@ impl<P: DomainPlace> DomainDisk<P> {
         inner.starts_ns.is_some() || inner.client.has_completed(self.place.words()) || self.is_lost(&mut inner)
     }
 
-    /// A grant goes back to the kernel, which takes it from the domain: its frames are of no buffer any more.
-    pub fn forget(&self, first: FrameNumber) {
+    /// A grant goes back to the kernel, with these frames: they are of no buffer any more.
+    pub fn forget(&self, grant: CapSlot, first: FrameNumber) {
+        self.place.take_back(grant);
         let mut inner = self.inner.lock();
         let count = inner.given_count;
         inner.given[..count].iter_mut().filter(|given| given.first == first).for_each(|given| given.count = 0);
@@ -310,7 +320,7 @@ impl<P: DomainPlace> Disk for DomainDisk<P> {
         }
         let wants_bell = inner.client.publish(self.place.words());
         drop(inner);
-        if wants_bell {
+        if wants_bell || P::IS_CALLED {
             self.place.ring();
         }
         Ok(())
@@ -344,7 +354,8 @@ impl<P: DomainPlace> Disk for DomainDisk<P> {
         }
         let asked = inner.client.ask(self.place.words());
         inner.is_broken = asked.is_err();
-        asked.map_err(|_| DiskBroken)
+        drop(inner);
+        asked.map(|is_there| is_there || self.place.listen()).map_err(|_| DiskBroken)
     }
 
     fn reset(&self) -> DiskReset {

@@ -1,0 +1,136 @@
+//! A disk whose driver is in the kernel: its session is reached by calls of the kernel's extension, and its memory by
+//! ranges that are bound for the function.
+//!
+//! The function is the kernel's: what this pod has of it is the right to say what it reaches and what bell its
+//! interrupts ring. Taking a range back stops it (ADR 0075), so that is done only where the session ends with it.
+//!
+//! Neighbours: [`exos_linux::host::disk_domain`] is the disk over a session, `aegis_proto::block::KernelCall` says what
+//! the calls are, `disk` makes one at the disk's first use.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use aegis_abi::types::SLOT_DEVICE_FIRST;
+use aegis_abi::{CapSlot, FrameNumber, Status};
+use aegis_proto::block::KernelCall;
+use aegis_rt::call;
+use exos::platform::FrameGrant;
+use exos::sync::SpinMutex;
+use exos_linux::host::disk_domain::{DomainPlace, SHAPE};
+
+use super::disk_domain::take_session;
+use super::kernel;
+
+/// A range that is bound for the function: a capability, and its frames from the first on.
+#[derive(Clone, Copy)]
+struct Bound {
+    slot: CapSlot,
+    first: FrameNumber,
+    count: u64,
+}
+
+/// Where a disk of the kernel's is reached.
+pub(crate) struct Place {
+    /// Of the kernel's disks.
+    number: u64,
+    device: CapSlot,
+    session: FrameGrant,
+    words: &'static [AtomicU64],
+    bound: SpinMutex<Vec<Bound>>,
+    /// A call was refused: the session is none any more.
+    is_lost: AtomicBool,
+}
+
+impl Place {
+    /// Finds a disk of the kernel's, whose interrupts ring a bell.
+    pub(crate) fn find(number: usize, bell: CapSlot) -> Result<Self, Status> {
+        let number = number as u64;
+        let function = extension(KernelCall::Find, [number, 0, 0, 0])?;
+        let device = CapSlot(SLOT_DEVICE_FIRST.0 + function as u32);
+        call::device_interrupt_bind(device, 0, bell).map_err(|refusal| refusal.status)?;
+        let (session, words) = take_session(SHAPE.page_count() as u64)?;
+        let bound = SpinMutex::new(Vec::new());
+        Ok(Self { number, device, session, words, bound, is_lost: AtomicBool::new(false) })
+    }
+
+    /// Lets the function reach a range, of which the kernel takes note in `call`.
+    fn bind(&self, range: Bound, call: KernelCall, number: u64) -> bool {
+        let mut bound = self.bound.lock();
+        // SAFETY: frames of programs, or of the session, in which no Rust object lies but words of the session.
+        let reached = unsafe { call::device_dma_bind(self.device, range.slot, 0, range.count) };
+        if bound.try_reserve(1).is_err() || reached.is_err() {
+            return false;
+        }
+        bound.push(range);
+        extension(call, [self.number, range.first.0, range.count, number]).is_ok()
+    }
+
+    /// A call about this disk; one that is refused is the session's end.
+    fn call(&self, call: KernelCall) -> Option<u64> {
+        let answer = extension(call, [self.number, 0, 0, 0]);
+        self.is_lost.fetch_or(answer.is_err(), Ordering::Relaxed);
+        answer.ok()
+    }
+}
+
+fn extension(operation: KernelCall, [first, second, third, fourth]: [u64; 4]) -> Result<u64, Status> {
+    // SAFETY: the extension writes where ranges were bound for its function, and nowhere else.
+    let answer = unsafe { call::extension_call(operation as u64, [first, second, third, fourth, 0]) };
+    answer.map_err(|refusal| refusal.status)
+}
+
+impl DomainPlace for Place {
+    const IS_CALLED: bool = true;
+
+    fn words(&self) -> &[AtomicU64] {
+        self.words
+    }
+
+    fn ring(&self) {
+        self.call(KernelCall::Visit);
+    }
+
+    fn listen(&self) -> bool {
+        // What is lost is for a look to find.
+        self.call(KernelCall::Ask) != Some(0)
+    }
+
+    fn give(&self, number: usize, frame: FrameNumber) -> Option<(FrameNumber, u64)> {
+        let slot = kernel::program_grant_of(frame)?;
+        let (first, count) = (FrameNumber(call::cap_read(slot, 1).ok()?), call::cap_read(slot, 2).ok()?);
+        self.bind(Bound { slot, first, count }, KernelCall::Register, number as u64).then_some((first, count))
+    }
+
+    fn take_back(&self, grant: CapSlot) {
+        let mut bound = self.bound.lock();
+        let Some(index) = bound.iter().position(|range| range.slot == grant) else { return };
+        let range = bound.swap_remove(index);
+        // SAFETY: the function is stopped before it loses the range.
+        let _ = unsafe { call::device_dma_unbind(self.device, range.slot, 0, range.count) };
+        self.is_lost.store(true, Ordering::Relaxed);
+    }
+
+    fn end(&self) -> bool {
+        // Refused where the kernel has ended it already.
+        let _ = extension(KernelCall::Detach, [self.number, 0, 0, 0]);
+        for range in self.bound.lock().drain(..) {
+            // SAFETY: the function is stopped before it loses a range; one that was taken by force is none any more.
+            let _ = unsafe { call::device_dma_unbind(self.device, range.slot, 0, range.count) };
+        }
+        true
+    }
+
+    fn start(&self) -> bool {
+        self.is_lost.store(false, Ordering::Relaxed);
+        let FrameGrant { slot, first, count } = self.session;
+        self.bind(Bound { slot, first, count }, KernelCall::Attach, 0)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    fn now_ns(&self) -> u64 {
+        kernel::now_ns()
+    }
+}
