@@ -22,8 +22,9 @@ use crate::registers::{BusMasterStatus, Ports, Registers, command, port, status}
 use crate::start::{self, Found};
 use crate::table::{Tables, table_bytes};
 
-/// Most requests of a disk that wait or are under way.
-pub const REQUEST_COUNT_MAX: usize = 8;
+/// Most requests of a disk that wait or are under way: of both disks one is, and the next is at hand. A channel lies on
+/// the stack of whoever makes it, and most of it are these.
+pub const REQUEST_COUNT_MAX: usize = 2;
 /// Most pieces of a request.
 pub const SEGMENT_COUNT_MAX: u16 = 64;
 const DEVICE_COUNT: usize = 2;

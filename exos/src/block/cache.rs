@@ -325,8 +325,9 @@ impl DiskCache {
         if forgets {
             let gone: Vec<u64> = pages.map.range(range).map(|(index, _)| *index).collect();
             gone.iter().for_each(|index| drop(pages.map.remove(index)));
-            if pages.map.is_empty() {
-                pages.ages.clear();
+            if !gone.is_empty() {
+                let Pages { map, ages, .. } = &mut *pages;
+                ages.retain(|index| map.contains_key(index));
             }
             self.page_count.store(pages.map.len(), Ordering::Relaxed);
         }

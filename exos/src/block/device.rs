@@ -36,7 +36,7 @@ pub trait DiskCarrier: Send + Sync {
     /// From now on this list is looked at, and its disk asked for interrupts, as exos comes by.
     fn attach(&self, number: usize, queue: &Arc<BlockQueue>);
 
-    /// Waits for the end of a transfer; others run meanwhile. Neither a signal nor the end of the process ends the wait.
+    /// Waits for the end of a transfer; others run meanwhile. Neither a signal nor the process's end ends it.
     ///
     /// # Errors
     /// Those of the transfer.

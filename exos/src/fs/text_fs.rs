@@ -140,7 +140,7 @@ pub fn system_tree(processor_count: u32, more: Files, device: DeviceNumber, now:
         let content = Later { entries: Once::new(), files, prefix: [name, b"/"].concat(), next_number };
         (name.to_vec(), common.node(Content::Later(content)))
     };
-    let mut entries: Entries = [&b"class"[..], b"devices", b"kernel"].into_iter().map(later).collect();
+    let mut entries: Entries = [&b"block"[..], b"class", b"devices", b"kernel"].into_iter().map(later).collect();
     // What others are mounted on is there from the start.
     let empty = Entry::Text(Vec::new());
     entries.extend(common.entries(&[(b"fs/cgroup/", &empty), (b"fs/lottery/", &empty)]));

@@ -375,7 +375,7 @@ impl MachineLine<'_> {
                 line.words("-blockdev", node);
             }
             let device = match (model, place) {
-                (Model::Ide, _) => format!("ide-hd,bus=ide.{},unit={}", index / 2, index % 2),
+                (Model::Ide, _) => format!("ide-hd,bus=ide.{index},unit=0"),
                 (_, Some(BusPosition { first, .. })) => {
                     let before = 1 + pod.mounts.len() + usize::from(pod.card.is_some());
                     format!("{}{}", self.virtio("blk"), self.place(first + before + index))

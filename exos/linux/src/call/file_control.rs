@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use exos::block::file::DiskFile;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::file_lock::{HeldLock, LockFamily, LockKind, LockOwner, LockRange};
@@ -15,7 +16,7 @@ use exos::mem::FileIdentity;
 use exos::net::SocketFile;
 use exos::task::capability::Capability;
 
-use super::{file_owner, interface_control};
+use super::{block_control, file_owner, interface_control};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::file::{self as abi, request};
 use crate::abi::linux::{
@@ -33,7 +34,7 @@ use crate::task::caller::Restart;
 entries! {
     fcntl(Descriptor, Word(FCNTL_COMMANDS), Hex);
     flock(Descriptor, Set(FLOCK_OPERATIONS));
-    ioctl(Descriptor, Word(IOCTLS), Pointer): "terminals, interfaces, FIONREAD, SIOCOUTQ, FIONBIO, FIOCLEX, FIONCLEX";
+    ioctl(Descriptor, Word(IOCTLS), Pointer): "terminals, interfaces, disks, FIONREAD, SIOCOUTQ, FIONBIO, FIO(N)CLEX";
 }
 
 /// Whether a command of `fcntl` asks nothing of what is open there but which flags it has: then it does not wait.
@@ -373,6 +374,11 @@ pub fn ioctl(context: &mut Context<'_>, [descriptor, number, argument, ..]: Argu
             write_all(context.memory, argument, &(count as u32).to_le_bytes())?;
         }
         other => {
+            if let Some(file) = description.disk::<DiskFile>()
+                && let Some(outcome) = block_control::request(context, &description, file, other, argument)
+            {
+                return outcome.map(|()| 0);
+            }
             if let Some(file) = description.extension::<SocketFile>()
                 && let Some(outcome) = interface_control::control(context, file.socket(), other, argument)
             {

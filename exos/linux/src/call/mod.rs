@@ -2,6 +2,7 @@
 //! answer.
 
 pub mod aio;
+mod block_control;
 pub mod capability;
 pub mod clock_adjust;
 pub mod context;

@@ -15,6 +15,7 @@ use aegis_e1000::E1000Error;
 use aegis_hal::{
     DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, DmaRegion, DmaRun, Irq, IrqError, MmioRegion, PAGE_BYTES,
 };
+use aegis_ide::IdeError;
 use aegis_link::pods::{GUARDED_SLOT_BELL, GUARDED_SLOT_COUNT, GUARDED_SLOT_USED, SLOT_GUARDED_FIRST, SLOT_POD_GUARD};
 use aegis_rt::call;
 use aegis_rt::gate::{MESSAGE_WORD_COUNT, gate_call};
@@ -56,6 +57,8 @@ pub(crate) enum DeviceError {
     Driver(VirtioError),
     /// The same, of a card that is not virtio.
     Card(E1000Error),
+    /// The same, of a disk that is not.
+    Disk(IdeError),
 }
 
 impl core::fmt::Display for DeviceError {
@@ -66,6 +69,7 @@ impl core::fmt::Display for DeviceError {
             Self::Memory => formatter.write_str("no memory for its rings"),
             Self::Driver(error) => write!(formatter, "its driver could not start: {error:?}"),
             Self::Card(error) => write!(formatter, "its driver could not start: {error:?}"),
+            Self::Disk(error) => write!(formatter, "its driver could not start: {error:?}"),
         }
     }
 }
@@ -79,6 +83,12 @@ impl From<VirtioError> for DeviceError {
 impl From<E1000Error> for DeviceError {
     fn from(error: E1000Error) -> Self {
         Self::Card(error)
+    }
+}
+
+impl From<IdeError> for DeviceError {
+    fn from(error: IdeError) -> Self {
+        Self::Disk(error)
     }
 }
 
@@ -201,19 +211,28 @@ impl Device {
             Self::Own(_) => {
                 let bell = kernel::next_slot();
                 call::bell_create(bell, SLOT_FIRST_PROCESSOR)?;
-                self.interrupt_on(bell)
+                self.interrupt_on(0, bell)
             }
-            Self::Guarded(number) => {
-                Ok(BellIrq { device: self, bell: Self::guarded_slot(number, GUARDED_SLOT_BELL), count: 0 })
-            }
+            Self::Guarded(number) => Ok(BellIrq {
+                device: self,
+                interrupt: 0,
+                bell: Self::guarded_slot(number, GUARDED_SLOT_BELL),
+                count: 0,
+            }),
         }
     }
 
-    /// The same with a bell that there is, which others may ring too. A guarded device has its own.
-    pub(crate) fn interrupt_on(self, bell: CapSlot) -> Result<BellIrq, DeviceError> {
+    /// One of its interrupts with a bell that there is, which others may ring too. A guarded device has its own.
+    pub(crate) fn interrupt_on(self, interrupt: u32, bell: CapSlot) -> Result<BellIrq, DeviceError> {
         let Self::Own(slot) = self else { return self.interrupt() };
-        call::device_interrupt_bind(slot, 0, bell)?;
-        Ok(BellIrq { device: self, bell, count: 0 })
+        call::device_interrupt_bind(slot, interrupt, bell)?;
+        Ok(BellIrq { device: self, interrupt, bell, count: 0 })
+    }
+
+    /// Lets a function of our own reach what is bound for it.
+    pub(crate) fn enable(self) -> Result<(), DeviceError> {
+        let Self::Own(slot) = self else { return Err(DeviceError::NotFound) };
+        Own { slot, base: self.base() }.enable()
     }
 
     /// Memory that it reaches, for rings and buffers, as single pages.
@@ -390,6 +409,7 @@ impl Function for Own {
 /// A device's interrupt: a bell.
 pub(crate) struct BellIrq {
     device: Device,
+    interrupt: u32,
     bell: CapSlot,
     count: u64,
 }
@@ -422,7 +442,9 @@ impl Irq for BellIrq {
     }
     fn unmask(&mut self) -> Result<(), IrqError> {
         match self.device {
-            Device::Own(slot) => call::device_interrupt_ask(slot, 0).map(|_| ()).map_err(|_| IrqError::Revoked),
+            Device::Own(slot) => {
+                call::device_interrupt_ask(slot, self.interrupt).map(|_| ()).map_err(|_| IrqError::Revoked)
+            }
             // The guard asks as it lowers the cause.
             Device::Guarded(_) => Ok(()),
         }

@@ -28,7 +28,7 @@ use aegis_hal::block::{BlockDevice, BlockMemory};
 use aegis_hal::net::{DmaWindow, Place};
 use aegis_hal::{DeviceAddress, DmaRun};
 use aegis_link::disks::DISK_COUNT_MAX;
-use aegis_link::drivers::{Drivers, Placement};
+use aegis_link::drivers::{Drivers, Model, Placement};
 use aegis_rt::call;
 use aegis_virtio::VirtioError;
 use aegis_virtio::block::{DEVICE_TYPE_BLOCK, Disk as VirtioBlock, Limits};
@@ -47,6 +47,7 @@ use exos_linux::host::disk::{DiskDriver, DiskMemory, LibraryDisk};
 use exos_linux::host::disk_domain::{DomainDisk, DomainPlace};
 
 use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, DeviceTransport, devices};
+use super::ide_disk::IdeDisk;
 use super::machine::Host;
 use super::pod::POD;
 use super::processor::{self, Bells};
@@ -245,13 +246,15 @@ fn for_each_frame(place: Place, mut act: impl FnMut(FrameNumber, usize, usize, u
 
 /// A virtio disk and its interrupt.
 struct VirtioDisk {
-    disk: VirtioBlock<DeviceTransport, DeviceMemory<DmaRun>>,
+    /// Large: it must not lie on a thread's stack more often than it has to.
+    disk: Box<VirtioBlock<DeviceTransport, DeviceMemory<DmaRun>>>,
     irq: BellIrq,
     device: CapSlot,
 }
 
 impl VirtioDisk {
     /// Starts the disk of this number, of those that there are.
+    #[inline(never)]
     fn find(info: &BootInfo, number: usize) -> core::result::Result<Self, DeviceError> {
         let mut count = 0;
         for device in devices(info) {
@@ -268,9 +271,17 @@ impl VirtioDisk {
         // What somebody guards reaches no frames of programs.
         let Device::Own(slot) = device else { return Err(DeviceError::NotFound) };
         let memory = device.memory_run(&transport, LIMITS.page_count())?;
-        let mut irq = device.interrupt_on(shared_bell()?)?;
+        let mut irq = device.interrupt_on(0, shared_bell()?)?;
         irq.start(&mut transport)?;
-        Ok(Self { disk: VirtioBlock::new(transport, memory, LIMITS)?, irq, device: slot })
+        Ok(Self { disk: Self::make(transport, memory)?, irq, device: slot })
+    }
+
+    #[inline(never)]
+    fn make(
+        transport: DeviceTransport,
+        memory: DeviceMemory<DmaRun>,
+    ) -> core::result::Result<Box<VirtioBlock<DeviceTransport, DeviceMemory<DmaRun>>>, VirtioError> {
+        VirtioBlock::new(transport, memory, LIMITS).map(Box::new)
     }
 }
 
@@ -304,7 +315,7 @@ impl DiskDriver for VirtioDisk {
 }
 
 /// Stops a function at the kernel and lets it work again.
-fn cut_off(device: CapSlot) -> bool {
+pub(super) fn cut_off(device: CapSlot) -> bool {
     // SAFETY: one that is stopped touches nothing; afterwards it is told only frames that are bound for it.
     let control = |operation| unsafe { call::device_control(device, operation) };
     let stopped = loop {
@@ -339,6 +350,7 @@ impl BlockCarrier {
     }
 
     /// A disk over a session, with a domain or the kernel.
+    #[inline(never)]
     fn open_session<P: DomainPlace + 'static>(
         &self,
         number: usize,
@@ -371,6 +383,7 @@ impl BlockCarrier {
         Some(disk)
     }
 
+    #[inline(never)]
     fn make_domain(&self, number: usize) -> core::result::Result<disk_domain::Place, &'static str> {
         let own = devices(&self.info).filter(|device| device.is_of_type(DEVICE_TYPE_BLOCK)).nth(number);
         let Some(Device::Own(slot)) = own else { return Err("there is none that this pod drives") };
@@ -380,12 +393,33 @@ impl BlockCarrier {
             .ok_or("the boot bundle has no domain")
     }
 
+    #[inline(never)]
     fn find_kernel(number: usize) -> core::result::Result<disk_kernel::Place, &'static str> {
         let bell = shared_bell().map_err(|_| "there is no bell")?;
         disk_kernel::Place::find(number, bell).map_err(|status| match status {
             Status::UnknownCall => "the kernel drives no disks",
             _ => "the kernel does not drive it",
         })
+    }
+
+    /// Starts a disk of the program's own library OS.
+    fn start(&self, number: usize) -> core::result::Result<Arc<dyn Disk>, DeviceError> {
+        // What is large on the stack is on that of one of the two.
+        if self.drivers.disk.model == Model::Ide { self.start_ide(number) } else { self.start_virtio(number) }
+    }
+
+    #[inline(never)]
+    fn start_ide(&self, number: usize) -> core::result::Result<Arc<dyn Disk>, DeviceError> {
+        let driver = IdeDisk::find(&self.info, number, shared_bell()?)?;
+        let device = driver.device;
+        Ok(self.keep(number, driver, device))
+    }
+
+    #[inline(never)]
+    fn start_virtio(&self, number: usize) -> core::result::Result<Arc<dyn Disk>, DeviceError> {
+        let driver = VirtioDisk::find(&self.info, number)?;
+        let device = driver.device;
+        Ok(self.keep(number, driver, device))
     }
 
     fn keep<D>(&self, number: usize, driver: D, device: CapSlot) -> Arc<dyn Disk>
@@ -415,10 +449,11 @@ impl DiskCarrier for BlockCarrier {
             Placement::Domain => return self.open_session(number, self.make_domain(number)),
             Placement::Kernel => return self.open_session(number, Self::find_kernel(number)),
         }
-        match VirtioDisk::find(&self.info, number) {
-            Ok(driver) => {
-                let device = driver.device;
-                Some(self.keep(number, driver, device))
+        match self.start(number) {
+            Ok(disk) => Some(disk),
+            Err(DeviceError::NotFound) => {
+                self.host.log("warn", "a disk cannot be used: the machine has no such device");
+                None
             }
             Err(error) => {
                 self.host.log("warn", &alloc::format!("a disk cannot be used: {error}"));

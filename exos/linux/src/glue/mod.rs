@@ -26,6 +26,7 @@ pub(crate) mod entry;
 pub(crate) mod fast;
 pub(crate) mod fiber;
 pub(crate) mod heap;
+mod ide_disk;
 pub(crate) mod idle;
 pub(crate) mod kernel;
 pub(crate) mod lock_wait;

@@ -43,7 +43,7 @@ use crate::file::lottery_programs;
 use crate::host::mounts::{Refused, Served, Shares};
 use crate::host::standard_streams::{connect_streams, has_host_terminal};
 use crate::host::{disks, etc_files};
-use crate::proc::ProcFacts;
+use crate::proc::{ProcFacts, disk_text};
 use crate::task::identities::Identities;
 use crate::task::job_control::PodJobs;
 use crate::task::listing::Listing;
@@ -288,7 +288,12 @@ fn name_space(
     let description = MountDescription { kind: "overlay", source: "overlay", flags: MountFlags::default() };
     let namespace = Namespace::new(root, description);
     let (of_interfaces, has_card) = (facts.clone(), config.network.is_some());
-    let interfaces: text_fs::Files = Arc::new(move || of_interfaces.interface_files(has_card));
+    let disks = ground.disks.clone();
+    let interfaces: text_fs::Files = Arc::new(move || {
+        let mut files = of_interfaces.interface_files(has_card);
+        files.extend(disk_text::files(&disks));
+        files
+    });
     mount_all(&namespace, ground, facts, interfaces, terminals, now).map_err(BootError::Root)?;
     device_fs::register(&namespace, &ground.kernel);
     disks::register(&namespace, &ground.disks);

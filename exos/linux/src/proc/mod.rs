@@ -11,6 +11,7 @@
 //! order that `process` states.
 
 mod control_group;
+pub(crate) mod disk_text;
 mod interface_text;
 mod ipc_text;
 mod memory_file;

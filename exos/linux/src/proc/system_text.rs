@@ -12,7 +12,7 @@ use exos::fs::terminal::table::TERMINAL_COUNT_MAX;
 use exos::fs::watch::{EVENT_COUNT_MAX, INSTANCE_COUNT_MAX, WATCH_COUNT_MAX};
 
 use super::text::{Text, put};
-use super::{ipc_text, processor_text};
+use super::{disk_text, ipc_text, processor_text};
 use crate::file::epoll::ENTRY_COUNT_MAX;
 use crate::task::listing::Member;
 use crate::task::system::{RELEASE, System, VERSION};
@@ -32,6 +32,8 @@ pub(super) fn append(subject: &Subject<'_>, text: SystemText, out: &mut Text<'_>
     match text {
         SystemText::CommandLine => out.raw(b"\n"),
         SystemText::Devices => devices(out),
+        SystemText::DiskStatistics => disk_text::statistics(&system.files.disks, out),
+        SystemText::Partitions => disk_text::partitions(&system.files.disks, out),
         SystemText::TerminalDrivers => terminal_drivers(out),
         SystemText::FileSystems => file_systems(system, out),
         SystemText::LoadAverage => load_average(subject, out),

@@ -64,9 +64,11 @@ texts! {
     SystemText {
         CommandLine => "cmdline" 0o444,
         Devices => "devices" 0o444,
+        DiskStatistics => "diskstats" 0o444,
         FileSystems => "filesystems" 0o444,
         LoadAverage => "loadavg" 0o444,
         Memory => "meminfo" 0o444,
+        Partitions => "partitions" 0o444,
         Processors => "cpuinfo" 0o444,
         Stat => "stat" 0o444,
         Uptime => "uptime" 0o444,
