@@ -208,9 +208,11 @@ impl Running<'_> {
     }
 
     fn ask(&mut self, state: &mut State<'_, Hardware>) -> u64 {
-        let has_more = self.visit(state) != 0;
+        let visit = self.service.visit(state.machine.now_ns(), self.random);
         state.machine.interrupt_mask(self.device, 0, false);
-        u64::from(self.service.ask(state.machine.now_ns()) || has_more)
+        // What ended here rings no bell: the client learns of it by the answer.
+        let has_news = visit.has_more || visit.completed_count > 0;
+        u64::from(self.service.ask(state.machine.now_ns()) || has_news)
     }
 
     fn watch(&mut self, state: &mut State<'_, Hardware>) -> u64 {
