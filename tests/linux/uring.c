@@ -672,8 +672,11 @@ static void waits(void) {
     timer_t timer;
     struct itimerspec soon = {.it_value = {.tv_nsec = 3000000}};
     timer_create(CLOCK_MONOTONIC, &(struct sigevent){.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM}, &timer);
-    timer_settime(timer, 0, &soon, NULL);
+    // Again and again: the first signal may come before there is a wait to interrupt.
+    struct itimerspec often = {.it_value = soon.it_value, .it_interval = soon.it_value}, never = {0};
+    timer_settime(timer, 0, &often, NULL);
     told("interrupted", enter(&ring, 0, 1, IORING_ENTER_GETEVENTS));
+    timer_settime(timer, 0, &never, NULL);
     int ends[2];
     char back[8] = {0};
     pipe(ends);
