@@ -189,7 +189,9 @@ impl Pending {
     pub(super) fn set_policy(&mut self, policy: OrderPolicy, limits: &DiskLimits, now_ns: u64) {
         self.policy = policy;
         let (by_expiry, by_start, by_end) = (&mut self.by_expiry, &mut self.by_start, &mut self.by_end);
-        (by_expiry.clear(), by_start.clear(), by_end.clear());
+        by_expiry.clear();
+        by_start.clear();
+        by_end.clear();
         for waiting in core::mem::take(&mut self.groups).into_values() {
             self.insert(waiting.group, limits, now_ns);
         }
