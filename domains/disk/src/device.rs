@@ -3,12 +3,12 @@
 
 use core::ptr::NonNull;
 
-use aegis_abi::Status;
 use aegis_abi::device::{DeviceField, DeviceKind, DeviceOperation};
 use aegis_abi::memory::{BindEntry, BindFlags};
-use aegis_abi::types::SLOT_SELF;
+use aegis_abi::types::{SLOT_NONE, SLOT_SELF};
+use aegis_abi::{CapSlot, Status};
 use aegis_disk_domain::layout::{
-    DEVICE_BASE, DRIVER_BASE, DRIVER_PAGE_COUNT, PAGE_DRIVER, SLOT_BELL, SLOT_DEVICE, SLOT_MEMORY,
+    DEVICE_BASE, DRIVER_BASE, DRIVER_PAGE_COUNT, PAGE_DRIVER, SLOT_DEVICE, SLOT_MEMORY,
 };
 use aegis_hal::{DeviceAddress, DmaRegion, DmaRun, Irq, IrqError, MmioRegion, PAGE_BYTES};
 use aegis_rt::call::{self, Refusal};
@@ -16,6 +16,8 @@ use aegis_virtio::block::{DEVICE_TYPE_BLOCK, Disk, Limits};
 use aegis_virtio::guard::{Answer, Guard, Request};
 use aegis_virtio::{AnyTransport, ConfigSpace, Function, FunctionKind, PciWindow, VirtioError, device_type, open};
 
+/// The bell that the function's interrupt rings: the domain's own.
+pub(crate) const SLOT_INTERRUPT: CapSlot = CapSlot(8);
 /// Address space for one region.
 const REGION_STRIDE: u64 = 16 << 20;
 const LIMITS: Limits =
@@ -87,7 +89,7 @@ impl Function for Own {
             match unsafe { call::device_control(SLOT_DEVICE, DeviceOperation::Enable) } {
                 // The domain before this one has lost it a moment ago.
                 Err(Refusal { status: Status::Busy | Status::Again, .. }) => {
-                    let _ = call::yield_to(aegis_abi::CapSlot(0));
+                    let _ = call::yield_to(SLOT_NONE);
                 }
                 outcome => return outcome.map(|_| ()).map_err(DeviceError::from),
             }
@@ -113,13 +115,14 @@ impl Function for Own {
     }
 }
 
-/// The function's interrupt, which rings the domain's bell: nobody knows how often.
+/// The function's interrupt, which rings a bell of its own, so that it is known when the next has to be asked for.
 pub(crate) struct BellIrq;
 
 impl BellIrq {
     /// Binds it.
     pub(crate) fn bind() -> Result<Self, DeviceError> {
-        call::device_interrupt_bind(SLOT_DEVICE, 0, SLOT_BELL)?;
+        call::bell_create(SLOT_INTERRUPT, SLOT_NONE)?;
+        call::device_interrupt_bind(SLOT_DEVICE, 0, SLOT_INTERRUPT)?;
         call::device_interrupt_ask(SLOT_DEVICE, 0)?;
         Ok(Self)
     }

@@ -5,6 +5,7 @@ use core::sync::atomic::AtomicU64;
 
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::memory::{BindEntry, BindFlags};
+use aegis_abi::sleep::{Term, TermOperator, TermSource};
 use aegis_abi::types::SLOT_SELF;
 use aegis_disk::{Buffer, DiskService, Health, Host, ServedExtent};
 use aegis_disk_domain::layout::{
@@ -18,7 +19,7 @@ use aegis_lottery::random::Keyed;
 use aegis_proto::block::Extent;
 use aegis_rt::{call, clock};
 
-use crate::device::{self, BellIrq, DomainDisk};
+use crate::device::{self, BellIrq, DomainDisk, SLOT_INTERRUPT};
 
 /// Requests under way.
 const DEPTH: usize = 64;
@@ -135,6 +136,14 @@ fn attach(service: &mut Service, index: usize, client: &PlanClient) {
 /// The alarm is set when there is none, not at each sleep: what it finds too early is put off.
 fn serve(mut service: Service, mut irq: BellIrq, mut random: Keyed, fault_ns: u64) -> ! {
     let mut alarm_ns = 0;
+    let terms = [(0, SLOT_INTERRUPT), (1, SLOT_BELL)].map(|(product, bell)| Term {
+        product,
+        source: TermSource::Bell as u32,
+        operator: TermOperator::AtLeast as u32,
+        slot: bell.0,
+        address: 0,
+        value: 1,
+    });
     loop {
         let mut now_ns = self::now_ns();
         let visit = service.visit(now_ns, &mut random);
@@ -148,16 +157,16 @@ fn serve(mut service: Service, mut irq: BellIrq, mut random: Keyed, fault_ns: u6
         if due_ns < u64::MAX && alarm_ns <= now_ns && call::bell_ring_at(SLOT_BELL, due_ns).is_ok() {
             alarm_ns = due_ns;
         }
-        let _ = call::bell_await(SLOT_BELL);
+        // The value is the product that held: the first is the device's.
+        let has_interrupted = call::sleep(&terms) == Ok(0);
+        let _ = call::bell_take(if has_interrupted { SLOT_INTERRUPT } else { SLOT_BELL });
         now_ns = self::now_ns();
-        // Who rang is seen by what there is; where that says nothing it may have been the device, too.
-        let has_completed = service.has_completed();
         let is_late = alarm_ns <= now_ns;
-        if (has_completed || is_late || !service.has_any()) && service.device().acknowledge(&mut irq).is_err() {
+        if (has_interrupted || is_late) && service.device().acknowledge(&mut irq).is_err() {
             // The next visit finds that, and resets the disk.
             continue;
         }
-        if is_late && !has_completed {
+        if is_late && !service.has_completed() {
             service.watch(now_ns);
         }
     }

@@ -12,7 +12,7 @@ pub const PLAN_EXTENT_COUNT_MAX: usize = 4;
 
 /// The domain's slot: frames that its maker gave, to write and for the device.
 pub const SLOT_MEMORY: CapSlot = CapSlot(5);
-/// The domain's slot: the bell that clients ring, and the device's interrupt; it sleeps on this one.
+/// The domain's slot: the bell that clients ring, and its own alarm.
 pub const SLOT_BELL: CapSlot = CapSlot(6);
 /// The domain's slot: the frames of the image, not to write.
 pub const SLOT_IMAGE: CapSlot = CapSlot(7);
