@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::{
     Config, ConfigError, Flags, HEADER_BYTES, HostMount, HostMountFlags, MOUNT_COUNT_MAX, STRING_BYTES_MAX, Tickets,
 };
+use crate::disks::{DiskFlags, Disks, RequestOrder};
 use crate::drivers::Drivers;
 use crate::network::{HostEntry, Network, NetworkFlags, Prefixed};
 
@@ -105,6 +106,10 @@ fn drivers_of(record: [u8; 3]) -> Drivers {
     drivers
 }
 
+fn disk_flags(is_read_only: bool) -> DiskFlags {
+    if is_read_only { DiskFlags::READ_ONLY } else { DiskFlags::empty() }
+}
+
 prop_compose! {
     fn configs()(
         program in prop::collection::vec(1_u8.., 1..100),
@@ -118,6 +123,8 @@ prop_compose! {
         tickets in prop::option::of((any::<u64>(), string())),
         network in prop::option::of(networks()),
         drivers in prop::array::uniform3(0_u8..6),
+        disks in prop::collection::vec(any::<bool>(), 0..crate::disks::DISK_COUNT_MAX),
+        order in prop::option::of(prop::sample::select(&RequestOrder::ALL[..])),
         names in prop::collection::vec((any::<IpAddr>(), "[a-z][a-z.0-9-]{0,20}"), 0..8),
     ) -> Config {
         let (memory_limit_bytes, realtime_start_ns, uid, gid, terminal_rows, terminal_columns) = numbers;
@@ -131,6 +138,7 @@ prop_compose! {
             network,
             names: names.into_iter().map(|(address, name)| HostEntry { name: name.into_bytes(), address }).collect(),
             drivers: drivers_of(drivers),
+            disks: Disks { disks: disks.into_iter().map(disk_flags).collect(), order },
         }
     }
 }

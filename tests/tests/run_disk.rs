@@ -4,10 +4,15 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use aegis_tests::programs::{Ended, aegis, is_there};
+use aegis_tests::programs::{Ended, aegis, compile, is_there};
 
 /// Drivers and the name of their first disk.
-const DISKS: [(&str, &str); 2] = [("disk=library:virtio", "/dev/vda"), ("disk=library:ide", "/dev/sda")];
+const DISKS: [(&str, &str); 4] = [
+    ("disk=library:virtio", "/dev/vda"),
+    ("disk=library:ide", "/dev/sda"),
+    ("disk=domain", "/dev/vda"),
+    ("disk=kernel", "/dev/vda"),
+];
 const DISK_BYTES: usize = 8 << 20;
 
 /// An image of the host, gone at the end.
@@ -181,7 +186,37 @@ fn programs_share_a_disk_and_one_may_be_killed() {
     let script = "dd if=/dev/vda of=/dev/null bs=4096 iflag=direct 2>/dev/null & first=$!
         dd if=/dev/vda of=/dev/null bs=64k 2>/dev/null & second=$!
         kill -9 $first; wait $second; echo $?; dd if=/dev/vda bs=1M iflag=direct 2>/dev/null | md5sum";
-    let ended = busybox(&["--disk", image.path()], &["sh", "-c", script], b"");
     let whole = busybox(&[], &["md5sum"], &image.bytes());
-    assert_eq!(ended.output, [b"0\n", &whole.output[..]].concat(), "{}", ended.errors);
+    for (driver, _) in DISKS.into_iter().filter(|(_, disk)| *disk == "/dev/vda") {
+        let options = ["--driver", driver, "--disk", image.path()];
+        let ended = busybox(&options, &["sh", "-c", script], b"");
+        assert_eq!(ended.output, [b"0\n", &whole.output[..]].concat(), "{driver}: {}", ended.errors);
+    }
+}
+
+/// Each block holds what was written to it last, with sixteen threads at it, also where the driver faults every 100 ms.
+#[test]
+fn every_block_is_what_was_written_last_though_the_driver_is_lost() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("disks/verify.c");
+    let text = std::fs::read_to_string(source).expect("the program's source is in the tree");
+    let Some(program) = compile("verify", &text, &["-O1", "-static", "-pthread"]) else { return };
+    let program = program.display().to_string();
+    let driver_is = |name| ["--driver", name];
+    for options in [
+        &driver_is("disk=library")[..],
+        &driver_is("disk=kernel"),
+        &driver_is("disk=domain"),
+        &["--driver", "disk=domain", "--fault-disk-domain", "100"],
+    ] {
+        for processors in ["1", "2"] {
+            let image = Image::new("verify");
+            std::fs::OpenOptions::new().write(true).open(&image.0).and_then(|it| it.set_len(16 << 20)).expect("ours");
+            let more = [&["--cpus", processors, "--disk", image.path()][..], options].concat();
+            let ended = aegis(&more, &[&program, "/dev/vda", "2"], b"");
+            assert_eq!((&ended.output[..], ended.status), (&b"ok\n"[..], 0), "{more:?}: {}", ended.errors);
+            // The line of the fourth restart says that there were so many.
+            let is_faulty = options.len() > 2;
+            assert_eq!(ended.errors.contains("started anew (4)"), is_faulty, "{more:?}: {}", ended.errors);
+        }
+    }
 }

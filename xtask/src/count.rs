@@ -45,11 +45,11 @@ fn count(sources: &[Source]) -> BTreeMap<String, Count> {
             names.push("kernel (all)".to_string());
         }
         let is_below = |folder: &&str| source.path.starts_with(*folder);
-        let is_ring0 = RING0_FOLDERS.iter().any(|folder| is_below(&folder));
+        let is_ring0 = RING0_FOLDERS.iter().any(is_below);
         if is_ring0 {
             names.push("ring 0".to_string());
         }
-        if is_ring0 || EXTENDED_FOLDERS.iter().any(|folder| is_below(&folder)) {
+        if is_ring0 || EXTENDED_FOLDERS.iter().any(is_below) {
             names.push("ring 0 (extended)".to_string());
         }
         for name in names {

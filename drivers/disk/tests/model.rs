@@ -372,7 +372,7 @@ proptest! {
             match kind {
                 0 => {
                     let slot = 320 + 16 + (place % 8) * 8;
-                    let first = 1 + small % 6 | (small % 3) << 16;
+                    let first = (1 + small % 6) | (small % 3) << 16;
                     let request = [first, value % 40, value % 3, value, value >> 3, 0, 0, value];
                     for (offset, word) in request.into_iter().enumerate() {
                         words[slot + offset].store(word, Ordering::Relaxed);

@@ -215,7 +215,7 @@ fn a_read_only_disk_is_not_opened_for_writing() {
 fn ranges_are_whole_blocks_on_the_disk() {
     let setup = Setup::new(false);
     let file = setup.open();
-    for (offset, count) in [(1, 512), (0, 100), (0, 0), (BYTES as u64, 512), (u64::MAX & !511, 512)] {
+    for (offset, count) in [(1, 512), (0, 100), (0, 0), (BYTES as u64, 512), (!511, 512)] {
         assert_eq!(file.change_range(DiskOperation::Discard, offset, count), Err(Errno::EINVAL), "{offset} {count}");
     }
     assert_eq!(file.allocate(Allocate::PunchHole, 512, 1024), Ok(()));

@@ -118,6 +118,18 @@ impl Failure {
     }
 }
 
+/// Gives the pod its network, if the run has one, and waits for the lease that it may need.
+fn attach_network(info: &BootInfo, config: &Config, platform: &MachinePlatform, pod: &Pod) {
+    let Some(configuration) = network::configuration(config) else { return };
+    let carrier = NetCarrier { info: *info, host: platform.host.clone(), bells: platform.bells.clone() };
+    let inet = &pod.system.files.inet;
+    inet.attach(configuration, Arc::new(carrier));
+    inet.await_lease(network::LEASE_NS_MAX, || {
+        core::hint::spin_loop();
+        pod.system.kernel.now_ns()
+    });
+}
+
 /// Everything up to the program's first instruction.
 #[inline(never)]
 fn begin(info: &BootInfo, host: &Arc<Host>, bell: CapSlot, frame: &mut UpcallFrame) -> Result<(Pod, Run), Failure> {
@@ -183,15 +195,7 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: CapSlot, frame: &mut UpcallFra
     };
     let pod =
         exos_linux::host::boot::boot(ground, &config).map_err(|error| Failure::new(125, alloc::format!("{error}")))?;
-    if let Some(configuration) = network::configuration(&config) {
-        let carrier = NetCarrier { info: *info, host: host.clone(), bells: platform.bells.clone() };
-        let inet = &pod.system.files.inet;
-        inet.attach(configuration, Arc::new(carrier));
-        inet.await_lease(network::LEASE_NS_MAX, || {
-            core::hint::spin_loop();
-            pod.system.kernel.now_ns()
-        });
-    }
+    attach_network(info, &config, &platform, &pod);
     load(&pod, &config, frame)?;
     platform.system.call_once(|| (pod.system.clone(), pod.process.clone()));
     pod.system.listing.set_current_source(current_numbers);

@@ -366,7 +366,7 @@ impl<P: DomainPlace> Disk for DomainDisk<P> {
             let was_said = core::mem::replace(&mut inner.has_said_end, outcome != DiskReset::Pending);
             drop(inner);
             match outcome {
-                DiskReset::Pending if count.is_power_of_two() || count % 100 == 0 => {
+                DiskReset::Pending if count.is_power_of_two() || count.is_multiple_of(100) => {
                     (self.log)(&format!("the disk's driver was lost and is started anew ({count})"));
                 }
                 DiskReset::Lost if !was_said => {

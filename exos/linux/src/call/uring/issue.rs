@@ -185,6 +185,7 @@ fn give(context: &Context<'_>, ring: &Arc<Ring>, mut chain: Chain, direct: Direc
 }
 
 /// Has a chain wait for its file and its time.
+#[expect(clippy::result_large_err, reason = "the chain comes back as it is; there may be no memory to box it in")]
 fn park(
     context: &mut Context<'_>,
     ring: &Arc<Ring>,

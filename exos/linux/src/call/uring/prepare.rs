@@ -138,16 +138,7 @@ fn check_fields(ring: &Arc<Ring>, sqe: &Sqe) -> Result<()> {
         | opcode::UNLINKAT
         | opcode::MKDIRAT
         | opcode::SYMLINKAT
-        | opcode::LINKAT
-            if is_fixed =>
-        {
-            Err(Errno::EBADF)
-        }
-        opcode::OPENAT | opcode::OPENAT2 => none_of(&[buffer]),
-        opcode::STATX | opcode::RENAMEAT | opcode::LINKAT => none_of(&[buffer, file_index]),
-        opcode::UNLINKAT => none_of(&[offset, length, buffer, file_index]),
-        opcode::MKDIRAT => none_of(&[offset, call_flags, buffer, file_index]),
-        opcode::SYMLINKAT => none_of(&[length, call_flags, buffer, file_index]),
+        | opcode::LINKAT => check_path(sqe),
         opcode::CLOSE if is_fixed => Err(Errno::EBADF),
         opcode::CLOSE => {
             let both = if file_index != 0 { u64::from(sqe.descriptor) } else { 0 };
@@ -167,6 +158,22 @@ fn check_fields(ring: &Arc<Ring>, sqe: &Sqe) -> Result<()> {
         opcode::SHUTDOWN => none_of(&[offset, address, call_flags, buffer, file_index]),
         opcode::SOCKET => none_of(&[address, call_flags, buffer]),
         _ => Ok(()),
+    }
+}
+
+/// Of operations on paths, none of which takes a registered file.
+fn check_path(sqe: &Sqe) -> Result<()> {
+    let (buffer, file_index, call_flags) =
+        (u64::from(sqe.buffer), u64::from(sqe.file_index), u64::from(sqe.call_flags));
+    if sqe.has(sqe_flag::FIXED_FILE) {
+        return Err(Errno::EBADF);
+    }
+    match sqe.opcode {
+        opcode::OPENAT | opcode::OPENAT2 => none_of(&[buffer]),
+        opcode::UNLINKAT => none_of(&[sqe.offset, sqe.length.into(), buffer, file_index]),
+        opcode::MKDIRAT => none_of(&[sqe.offset, call_flags, buffer, file_index]),
+        opcode::SYMLINKAT => none_of(&[sqe.length.into(), call_flags, buffer, file_index]),
+        _ => none_of(&[buffer, file_index]),
     }
 }
 
