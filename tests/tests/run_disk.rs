@@ -22,7 +22,7 @@ impl Image {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("aegis-{name}-{}.raw", std::process::id()));
         let bytes: Vec<u8> =
-            (0..DISK_BYTES as u64 / 8).flat_map(|word| (word * 0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
+            (0..DISK_BYTES as u64 / 8).flat_map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
         std::fs::write(&path, bytes).expect("a file of the host");
         Self(path)
     }
