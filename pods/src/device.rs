@@ -11,6 +11,7 @@ use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::types::SLOT_DEVICE_FIRST;
 use aegis_hal::MmioRegion;
 use aegis_rt::call::{self, Refusal};
+use aegis_virtio::block::DEVICE_TYPE_BLOCK;
 use aegis_virtio::guard::Geometry;
 use aegis_virtio::{ConfigSpace, Function, FunctionKind, PciWindow, VirtioError, device_type};
 
@@ -103,14 +104,17 @@ impl Function for Device {
     }
 }
 
-/// The machine's functions that pods can have, in order, and how many there are. All others stay unused. A network card
-/// that is not virtio has no guard, so it is only for pods that are trusted with devices.
+/// The machine's functions that pods can have, in order, and how many there are. All others stay unused. A disk, or a
+/// card that is not virtio, has no guard, so it is only for pods that are trusted with devices.
 pub(crate) fn functions_of_pods(info: &BootInfo, trusts_devices: bool) -> ([CapSlot; DEVICE_COUNT_MAX], usize) {
     let mut found = [CapSlot(0); DEVICE_COUNT_MAX];
     let mut count = 0;
     let slots = (0..info.device_count).map(|index| CapSlot(SLOT_DEVICE_FIRST.0 + index));
-    let is_guarded = |slot: &CapSlot| device_type(&Device(*slot)).ok().flatten().and_then(Geometry::of).is_some();
-    let is_for_pods = |slot: &CapSlot| is_guarded(slot) || (trusts_devices && is_network_card(*slot));
+    let is_for_pods = |slot: &CapSlot| {
+        let virtio_type = device_type(&Device(*slot)).ok().flatten();
+        virtio_type.and_then(Geometry::of).is_some()
+            || (trusts_devices && (virtio_type == Some(DEVICE_TYPE_BLOCK) || is_network_card(*slot)))
+    };
     for (slot, place) in slots.filter(is_for_pods).zip(&mut found) {
         *place = slot;
         count += 1;
@@ -118,7 +122,8 @@ pub(crate) fn functions_of_pods(info: &BootInfo, trusts_devices: bool) -> ([CapS
     (found, count)
 }
 
-/// Whether a function is a network card of PCI, as it says itself.
+/// Whether a function is a network card of PCI, as it says itself. Controllers of disks are the machine's own: every PC
+/// has one, whoever has disks.
 fn is_network_card(slot: CapSlot) -> bool {
     const CLASS_NETWORK: u64 = 2;
     let read = |field| call::device_read(slot, field, 0).ok();

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use aegis_tests::programs::{Ended, aegis, compile, is_there};
+use aegis_tests::programs::{Ended, aegis, compile, is_there, up};
 
 /// Drivers and the name of their first disk.
 const DISKS: [(&str, &str); 4] = [
@@ -21,8 +21,9 @@ struct Image(PathBuf);
 impl Image {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("aegis-{name}-{}.raw", std::process::id()));
-        let bytes: Vec<u8> =
-            (0..DISK_BYTES as u64 / 8).flat_map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
+        let bytes: Vec<u8> = (0..DISK_BYTES as u64 / 8)
+            .flat_map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+            .collect();
         std::fs::write(&path, bytes).expect("a file of the host");
         Self(path)
     }
@@ -218,5 +219,30 @@ fn every_block_is_what_was_written_last_though_the_driver_is_lost() {
             let is_faulty = options.len() > 2;
             assert_eq!(ended.errors.contains("started anew (4)"), is_faulty, "{more:?}: {}", ended.errors);
         }
+    }
+}
+
+#[test]
+fn a_pod_that_is_trusted_with_devices_has_disks() {
+    if !is_there("busybox") {
+        return;
+    }
+    let image = Image::new("up");
+    let file = |drivers: &str| {
+        let (program, args) =
+            ("program = \"busybox\"", "args = [\"dd\", \"if=/dev/vda\", \"bs=64k\", \"of=/tmp/copy\"]");
+        let disk = format!("disk = [\"{}\"]", image.path());
+        format!("[machine]\ntrust_devices = true\n[pod.a]\n{program}\n{args}\n{disk}\n{drivers}\n")
+    };
+    for machine in ["microvm", "pc", "q35"] {
+        let ended = up("disk", &["-M", machine], &file(""));
+        assert_eq!(ended.status, 0, "{machine}: {}", ended.errors);
+    }
+    for (drivers, part) in [
+        ("drivers = [\"disk=domain\"]", "is for one program alone"),
+        ("drivers = [\"disk=library:ide\"]", "is no pod's own"),
+    ] {
+        let ended = up("disk", &[], &file(drivers));
+        assert!(ended.status == 125 && ended.errors.contains(part), "{drivers}: {}", ended.errors);
     }
 }

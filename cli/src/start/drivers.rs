@@ -10,7 +10,7 @@ use crate::options::drivers::DriverOption;
 fn placements(role: Role, model: Model) -> &'static [Placement] {
     match (role, model) {
         (Role::Disk, Model::Virtio) => &Placement::ALL,
-        (Role::Disk, _) => &[Placement::Library, Placement::Domain],
+        (Role::Disk, _) => &[Placement::Library],
         (Role::Net, _) => &[Placement::Library],
     }
 }
@@ -103,7 +103,7 @@ mod tests {
         let refused = |word| Err(format!("--driver {word}: not in this version; take "));
         let not_said = |word, names: &str| refused(word).map_err(|text| text + names);
         assert_eq!(said("net=kernel"), not_said("net=kernel:virtio", "library"));
-        assert_eq!(said("disk=kernel:ide"), not_said("disk=kernel:ide", "library or domain"));
+        assert_eq!(said("disk=kernel:ide"), not_said("disk=kernel:ide", "library"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use aegis_launch::machine::disks::DiskImage;
 use aegis_launch::machine::process::sockets;
 use aegis_launch::machine::qemu::{Driver, function_count};
 use aegis_link::config::{Config, Flags};
-use aegis_link::drivers::{Drivers, Model, Role};
+use aegis_link::drivers::{Drivers, Model, Placement, Role};
 use aegis_link::pods::{CurrencyPlan, PodPlan, encode};
 
 use crate::options::UpOptions;
@@ -172,9 +172,20 @@ fn network(pod: &Pod<'_>, entry: &PodEntry, starter: &Starter<'_>) -> Result<Opt
     pod.network(starter).map_err(|error| of_pod(entry, error))
 }
 
-/// What the manager can guard: it knows virtio devices.
+/// What a machine of several pods can have: drivers in their library OSes, and of guarded devices virtio's alone, which
+/// the manager knows.
 fn check_guarded(file: &UpFile, drivers: &[Drivers], driver: Driver) -> Result<(), Error> {
     for (entry, drivers) in file.pods.iter().zip(drivers) {
+        let elsewhere = Role::ALL.into_iter().find(|role| drivers.of(*role).placement != Placement::Library);
+        if let Some(role) = elsewhere {
+            let (role, placement) = (role.name(), drivers.of(role).placement.name());
+            let text = format!("drivers: {role}={placement} is for one program alone (aegis run); take library");
+            return Err(of_pod(entry, Error::Usage(text)));
+        }
+        if drivers.disk.model == Model::Ide {
+            let text = "drivers: the controller of IDE disks is no pod's own; take disk=library:virtio";
+            return Err(of_pod(entry, Error::Usage(text.into())));
+        }
         let model = Role::ALL.map(|role| drivers.of(role).model).into_iter().find(|model| *model != Model::Virtio);
         if let (Some(model), Driver::Guard) = (model, driver) {
             let text = format!("drivers: {} is not guarded; it needs trust_devices = true in [machine]", model.name());
