@@ -30,7 +30,7 @@ const DISK_COUNT_MAX: usize = 4;
 /// Most requests that a disk has.
 const DEPTH: usize = 128;
 const LIMITS: Limits =
-    Limits { request_count: DEPTH as u16, segment_count_max: 64, queue_count_max: 1, reset_poll_count_max: 1_000_000 };
+    Limits { request_count: DEPTH as u16, segment_count_max: 64, queue_count_max: 1, reset_poll_count_max: 10_000 };
 /// All extents' rights.
 const RIGHTS: u8 = RIGHT_READ | RIGHT_WRITE | RIGHT_DISCARD;
 /// PCI vendor and device identifiers of a virtio disk: transitional and modern (Virtio 1.2, 4.1.2).
@@ -106,6 +106,15 @@ impl Extension<Hardware> for Disks {
             KernelCall::Ask => Ok(running.ask(state)),
             KernelCall::Watch => Ok(running.watch(state)),
             KernelCall::Detach => Ok(running.end_client(state)),
+        }
+    }
+
+    fn stop(&self, _: &mut State<'_, Hardware>, device: DeviceId) {
+        let mut slots = self.0.lock();
+        let is_it = |slot: &&mut Slot| slot.function.is_some_and(|(function, _)| function == device);
+        if let Some(service) = slots.iter_mut().find(is_it).and_then(|slot| slot.service.as_mut()) {
+            // It is reset, which ends what is under way, and comes back as none: switched off, it reaches no rings.
+            let _ = service.device().reset();
         }
     }
 
@@ -188,8 +197,7 @@ impl Running<'_> {
         by: EnvironmentId,
         range: (FrameNumber, u64),
     ) -> Result<u64, Status> {
-        // Whoever was there before is gone: the function is fresh, as `end_client` left it, or was stopped since by the
-        // kernel, when ranges were unbound.
+        // Whoever was there before is gone, with nothing under way; the function may be switched off since.
         state.machine.device_enable(self.device, true);
         let is_taken = self.service.host().client.is_none()
             && self.service.host().begin_client(state, self.device, by, range)
@@ -224,6 +232,8 @@ impl Running<'_> {
 
     /// The client ends, whatever is under way for it: the disk is reset, so that nobody's memory is touched any more.
     fn end_client(&mut self, state: &mut State<'_, Hardware>) -> u64 {
+        // What is under way is over before the function reaches memory again.
+        let _ = self.service.device().reset();
         state.machine.device_enable(self.device, true);
         self.service.detach(0);
         if self.service.flight_count() > 0 {

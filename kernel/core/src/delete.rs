@@ -153,7 +153,7 @@ impl<M: Machine> State<'_, M> {
             let binding = self.dma_bindings[index];
             if let Some(device) = binding.device.filter(|_| binding.bound_with == Some(at)) {
                 self.check_budget()?;
-                self.machine.device_enable(device, false);
+                self.stop_device(device);
                 self.spend(binding.count as usize);
                 self.release_dma_binding(index);
             }

@@ -93,6 +93,16 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
+    /// Stops a function before it loses memory.
+    pub(crate) fn stop_device(&mut self, device: DeviceId) {
+        self.machine.device_enable(device, false);
+        if self.devices[device].is_driven
+            && let Some(extension) = self.machine.extension()
+        {
+            extension.stop(self, device);
+        }
+    }
+
     /// The frames that a function reaches by place `index` of the table of all such ranges, and for what environment.
     /// For an extension, which remembers the place and asks again before each use.
     pub fn reached_frames(&self, device: DeviceId, by: EnvironmentId, index: usize) -> Option<(FrameNumber, u64)> {

@@ -49,6 +49,8 @@ pub trait Extension<M>: Sync {
     /// # Errors
     /// The call's status.
     fn call(&self, state: &mut State<'_, M>, by: EnvironmentId, call: &ExtensionCall) -> Result<u64, Status>;
+    /// A function was switched off and is about to lose memory: when this returns nothing is under way at it.
+    fn stop(&self, state: &mut State<'_, M>, device: DeviceId);
     /// An interrupt of a function came, and is masked; the bell that is bound to it rings afterwards.
     fn interrupt(&self, state: &mut State<'_, M>, device: DeviceId);
 }

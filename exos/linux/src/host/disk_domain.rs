@@ -100,6 +100,11 @@ pub struct DomainDisk<P> {
     inner: SpinMutex<Inner>,
     /// For whoever looks without the lock.
     lost_count: AtomicU64,
+    /// How often something was heard of it: its bell, or an end.
+    heard_count: AtomicU64,
+    /// [`Self::heard_count`] when it was told to ring and had nothing, and one: nothing has come since, so it still
+    /// will. 0: it was not told.
+    listening: AtomicU64,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -134,7 +139,8 @@ impl<P: DomainPlace> DomainDisk<P> {
             restart_count: 0,
             has_said_end: false,
         };
-        Some(Self { place, inner: SpinMutex::new(inner), lost_count: AtomicU64::new(0), log })
+        let [lost_count, heard_count, listening] = [const { AtomicU64::new(0) }; 3];
+        Some(Self { place, inner: SpinMutex::new(inner), lost_count, heard_count, listening, log })
     }
 
     /// Domains that were lost so far.
@@ -155,8 +161,23 @@ impl<P: DomainPlace> DomainDisk<P> {
 
     /// Takes in that its bell has rung; whether there is something to do.
     pub fn hear(&self) -> bool {
+        self.heard_count.fetch_add(1, Ordering::AcqRel);
         let Some(mut inner) = self.inner.try_lock() else { return true };
         inner.starts_ns.is_some() || inner.client.has_completed(self.place.words()) || self.is_lost(&mut inner)
+    }
+
+    /// Has the other side ring when there is something, unless it was told so before and has not since. `true`: there
+    /// is already.
+    fn listen(&self) -> bool {
+        let heard_count = self.heard_count.load(Ordering::Acquire);
+        if self.listening.load(Ordering::Acquire) == heard_count + 1 {
+            return false;
+        }
+        let is_there = self.place.listen();
+        if !is_there {
+            self.listening.store(heard_count + 1, Ordering::Release);
+        }
+        is_there
     }
 
     /// A grant goes back to the kernel, with these frames: they are of no buffer any more.
@@ -270,6 +291,7 @@ impl<P: DomainPlace> DomainDisk<P> {
         inner.given[0].count = 0;
         inner.generation = inner.generation.wrapping_add(2);
         inner.client.restart(self.place.words(), inner.generation);
+        self.heard_count.fetch_add(1, Ordering::AcqRel);
         if !self.place.start() {
             return DiskReset::Failed;
         }
@@ -341,7 +363,10 @@ impl<P: DomainPlace> Disk for DomainDisk<P> {
                     return Err(DiskBroken);
                 }
             }
-            Ok(_) => inner.progress_ns = self.place.now_ns(),
+            Ok(_) => {
+                self.heard_count.fetch_add(1, Ordering::AcqRel);
+                inner.progress_ns = self.place.now_ns();
+            }
             Err(_) => *is_broken = true,
         }
         if inner.is_broken { Err(DiskBroken) } else { Ok(()) }
@@ -355,7 +380,7 @@ impl<P: DomainPlace> Disk for DomainDisk<P> {
         let asked = inner.client.ask(self.place.words());
         inner.is_broken = asked.is_err();
         drop(inner);
-        asked.map(|is_there| is_there || self.place.listen()).map_err(|_| DiskBroken)
+        asked.map(|is_there| is_there || self.listen()).map_err(|_| DiskBroken)
     }
 
     fn reset(&self) -> DiskReset {

@@ -214,7 +214,7 @@ pub(super) fn dma_unbind<M: Machine>(state: &mut State<M>, caller: Caller, call:
     let place = place.ok_or(Status::WrongState)?;
     if state.devices[device].is_driven {
         // What the extension has under way there is not the environment's to know.
-        state.machine.device_enable(device, false);
+        state.stop_device(device);
     }
     state.release_dma_binding(place);
     Ok(0)

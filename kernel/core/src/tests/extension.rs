@@ -50,6 +50,11 @@ impl Extension<Fake> for Recorder {
         }
     }
 
+    fn stop(&self, state: &mut State<'_, Fake>, device: DeviceId) {
+        assert_eq!(state.machine.enabled.last(), Some(&(device.index(), false)), "it is switched off before");
+        self.0.lock().expect("no test panicked").push(("stop", device.index() as u64));
+    }
+
     fn interrupt(&self, state: &mut State<'_, Fake>, device: DeviceId) {
         let rung: u64 = state.bells.iter().map(|(_, bell)| bell.count).sum();
         self.0.lock().expect("no test panicked").push(("interrupt", (device.index() as u64) << 8 | rung));
@@ -98,7 +103,8 @@ fn nobody_else_gets_at_a_function_that_it_drives() {
 
 #[test]
 fn it_learns_what_an_environment_lets_a_function_reach_and_for_how_long() {
-    let mut world = World::extended(Recorder::leaked());
+    let extension = Recorder::leaked();
+    let mut world = World::extended(extension);
     let first = world.frames(S, 4);
     let slot = SLOT_DEVICE_FIRST;
     let bind = Call::DeviceDmaBind(DeviceDmaBind { slot, frames: CapSlot(S), offset: 1, count: 2 });
@@ -109,6 +115,7 @@ fn it_learns_what_an_environment_lets_a_function_reach_and_for_how_long() {
     world.ok(Call::DeviceDmaUnbind(DeviceDmaUnbind { slot, frames: CapSlot(S), offset: 1, count: 2 }));
     assert_eq!(world.refused(call(REACHED, 0, 0)), Status::WrongState);
     assert_eq!(world.state.machine.enabled, [(0, false)], "it does not reach what it may not any more");
+    assert!(extension.told().contains(&("stop", 0)), "and was still before it lost it");
     // With the right to say so, all of it goes, and the function is at rest before.
     world.ok(bind);
     world.ok(Call::CapDrop(CapDrop { slot }));
