@@ -23,6 +23,8 @@ const EXTENDED_PACKAGE: &str = "aegis-extended";
 /// Neither is so of the others (ADR 0040), so the kernel has a build folder of its own.
 const KERNEL_CONFIG: &str =
     "target.x86_64-unknown-none.rustflags=['-Cforce-frame-pointers=yes', '-Crelocation-model=static']";
+/// It is a library and two binaries (ADR 0075), and compiled as one piece each.
+const KERNEL_LTO: &str = "profile.release.lto='fat'";
 /// The other packages that run in the machine. Cargo builds all in one go, so what they share is compiled once.
 const USER_PACKAGES: [&str; 6] =
     ["exos-linux", "exos-mini", "aegis-pods", "aegis-disk-domain", "aegis-bench-native", "aegis-tests-guest"];
@@ -82,7 +84,7 @@ pub(crate) fn build(root: &Path, profile: Profile) -> Result<(), Error> {
         [(KERNEL_PACKAGE, "building the kernel"), (EXTENDED_PACKAGE, "building the extended kernel")]
     {
         let mut kernel = toolchain.cargo(root, "build");
-        kernel.args(["--config", KERNEL_CONFIG]).arg("--target-dir").arg(target_dir.join("kernel"));
+        kernel.args(["--config", KERNEL_CONFIG, "--config", KERNEL_LTO]).arg("--target-dir").arg(target_dir.join("kernel"));
         packages(&mut kernel, &[package]);
         binaries.extend(run(&mut kernel, profile, label)?);
     }
