@@ -84,7 +84,10 @@ pub(crate) fn build(root: &Path, profile: Profile) -> Result<(), Error> {
         [(KERNEL_PACKAGE, "building the kernel"), (EXTENDED_PACKAGE, "building the extended kernel")]
     {
         let mut kernel = toolchain.cargo(root, "build");
-        kernel.args(["--config", KERNEL_CONFIG, "--config", KERNEL_LTO]).arg("--target-dir").arg(target_dir.join("kernel"));
+        kernel
+            .args(["--config", KERNEL_CONFIG, "--config", KERNEL_LTO])
+            .arg("--target-dir")
+            .arg(target_dir.join("kernel"));
         packages(&mut kernel, &[package]);
         binaries.extend(run(&mut kernel, profile, label)?);
     }
