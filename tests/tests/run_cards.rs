@@ -267,7 +267,7 @@ fn a_card_serves_the_pod_that_comes_after() {
 #[test]
 fn what_cannot_be_is_said_before_a_machine_starts() {
     for (options, part) in [
-        (&["--driver", "net=kernel"][..], "--driver net=kernel: not in this version"),
+        (&["--driver", "net=kernel"][..], "--driver net=kernel:virtio: not in this version"),
         (&["-M", "microvm", "--driver", "net=library:e1000"], "e1000 needs -M pc or q35"),
         (&["--network", "none", "--driver", "net=library:e1000"], "this pod has --network none"),
         (&["--driver", "net=library:ide"], "a driver's model is one of virtio, e1000, e1000e"),

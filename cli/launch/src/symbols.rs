@@ -72,10 +72,11 @@ impl Symbols {
         Self::of_list(text.lines().filter_map(symbol).take(SYMBOL_COUNT_MAX).collect())
     }
 
-    /// Sorts, and keeps the best name of each address: that of the lowest rank, then the shortest.
+    /// Sorts, and keeps the best name of each address: that of the lowest rank, then one that is no linker's mark, then
+    /// the shortest.
     fn of_list(mut list: Vec<(u8, Symbol)>) -> Self {
         list.sort_by(|(left_rank, left), (right_rank, right)| {
-            let key = |rank: &u8, it: &Symbol| (it.address, *rank, it.name.len());
+            let key = |rank: &u8, it: &Symbol| (it.address, *rank, it.name.starts_with("__"), it.name.len());
             key(left_rank, left).cmp(&key(right_rank, right)).then_with(|| left.name.cmp(&right.name))
         });
         list.dedup_by_key(|(_, symbol)| symbol.address);

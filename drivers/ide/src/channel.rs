@@ -24,9 +24,9 @@ use crate::table::{Tables, table_bytes};
 
 /// Most requests of a disk that wait or are under way: of both disks one is, and the next is at hand. A channel lies on
 /// the stack of whoever makes it, and most of it are these.
-pub const REQUEST_COUNT_MAX: usize = 2;
+pub const REQUEST_COUNT_MAX: usize = 8;
 /// Most pieces of a request.
-pub const SEGMENT_COUNT_MAX: u16 = 64;
+pub const SEGMENT_COUNT_MAX: u16 = 16;
 const DEVICE_COUNT: usize = 2;
 const SLOT_COUNT: usize = DEVICE_COUNT * REQUEST_COUNT_MAX;
 /// Sectors of a command without and with the extension.

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 const SECTOR: usize = 512;
 const SECTOR_COUNT: usize = 2048;
 const PAGE_COUNT: usize = 80;
-const LIMITS: Limits = Limits { request_count: 8, segment_count_max: 64, uses_dma: true, poll_count_max: 10 };
+const LIMITS: Limits = Limits { request_count: 8, segment_count_max: 16, uses_dma: true, poll_count_max: 10 };
 
 type TestChannel = Channel<FakePort<PortsModel>, FakeDma>;
 type TestDisk = Disk<TestChannel, FakePort<PortsModel>, FakeDma>;
@@ -104,7 +104,7 @@ fn shapes() -> [Vec<Place>; 6] {
         vec![place(0xf000, 0x10000), place(0x2f_000, 0x2000)],
         vec![place(10, 100), place(1000, 300), place(5000, 112)],
         vec![place(1, 4096)],
-        (0..64).map(|index| place(index * 4096 + 512, 512)).collect(),
+        (0..16).map(|index| place(index * 16_384 + 512, 2048)).collect(),
     ]
 }
 

@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(here.lookup(b"x").err(), Some(Errno::ENOTDIR));
         let cgroup = root.lookup(b"fs").unwrap().lookup(b"cgroup").unwrap();
         assert_eq!(cgroup.read_directory(0, &mut |_| panic!("empty")), Ok(0));
-        assert_eq!((root.metadata().link_count, count.load(Ordering::Relaxed)), (6, 1), "devices alone was looked at");
+        assert_eq!((root.metadata().link_count, count.load(Ordering::Relaxed)), (7, 1), "devices alone was looked at");
         let link = root.lookup(b"class").unwrap().lookup(b"net").unwrap().lookup(b"lo").unwrap();
         assert_eq!(link.read_link().unwrap(), b"../../devices/lo");
         let classes = root.lookup(b"class").unwrap();
