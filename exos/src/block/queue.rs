@@ -15,6 +15,7 @@
 
 mod restart;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -28,7 +29,7 @@ use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::mem::pinned::FramePiece;
 use crate::reserve;
-use crate::sync::{SpinMutex, SpinMutexGuard};
+use crate::sync::{Once, SpinMutex, SpinMutexGuard};
 
 /// Requests that were taken and have not ended, at most.
 pub const REQUEST_COUNT_MAX: usize = 1024;
@@ -83,7 +84,12 @@ pub struct BlockQueue {
     under_way_count: AtomicUsize,
     /// Told when there is room again.
     room: Arc<WaitQueue>,
+    /// Called after [`Self::start`].
+    started: Once<StartHook>,
 }
+
+/// What is called after each start of a list, by whoever started it and without its lock.
+pub type StartHook = Box<dyn Fn(&BlockQueue) + Send + Sync>;
 
 impl BlockQueue {
     /// An empty list for `disk`. `ENOMEM`.
@@ -114,6 +120,7 @@ impl BlockQueue {
             request_count: AtomicUsize::new(0),
             under_way_count: AtomicUsize::new(0),
             room: WaitQueue::new(),
+            started: Once::new(),
         }))
     }
 
@@ -188,6 +195,15 @@ impl BlockQueue {
         let mut state = self.state.lock();
         self.dispatch(&mut state, now_ns);
         self.leave(state);
+        if let Some(started) = self.started.get() {
+            started(self);
+        }
+    }
+
+    /// Has `hook` called after each [`Self::start`], once and for good: it sees to it that somebody looks, where nobody
+    /// who would is awake.
+    pub fn call_at_starts(&self, hook: StartHook) {
+        self.started.call_once(|| hook);
     }
 
     /// Takes in what the disk has done, starts what there is room for then, and tells the owners. Whether a request has

@@ -55,6 +55,8 @@ use super::{direct, disk_domain, disk_kernel, fiber, kernel};
 
 const LIMITS: Limits =
     Limits { request_count: 128, segment_count_max: 254, queue_count_max: 1, reset_poll_count_max: 1_000_000 };
+/// Looks in a row at what has ended already when it was started; then the timer brings the next.
+const LOOK_COUNT_MAX: usize = 8;
 /// Longest sleep of a processor itself, where no thread can wait.
 const SLEEP_NS: u64 = 100_000_000;
 
@@ -469,6 +471,8 @@ impl DiskCarrier for BlockCarrier {
         };
         let (Some(Started { hear, forget, .. }), Some(place)) = (started, DISKS.get(number)) else { return };
         place.call_once(|| Open { queue: queue.clone(), hear, forget });
+        let bells = self.bells.clone();
+        queue.call_at_starts(Box::new(move |queue| see_to(queue, &bells)));
         DISK_COUNT.fetch_add(1, Ordering::AcqRel);
         // If processor 0 sleeps, it does so without the disks' bell.
         processor::ring_first();
@@ -504,6 +508,21 @@ impl DiskCarrier for BlockCarrier {
     fn class(&self) -> PriorityClass {
         let Some(fiber) = fiber::current() else { return PriorityClass::BestEffort };
         exos_linux::call::priority::io_class(&fiber.owner().1)
+    }
+}
+
+/// Has processor 0 look at what was started elsewhere: it may sleep, and have been asleep when the disk had nothing. The
+/// first completion interrupts it, and it asks for the next before it sleeps again.
+fn see_to(queue: &BlockQueue, bells: &Bells) {
+    if processor::this_number() == 0 {
+        return;
+    }
+    queue.due_ns().into_iter().for_each(|due_ns| bells.arm_timer(due_ns));
+    for _ in 0..LOOK_COUNT_MAX {
+        if queue.may_sleep() {
+            return;
+        }
+        queue.look(kernel::now_ns());
     }
 }
 
