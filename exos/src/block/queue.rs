@@ -62,6 +62,8 @@ struct State {
     /// What came last, while nothing else waits; the next may join it.
     staged: Option<Group>,
     pending: Pending,
+    /// The disk was given something and not shown it.
+    has_unshown: bool,
     /// By tag.
     flights: Vec<Option<Flight>>,
     free_tags: Vec<u16>,
@@ -105,6 +107,7 @@ impl BlockQueue {
             phase: Phase::Running,
             staged: None,
             pending: Pending::new(policy),
+            has_unshown: false,
             flights,
             free_tags,
             scratch: Vec::new(),
@@ -186,8 +189,29 @@ impl BlockQueue {
             return Err(Errno::EAGAIN);
         }
         self.request_count.fetch_add(1, Ordering::Relaxed);
-        state.stage(Group::new(request), now_ns);
+        self.collect(&mut state, Group::new(request), now_ns);
         Ok(())
+    }
+
+    /// Puts a request behind those that wait. Where their order is nothing to the disk and it has room, the one before
+    /// it goes first, if the two are not to be one: so the trees are for what has to wait.
+    fn collect(&self, state: &mut State, mut group: Group, now_ns: u64) {
+        if state.is_order_free()
+            && let Some(mut staged) = state.staged.take()
+        {
+            let limits = state.limits;
+            let joins = state.pending.policy() != OrderPolicy::Fifo;
+            let refused = if joins { staged.join(group, &limits) } else { Some(group) };
+            let Some(next) = refused else {
+                state.staged = Some(staged);
+                return;
+            };
+            group = next;
+            if let Some(tag) = state.free_tags.pop() {
+                state.has_unshown |= self.give(state, tag, staged, now_ns);
+            }
+        }
+        state.stage(group, now_ns);
     }
 
     /// Gives the disk what was collected, as far as it has room.
@@ -319,7 +343,8 @@ impl BlockQueue {
             }
             count += 1;
         }
-        if count > 0 && state.phase == Phase::Running && self.disk.show().is_err() {
+        let has_unshown = core::mem::take(&mut state.has_unshown) || count > 0;
+        if has_unshown && state.phase == Phase::Running && self.disk.show().is_err() {
             self.begin_restart(state, now_ns);
         }
     }
@@ -380,6 +405,16 @@ impl BlockQueue {
 }
 
 impl State {
+    /// Whether requests may go in the order in which they came: the disk has no head that moves and room, and nothing
+    /// waits in another order.
+    fn is_order_free(&self) -> bool {
+        self.phase == Phase::Running
+            && !self.limits.is_rotational
+            && self.pending.is_empty()
+            && self.pending.policy() != OrderPolicy::Elevator
+            && !self.free_tags.is_empty()
+    }
+
     fn stage(&mut self, group: Group, now_ns: u64) {
         if self.staged.is_none() && self.pending.is_empty() {
             self.staged = Some(group);

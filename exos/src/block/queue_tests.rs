@@ -163,7 +163,7 @@ fn a_full_disk_gets_the_same_request_later() {
     let setup = Setup::new(OrderPolicy::Fifo);
     setup.read(1, 1, 0).unwrap();
     setup.queue.start(0);
-    setup.disk.behave(|disk| disk.full_count = 1);
+    setup.disk.behave(|disk| disk.full_count = 2);
     setup.read(2, 1, 1).unwrap();
     setup.read(3, 1, 2).unwrap();
     setup.queue.start(0);
