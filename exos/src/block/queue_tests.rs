@@ -305,3 +305,19 @@ fn an_owner_may_submit_from_where_it_is_told() {
     setup.drain(0);
     assert_eq!(setup.ends.sorted(), [(7, Ok(()))]);
 }
+
+#[test]
+fn somebody_is_called_after_each_start_and_may_look() {
+    let setup = Setup::new(OrderPolicy::Deadline);
+    let count = Arc::new(core::sync::atomic::AtomicUsize::new(0));
+    let counted = count.clone();
+    setup.queue.call_at_starts(Box::new(move |queue| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        queue.look(1);
+    }));
+    setup.read(1, 1, 0).unwrap();
+    assert_eq!(count.load(Ordering::Relaxed), 0, "what is only collected is nobody's to look at");
+    setup.queue.start(0);
+    setup.queue.start(0);
+    assert_eq!(count.load(Ordering::Relaxed), 2);
+}
