@@ -511,7 +511,7 @@ impl DiskCarrier for BlockCarrier {
     }
 }
 
-/// Has processor 0 look at what was started elsewhere: it may sleep, and have been asleep when the disk had nothing. The
+/// Has processor 0 look at what was started elsewhere: it may sleep, and have slept since the disk had nothing. The
 /// first completion interrupts it, and it asks for the next before it sleeps again.
 fn see_to(queue: &BlockQueue, bells: &Bells) {
     if processor::this_number() == 0 {
