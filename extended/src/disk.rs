@@ -1,15 +1,14 @@
 //! The disks in the kernel: an [`Extension`] that answers the calls of `aegis_proto::block::KernelCall`.
 //!
 //! A disk is started when somebody asks for it first. It has one client at a time, which has all of it: the extended
-//! kernel serves a machine with one program. What the client does wrong ends its session (`aegis_disk`); what it takes
-//! back while the disk uses it has stopped the function, which is started anew for the next.
+//! kernel serves a machine with one program. What the client does wrong ends its session (`aegis_service`); what it
+//! takes back while the disk uses it has stopped the function, which is started anew for the next.
 //!
 //! Everything here runs under the kernel's lock, and is bounded by a visit of the service.
 
 use aegis_abi::call::ExtensionCall;
 use aegis_abi::device::DeviceKind;
 use aegis_abi::types::{FrameNumber, Status};
-use aegis_disk::{DiskService, STUCK_NS, ServedExtent};
 use aegis_hal::block::BlockDevice;
 use aegis_hal::{DmaRun, Irq, IrqError, MmioRegion};
 use aegis_kernel::Hardware;
@@ -18,6 +17,7 @@ use aegis_lottery::random::Keyed;
 use aegis_machine::frame_range::FrameRange;
 use aegis_machine::{BootMemory, KernelLock, log};
 use aegis_proto::block::{Extent, KernelCall, RIGHT_DISCARD, RIGHT_READ, RIGHT_WRITE};
+use aegis_service::disk::{DiskService, STUCK_NS, ServedExtent};
 use aegis_virtio::AnyTransport;
 use aegis_virtio::block::{DEVICE_TYPE_BLOCK, Disk, Limits};
 use core::convert::Infallible;

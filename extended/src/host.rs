@@ -6,7 +6,6 @@
 
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::types::FrameNumber;
-use aegis_disk::{Buffer, Host};
 use aegis_hal::DeviceAddress;
 use aegis_hal::block::BlockMemory;
 use aegis_hal::net::{DmaWindow, Place};
@@ -14,6 +13,7 @@ use aegis_kernel::Hardware;
 use aegis_kernel_core::{DeviceId, EnvironmentId, State};
 use aegis_machine as machine;
 use aegis_proto::SharedWords;
+use aegis_service::disk::{Buffer, Host};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Ranges that a disk's client can register.

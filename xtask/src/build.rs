@@ -27,7 +27,7 @@ const KERNEL_CONFIG: &str =
 const KERNEL_LTO: &str = "profile.release.lto='fat'";
 /// The other packages that run in the machine. Cargo builds all in one go, so what they share is compiled once.
 const USER_PACKAGES: [&str; 6] =
-    ["exos-linux", "exos-mini", "aegis-pods", "aegis-disk-domain", "aegis-bench-native", "aegis-tests-guest"];
+    ["exos-linux", "exos-mini", "aegis-pods", "aegis-domains", "aegis-bench-native", "aegis-tests-guest"];
 const HOST_PACKAGE: &str = "aegis";
 
 /// Names under which the binaries of the guest packages are published; those of `aegis-tests-guest` get theirs by rule.

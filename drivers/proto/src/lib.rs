@@ -16,7 +16,7 @@
 //! - PROTO-4 A visit takes at most [`VISIT_SLOT_COUNT_MAX`] slots, however fast the other side writes.
 //!
 //! Memory is behind [`SharedWords`], so that the same code runs over real memory, under loom and in tests.
-//! Neighbours: `drivers/disk` is the service of disks, exos has a client, descriptors of a network will use the rings.
+//! Neighbours: `drivers/service` has the services, exos the clients.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The domain of the pod's disk: made out of the image in the boot bundle at the disk's first use, given the device
 //! function, frames and bells, and made anew when it is lost.
 //!
-//! Neighbours: `aegis_disk_domain` makes domains, [`exos_linux::host::disk_domain`] is the disk over one, `disk` finds
+//! Neighbours: `aegis_domains` makes domains, [`exos_linux::host::disk_domain`] is the disk over one, `disk` finds
 //! device functions.
 
 use core::sync::atomic::AtomicU64;
@@ -10,8 +10,8 @@ use aegis_abi::boot::BootInfo;
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_NONE};
 use aegis_abi::{CapSlot, FrameNumber, Rights, Status};
-use aegis_disk_domain::layout::{CLIENT_COUNT_MAX, Plan, PlanClient, PlanExtent, buffer_slot};
-use aegis_disk_domain::make::{self, Image, Maker, Slots};
+use aegis_domains::layout::{CLIENT_COUNT_MAX, Plan, PlanClient, PlanExtent, buffer_slot};
+use aegis_domains::make::{self, Image, Maker, Slots};
 use aegis_image::{bundle, flat};
 use aegis_link::drivers::PART_DISK_DOMAIN;
 use aegis_proto::block::{RIGHT_DISCARD, RIGHT_READ, RIGHT_WRITE};

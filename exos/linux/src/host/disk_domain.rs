@@ -9,7 +9,7 @@
 //! more often than [`RESTART_COUNT_MAX`] times in [`RESTART_WITHIN_NS`] does not come back.
 //!
 //! Neighbours: `glue::disk_domain` makes the domain ([`DomainPlace`]); [`exos::block::disk`] says what a disk owes;
-//! `drivers/disk` is the other side.
+//! `drivers/service` is the other side.
 
 use alloc::boxed::Box;
 use alloc::format;

@@ -7,7 +7,7 @@ use aegis_abi::device::{DeviceField, DeviceKind, DeviceOperation};
 use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::{SLOT_NONE, SLOT_SELF};
 use aegis_abi::{CapSlot, Status};
-use aegis_disk_domain::layout::{DEVICE_BASE, DRIVER_BASE, DRIVER_PAGE_COUNT, PAGE_DRIVER, SLOT_DEVICE, SLOT_MEMORY};
+use aegis_domains::layout::{DEVICE_BASE, DRIVER_BASE, DRIVER_PAGE_COUNT, PAGE_DRIVER, SLOT_DEVICE, SLOT_MEMORY};
 use aegis_hal::{DeviceAddress, DmaRegion, DmaRun, Irq, IrqError, MmioRegion, PAGE_BYTES};
 use aegis_rt::call::{self, Refusal};
 use aegis_virtio::block::{DEVICE_TYPE_BLOCK, Disk, Limits};

@@ -7,8 +7,7 @@ use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
 use aegis_abi::types::SLOT_SELF;
-use aegis_disk::{Buffer, DiskService, Health, Host, ServedExtent};
-use aegis_disk_domain::layout::{
+use aegis_domains::layout::{
     CLIENT_COUNT_MAX, PLAN_BASE, PLAN_EXTENT_COUNT_MAX, PLAN_WORD_COUNT, Plan, PlanClient, SLOT_BELL, SLOT_DEVICE,
     buffer_slot, client_slots, session_base,
 };
@@ -18,6 +17,7 @@ use aegis_hal::net::{DmaWindow, Place};
 use aegis_lottery::random::Keyed;
 use aegis_proto::block::Extent;
 use aegis_rt::{call, clock};
+use aegis_service::disk::{Buffer, DiskService, Health, Host, ServedExtent};
 
 use crate::device::{self, BellIrq, DomainDisk, SLOT_INTERRUPT};
 

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use aegis_disk::{Buffer, DiskService, Health, Host, STUCK_NS, ServedExtent};
 use aegis_hal::DeviceAddress;
 use aegis_hal::block::{BlockError, BlockMemory, SECTOR_BYTES};
 use aegis_hal::fake::{CompletionOrder, FakeBus, FakeClientMemory, FakeDisk};
@@ -19,6 +18,7 @@ use aegis_proto::block::{
     Client, Extent, Operation, Outcome, RIGHT_DISCARD, RIGHT_READ, RIGHT_WRITE, Request, Segment, Segments, Shape,
     State, SubmitError,
 };
+use aegis_service::disk::{Buffer, DiskService, Health, Host, STUCK_NS, ServedExtent};
 use proptest::prelude::*;
 
 const SHAPE: Shape = Shape { depth: 8, indirect_page_count: 2 };

@@ -1,6 +1,6 @@
 //! What a disk domain and whoever makes it agree on ([`layout`]), and how one is made, ended and made anew ([`make`]).
 //!
-//! The domain is an environment with one device function, its driver and the disk service (`aegis_disk`). It is the
+//! The domain is an environment with one device function, its driver and the disk service (`aegis_service`). It is the
 //! binary of this crate, a flat image in the boot bundle. Whoever has the device function's capability makes it: the
 //! library OS of the only program of a machine, or the manager of pods for several.
 //!

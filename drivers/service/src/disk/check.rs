@@ -4,8 +4,8 @@ use aegis_hal::block::{BlockLimits, BlockOperation, SECTOR_BYTES};
 use aegis_hal::net::Place;
 use aegis_proto::block::{BUFFER_COUNT_MAX, Offence, Operation, Outcome, Request, Segment};
 
-use crate::Host;
-use crate::client::{Bound, Client};
+use super::Host;
+use super::client::{Bound, Client};
 
 /// Why a request does not go to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use aegis_proto::block::{
     Request, SEGMENT_COUNT_MAX, Segments, Session,
 };
 
-use crate::Host;
-use crate::check::{BufferSet, Fault, first_sector, operation_of, places};
-use crate::client::{Client, ServedExtent};
+use super::Host;
+use super::check::{BufferSet, Fault, first_sector, operation_of, places};
+use super::client::{Client, ServedExtent};
 
 /// Without a completion for so long, while requests are under way, the disk counts as hung.
 pub const STUCK_NS: u64 = 2_000_000_000;

@@ -20,11 +20,8 @@
 //!   they keep until they have consumed its end (BQ-2). A service that is new does the same with
 //!   [`DiskService::attach`], so it makes no difference what of the two was lost.
 //!
-//! No allocation, no time and no chance of its own. Neighbours: `aegis_hal::block` below, `domains/disk` and the
+//! No allocation, no time and no chance of its own. Neighbours: `aegis_hal::block` below, `domains` and the
 //! extended kernel around it.
-#![no_std]
-#![forbid(unsafe_code)]
-
 mod check;
 mod client;
 mod service;
