@@ -24,7 +24,8 @@
 //! Below: the kernel's device objects, which decide what can be mapped at all; nothing here widens
 //! that. Above: `drivers/virtio` and later drivers; [`net`] says what those of network cards offer, [`block`]
 //! what those of disks do.
-//! Beside: `fake` (hosted targets only), a world for host tests with a device that may be hostile.
+//! Beside: `fake` (hosted targets only), a world for host tests with a device that may be hostile; `qtest` (a feature
+//! for tests), the world of a real QEMU without a guest.
 //!
 //! Everything is little-endian, as the machine and the devices are.
 #![no_std]
@@ -40,6 +41,8 @@ mod mmio;
 pub mod net;
 mod pool;
 mod port;
+#[cfg(feature = "qtest")]
+pub mod qtest;
 mod region;
 
 pub use dma::{DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES};

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use aegis_hal::block::{BlockDevice, BlockError, BlockMemory, BlockOperation, BlockRequest};
 use aegis_hal::fake::FakeIrq;
 use aegis_hal::net::{DmaWindow, Place};
+use aegis_hal::qtest::{Machine, MachineBuffer, MachineDma};
 use aegis_hal::{DeviceAddress, Dma, DmaBuffer, Volatile};
+use aegis_virtio::Transport;
 use aegis_virtio::block::{DEVICE_TYPE_BLOCK, Disk, Limits};
-use aegis_virtio::{MmioTransport, PciInterrupt, PciTransport, Transport, find_layout};
 
-use crate::machine::{HostEnds, Machine, MachineBuffer, MachineDma};
-use crate::{MICROVM_SLOT_COUNT, MICROVM_SLOTS, PCI_WINDOW, POLL_COUNT_MAX, pattern};
+use crate::host_ends::HostEnds;
+use crate::{POLL_COUNT_MAX, pattern, transport};
 
 const LIMITS: Limits =
     Limits { request_count: 64, segment_count_max: 8, queue_count_max: 2, reset_poll_count_max: 100 };
@@ -143,11 +144,7 @@ fn disk_of_microvm_over_mmio() {
     let Some(machine) = Machine::start(host.directory(), &arguments) else {
         return;
     };
-    let transport = (0..MICROVM_SLOT_COUNT)
-        .map(|slot| machine.mmio(MICROVM_SLOTS.0 + slot * MICROVM_SLOTS.1, 0x200))
-        .map(|registers| MmioTransport::new(registers).expect("a modern slot"))
-        .find(|transport| transport.device_type() == Ok(DEVICE_TYPE_BLOCK))
-        .expect("the disk is in one of the slots");
+    let transport = transport::of_microvm(&machine, DEVICE_TYPE_BLOCK);
     exercise(transport, &machine, &file);
 }
 
@@ -161,19 +158,6 @@ fn disk_of_q35_over_pci() {
     let Some(machine) = Machine::start(host.directory(), &arguments) else {
         return;
     };
-    let config = machine.pci_config(4);
-    assert_eq!(config.identifier(), (0x1af4, 0x1042));
-    let layout = find_layout(&config).expect("complete");
-    config.enable(layout.common.bar, PCI_WINDOW);
-    // QEMU ends when nobody has the machine any more.
-    drop(config);
-    let windows = aegis_virtio::PciWindows {
-        common: machine.pci_window(PCI_WINDOW, layout.common),
-        notify: machine.pci_window(PCI_WINDOW, layout.notify),
-        isr: machine.pci_window(PCI_WINDOW, layout.isr),
-        device: machine.pci_window(PCI_WINDOW, layout.device),
-    };
-    let interrupt = PciInterrupt::Line;
-    let transport = PciTransport::new(windows, layout.notify_off_multiplier, DEVICE_TYPE_BLOCK, interrupt);
+    let transport = transport::of_q35(&machine, DEVICE_TYPE_BLOCK);
     exercise(transport, &machine, &file);
 }

@@ -6,22 +6,17 @@
 //! with the device that users have. Without QEMU the tests say so and pass.
 
 mod block;
-mod machine;
+mod host_ends;
 mod net;
+mod transport;
 
 use aegis_hal::DmaBuffer;
 use aegis_hal::fake::FakeIrq;
+use aegis_hal::qtest::{Machine, MachineDma};
+use aegis_virtio::Transport;
 use aegis_virtio::console::{Console, Limits, PortId, PortState};
 use aegis_virtio::device::Stopped;
-use aegis_virtio::{MmioTransport, PciInterrupt, PciTransport, Transport, find_layout};
-use machine::{HostEnds, Machine, MachineDma};
-
-/// First virtio-mmio slot of QEMU's microvm and the distance to the next.
-const MICROVM_SLOTS: (u64, u64) = (0xfeb0_0000, 0x200);
-/// Slots there are.
-const MICROVM_SLOT_COUNT: u64 = 24;
-/// Where the test, in place of firmware, puts the function's windows.
-const PCI_WINDOW: u64 = 0xe000_0000;
+use host_ends::HostEnds;
 
 const LIMITS: Limits =
     Limits { port_count_max: 5, receive_buffer_count: 8, transmit_buffer_count: 16, reset_poll_count_max: 100 };
@@ -103,11 +98,7 @@ fn console_of_microvm_over_mmio() {
     let Some(machine) = Machine::start(host.directory(), &arguments) else {
         return;
     };
-    let transport = (0..MICROVM_SLOT_COUNT)
-        .map(|slot| machine.mmio(MICROVM_SLOTS.0 + slot * MICROVM_SLOTS.1, 0x200))
-        .map(|registers| MmioTransport::new(registers).expect("a modern slot"))
-        .find(|transport| transport.device_type() == Ok(3))
-        .expect("the console is in one of the slots");
+    let transport = transport::of_microvm(&machine, 3);
     exercise(transport, machine, &host);
 }
 
@@ -120,22 +111,7 @@ fn console_of_q35_over_pci() {
     let Some(machine) = Machine::start(host.directory(), &arguments) else {
         return;
     };
-    let config = machine.pci_config(4);
-    assert_eq!(config.identifier(), (0x1af4, 0x1043));
-    let layout = find_layout(&config).expect("complete");
-    for window in [layout.common, layout.notify, layout.isr, layout.device] {
-        assert_eq!(window.bar, layout.common.bar);
-    }
-    config.enable(layout.common.bar, PCI_WINDOW);
-    // QEMU ends when nobody has the machine any more.
-    drop(config);
-    let windows = aegis_virtio::PciWindows {
-        common: machine.pci_window(PCI_WINDOW, layout.common),
-        notify: machine.pci_window(PCI_WINDOW, layout.notify),
-        isr: machine.pci_window(PCI_WINDOW, layout.isr),
-        device: machine.pci_window(PCI_WINDOW, layout.device),
-    };
-    let transport = PciTransport::new(windows, layout.notify_off_multiplier, 3, PciInterrupt::Line);
+    let transport = transport::of_q35(&machine, 3);
     exercise(transport, machine, &host);
 }
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use aegis_hal::fake::FakeIrq;
 use aegis_hal::net::{Frame, NetDevice, NoWindow, TransmitMeta, Wishes};
+use aegis_hal::qtest::{Machine, MachineDma};
+use aegis_virtio::Transport;
 use aegis_virtio::net::{DEVICE_TYPE_NET, Limits, NetCard};
-use aegis_virtio::{MmioTransport, PciInterrupt, PciTransport, Transport, find_layout};
 
-use crate::machine::{HostEnds, Machine, MachineDma};
-use crate::{MICROVM_SLOT_COUNT, MICROVM_SLOTS, PCI_WINDOW, POLL_COUNT_MAX, pattern};
+use crate::host_ends::HostEnds;
+use crate::{POLL_COUNT_MAX, pattern, transport};
 
 const LIMITS: Limits = Limits { receive_buffer_count: 16, transmit_buffer_count: 8, reset_poll_count_max: 100 };
 const ADDRESS: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
@@ -91,11 +92,7 @@ fn card_of_microvm_over_mmio() {
     let Some(machine) = Machine::start(host.directory(), &arguments) else {
         return;
     };
-    let transport = (0..MICROVM_SLOT_COUNT)
-        .map(|slot| machine.mmio(MICROVM_SLOTS.0 + slot * MICROVM_SLOTS.1, 0x200))
-        .map(|registers| MmioTransport::new(registers).expect("a modern slot"))
-        .find(|transport| transport.device_type() == Ok(DEVICE_TYPE_NET))
-        .expect("the card is in one of the slots");
+    let transport = transport::of_microvm(&machine, DEVICE_TYPE_NET);
     exercise(transport, &machine, &socket, &host.directory().join("wire-guest").display().to_string());
 }
 
@@ -109,19 +106,6 @@ fn card_of_q35_over_pci() {
     let Some(machine) = Machine::start(host.directory(), &arguments) else {
         return;
     };
-    let config = machine.pci_config(4);
-    assert_eq!(config.identifier(), (0x1af4, 0x1041));
-    let layout = find_layout(&config).expect("complete");
-    config.enable(layout.common.bar, PCI_WINDOW);
-    // QEMU ends when nobody has the machine any more.
-    drop(config);
-    let windows = aegis_virtio::PciWindows {
-        common: machine.pci_window(PCI_WINDOW, layout.common),
-        notify: machine.pci_window(PCI_WINDOW, layout.notify),
-        isr: machine.pci_window(PCI_WINDOW, layout.isr),
-        device: machine.pci_window(PCI_WINDOW, layout.device),
-    };
-    let interrupt = PciInterrupt::Line;
-    let transport = PciTransport::new(windows, layout.notify_off_multiplier, DEVICE_TYPE_NET, interrupt);
+    let transport = transport::of_q35(&machine, DEVICE_TYPE_NET);
     exercise(transport, &machine, &socket, &host.directory().join("wire-guest").display().to_string());
 }

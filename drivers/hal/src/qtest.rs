@@ -1,5 +1,12 @@
-//! A QEMU that runs no guest: registers, ports and memory over its test protocol on standard input and output, one line
-//! each way per access. As that of `aegis-virtio`, for a card.
+//! A QEMU that runs no guest, for tests of drivers against the devices that users have: registers, ports and memory
+//! over its test protocol (`-qtest`) on standard input and output, one line each way per access.
+//!
+//! A driver does not notice the difference: [`MachineMmio`], [`MachinePorts`] and [`MachineDma`] are the traits of this
+//! crate. What goes wrong on the test's side of the protocol is a panic, as in any test. Without QEMU
+//! [`Machine::start`] says so and the test passes. Only tests turn the feature `qtest` on; `fake` is the world without
+//! QEMU.
+
+extern crate std;
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
@@ -7,9 +14,11 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::rc::Rc;
+use std::string::String;
+use std::{format, println, vec};
 
-use aegis_hal::{
-    AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES, Volatile, Width, check_access, check_range,
+use crate::{
+    AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES, Port, Volatile, Width, check_access, check_range,
 };
 
 /// Where the memory for DMA starts: above what firmware images occupy.
@@ -18,13 +27,19 @@ const DMA_BASE: u64 = 0x100_0000;
 const DMA_PAGE_COUNT: u64 = 512;
 
 /// A folder of a test's own; removed when it is dropped.
-pub(crate) struct Folder(pub(crate) PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("aegis-e1000-{name}-{}", std::process::id()));
+    /// Makes it; two tests of one process give different names.
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("aegis-qtest-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a scratch directory");
         Self(path)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -82,13 +97,13 @@ fn write_idle_firmware(path: &Path) {
 
 /// A running QEMU. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Machine {
+pub struct Machine {
     process: Rc<RefCell<Process>>,
 }
 
 impl Machine {
     /// Starts QEMU, or says that there is none. Its files go to `directory`.
-    pub(crate) fn start(directory: &Path, arguments: &[String]) -> Option<Self> {
+    pub fn start(directory: &Path, arguments: &[String]) -> Option<Self> {
         let firmware = directory.join("idle.bin");
         write_idle_firmware(&firmware);
         let spawned = Command::new("qemu-system-x86_64")
@@ -128,13 +143,24 @@ impl Machine {
         self.ask(&format!("write{} {address:#x} {value:#x}", suffix(width)));
     }
 
-    pub(crate) fn mmio(&self, base: u64, length_bytes: usize) -> MachineMmio {
+    /// Registers that the machine has in its memory, at `base`.
+    pub fn mmio(&self, base: u64, length_bytes: usize) -> MachineMmio {
         MachineMmio { machine: self.clone(), base, length_bytes }
     }
 
-    /// Configuration space of function 0 of a device on bus 0.
-    pub(crate) fn pci_config(&self, device: u8) -> PciConfig {
-        PciConfig { machine: self.clone(), address: 0x8000_0000 | u32::from(device) << 11 }
+    /// A piece of the machine's memory that a test chooses itself.
+    pub fn memory(&self, base: u64, length_bytes: usize) -> MachineBuffer {
+        MachineBuffer { machine: self.clone(), base, length_bytes }
+    }
+
+    /// `count` ports from `first` on.
+    pub fn ports(&self, first: u16, count: usize) -> MachinePorts {
+        MachinePorts { machine: self.clone(), first, count }
+    }
+
+    /// Configuration space of a function of a device on bus 0.
+    pub fn pci_config(&self, device: u8, function: u8) -> PciConfig {
+        PciConfig { machine: self.clone(), address: 0x8000_0000 | u32::from(device) << 11 | u32::from(function) << 8 }
     }
 }
 
@@ -148,7 +174,7 @@ const fn suffix(width: Width) -> &'static str {
 }
 
 /// Registers of the machine.
-pub(crate) struct MachineMmio {
+pub struct MachineMmio {
     machine: Machine,
     base: u64,
     length_bytes: usize,
@@ -172,7 +198,7 @@ impl Volatile for MachineMmio {
 }
 
 /// Configuration space through ports 0xcf8 and 0xcfc.
-pub(crate) struct PciConfig {
+pub struct PciConfig {
     machine: Machine,
     address: u32,
 }
@@ -182,42 +208,84 @@ impl PciConfig {
         self.machine.ask(&format!("outl 0xcf8 {:#x}", self.address | u32::from(offset)));
     }
 
-    fn read_u32(&self, offset: u8) -> u32 {
+    /// Reads the register at `offset`, a multiple of four.
+    pub fn read_u32(&self, offset: u8) -> u32 {
         self.select(offset);
         self.machine.ask_number("inl 0xcfc") as u32
     }
 
-    fn write_u32(&self, offset: u8, value: u32) {
+    /// Writes the register at `offset`, a multiple of four.
+    pub fn write_u32(&self, offset: u8, value: u32) {
         self.select(offset);
         self.machine.ask(&format!("outl 0xcfc {value:#x}"));
     }
 
     /// Vendor and device.
-    pub(crate) fn identifier(&self) -> (u16, u16) {
+    pub fn identifier(&self) -> (u16, u16) {
         let identifier = self.read_u32(0);
         (identifier as u16, (identifier >> 16) as u16)
     }
 
-    /// What firmware would do: places the first region and lets the function decode memory and be bus master.
-    pub(crate) fn enable(&self, address: u32) {
-        self.write_u32(0x10, address);
-        self.write_u32(4, 0x6);
+    /// What firmware would do: places the base address register `bar` and lets the function decode ports and memory
+    /// and be bus master.
+    pub fn enable(&self, bar: u8, address: u32) {
+        self.write_u32(0x10 + 4 * bar, address);
+        self.write_u32(4, 0x7);
+    }
+
+    /// As [`Self::enable`] for a register of 64 bits.
+    pub fn enable_wide(&self, bar: u8, address: u64) {
+        self.write_u32(0x14 + 4 * bar, (address >> 32) as u32);
+        self.enable(bar, address as u32);
+    }
+}
+
+/// Ports of the machine.
+pub struct MachinePorts {
+    machine: Machine,
+    first: u16,
+    count: usize,
+}
+
+impl MachinePorts {
+    fn number(&self, offset: usize, width: Width) -> Result<usize, AccessError> {
+        check_range(offset, width.bytes(), self.count)?;
+        Ok(usize::from(self.first) + offset)
+    }
+}
+
+impl Port for MachinePorts {
+    fn port_count(&self) -> usize {
+        self.count
+    }
+
+    fn input(&self, offset: usize, width: Width) -> Result<u32, AccessError> {
+        let port = self.number(offset, width)?;
+        Ok(self.machine.ask_number(&format!("in{} {port:#x}", suffix(width))) as u32)
+    }
+
+    fn output(&mut self, offset: usize, width: Width, value: u32) -> Result<(), AccessError> {
+        let port = self.number(offset, width)?;
+        self.machine.ask(&format!("out{} {port:#x} {value:#x}", suffix(width)));
+        Ok(())
     }
 }
 
 /// Memory of the machine, never used twice.
-pub(crate) struct MachineDma {
+pub struct MachineDma {
     machine: Machine,
     next_page: u64,
     live_page_count: Rc<Cell<usize>>,
 }
 
 impl MachineDma {
-    pub(crate) fn new(machine: &Machine) -> Self {
+    /// All of it; two of one machine give out the same pages.
+    pub fn new(machine: &Machine) -> Self {
         Self { machine: machine.clone(), next_page: 0, live_page_count: Rc::default() }
     }
 
-    pub(crate) fn live_page_count(&self) -> usize {
+    /// Pages that were given out and not given back.
+    pub fn live_page_count(&self) -> usize {
         self.live_page_count.get()
     }
 }
@@ -242,7 +310,7 @@ impl Dma for MachineDma {
 }
 
 /// A piece of the machine's memory.
-pub(crate) struct MachineBuffer {
+pub struct MachineBuffer {
     machine: Machine,
     base: u64,
     length_bytes: usize,

@@ -5,8 +5,6 @@
 //! This is the check that the card in `fake`, our reading of the manuals and the cards that users have agree: frames
 //! both ways, checksums, segments, interrupts by line, a reset, a stop.
 
-mod machine;
-
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
@@ -14,7 +12,7 @@ use aegis_e1000::fake::sum_of;
 use aegis_e1000::{Limits, Model, NetCard};
 use aegis_hal::fake::FakeIrq;
 use aegis_hal::net::{ChecksumMeta, Frame, NetDevice, NoWindow, SegmentationMeta, TransmitMeta, Wishes};
-use machine::{Folder, Machine, MachineDma, MachineMmio};
+use aegis_hal::qtest::{Folder, Machine, MachineDma, MachineMmio};
 
 const LIMITS: Limits = Limits { receive_buffer_count: 16, transmit_buffer_count: 64, reset_poll_count_max: 100 };
 const ADDRESS: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
@@ -36,7 +34,7 @@ impl World {
     /// `None`: there is no QEMU.
     fn new(device: &str, machine: &str, expected: Model) -> Option<Self> {
         let folder = Folder::new(&format!("{device}-{machine}"));
-        let path = |name: &str| folder.0.join(name).display().to_string();
+        let path = |name: &str| folder.path().join(name).display().to_string();
         let socket = UnixDatagram::bind(path("host")).expect("a socket");
         socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
         let wire = format!(
@@ -46,12 +44,12 @@ impl World {
         );
         let card = format!("{device},netdev=wire,mac=52:54:00:01:02:03,addr=4,romfile=");
         let arguments = ["-M", machine, "-netdev", &wire, "-device", &card].map(String::from);
-        let machine = Machine::start(&folder.0, &arguments)?;
-        let config = machine.pci_config(4);
+        let machine = Machine::start(folder.path(), &arguments)?;
+        let config = machine.pci_config(4, 0);
         let (vendor, device) = config.identifier();
         let model = Model::of(vendor, device).expect("a card that is known");
         assert_eq!(model, expected);
-        config.enable(REGISTERS.0);
+        config.enable(0, REGISTERS.0);
         // QEMU ends when nobody has the machine any more.
         drop(config);
         let registers = machine.mmio(u64::from(REGISTERS.0), REGISTERS.1);
@@ -73,7 +71,7 @@ impl World {
     }
 
     fn give(&self, frame: &[u8]) {
-        self.socket.send_to(frame, self.folder.0.join("guest")).expect("QEMU listens");
+        self.socket.send_to(frame, self.folder.path().join("guest")).expect("QEMU listens");
     }
 
     /// Waits for so many frames; each with what the card says of its checksum.
