@@ -6,6 +6,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
+use super::Draws;
 use crate::medium::{Medium, MediumError};
 
 const BLOCK_BYTES: usize = 512;
@@ -20,8 +21,13 @@ pub enum Operation {
         /// What.
         bytes: Vec<u8>,
     },
-    /// Everything before lasts.
-    Flush,
+    /// Every write before that lies in these bytes lasts.
+    Flush {
+        /// The first of them.
+        first: u64,
+        /// Behind the last.
+        end: u64,
+    },
 }
 
 /// What becomes of a write that was not flushed when the disk crashed.
@@ -86,6 +92,17 @@ impl Image {
                 self.unreadable.extend(blocks(offset + cut(block) as u64, cut(block + 1) - cut(block)));
             }
         }
+    }
+}
+
+/// A way in which a write of so many blocks may be torn.
+fn tear(block_count: usize, draws: &mut Draws) -> Fate {
+    let block = draws.below(block_count);
+    match draws.below(if block == 0 { 2 } else { 4 }) {
+        0 => Fate::Spoilt(block),
+        1 => Fate::Unreadable(block),
+        2 => Fate::Before(block),
+        _ => Fate::From(block),
     }
 }
 
@@ -180,6 +197,24 @@ impl Disk {
         self.0.borrow_mut().lies.insert(number);
     }
 
+    /// The `length` bytes from `first` on as a medium of its own.
+    pub fn part(&self, first: u64, length: u64) -> DiskPart {
+        DiskPart { disk: self.clone(), first, length }
+    }
+
+    fn flush_range(&self, first: u64, end: u64) -> Result<(), MediumError> {
+        let mut inner = self.0.borrow_mut();
+        inner.counts.flushes += 1;
+        if let Some(fault) = inner.fails() {
+            return Err(fault.error);
+        }
+        let number = inner.counts.flushes - 1;
+        if inner.is_recording && !inner.lies.contains(&number) {
+            inner.operations.push(Operation::Flush { first, end });
+        }
+        Ok(())
+    }
+
     /// What was recorded.
     pub fn operations(&self) -> Vec<Operation> {
         self.0.borrow().operations.clone()
@@ -188,35 +223,75 @@ impl Disk {
     /// The indices of the writes that a crash at `point` may lose.
     pub fn unflushed(&self, point: usize) -> Vec<usize> {
         let inner = self.0.borrow();
-        let done = &inner.operations[..point];
-        let first = done.iter().rposition(|operation| *operation == Operation::Flush).map_or(0, |index| index + 1);
-        (first..point).collect()
+        let mut flushed: Vec<(u64, u64)> = Vec::new();
+        let mut unflushed = Vec::new();
+        for (index, operation) in inner.operations[..point].iter().enumerate().rev() {
+            match operation {
+                Operation::Flush { first: 0, end: u64::MAX } => break,
+                Operation::Flush { first, end } if flushed.contains(&(*first, *end)) => {}
+                Operation::Flush { first, end } => flushed.push((*first, *end)),
+                Operation::Write { offset, .. } => {
+                    if !flushed.iter().any(|(first, end)| (first..end).contains(&offset)) {
+                        unflushed.push(index);
+                    }
+                }
+            }
+        }
+        unflushed.reverse();
+        unflushed
     }
 
     /// What the disk holds after a crash at `point`, where the unflushed writes have these fates, in their order.
     pub fn crash(&self, point: usize, fates: &[Fate]) -> Image {
+        let unflushed = self.unflushed(point);
         let inner = self.0.borrow();
         let mut image = inner.base.clone();
-        let first = point - fates.len();
-        for operation in &inner.operations[..first] {
+        let mut next = unflushed.iter().zip(fates).peekable();
+        for (index, operation) in inner.operations[..point].iter().enumerate() {
+            let fate = next.next_if(|(place, _)| **place == index).map_or(Fate::Done, |(_, fate)| *fate);
             if let Operation::Write { offset, bytes } = operation {
-                image.put(*offset, bytes);
-            }
-        }
-        for (operation, fate) in inner.operations[first..point].iter().zip(fates) {
-            if let Operation::Write { offset, bytes } = operation {
-                image.put_torn(*offset, bytes, *fate);
+                image.put_torn(*offset, bytes, fate);
             }
         }
         image
     }
 
-    /// Bytes of the write that was recorded as this; 0 for a flush.
-    pub fn write_bytes(&self, index: usize) -> usize {
-        match &self.0.borrow().operations[index] {
-            Operation::Write { bytes, .. } => bytes.len(),
-            Operation::Flush => 0,
+    /// Calls `each` with what the disk may hold after a crash at `point`: every subset of the unflushed writes lost if
+    /// that makes no more than `subset_count` states, else as many drawn ones; and of each subset another state in
+    /// which one of the writes is torn. Answers how many states there were.
+    pub fn each_crash(
+        &self,
+        point: usize,
+        subset_count: usize,
+        draws: &mut Draws,
+        each: &mut dyn FnMut(Image),
+    ) -> usize {
+        let blocks: Vec<usize> = self
+            .unflushed(point)
+            .into_iter()
+            .map(|index| match &self.0.borrow().operations[index] {
+                Operation::Write { bytes, .. } => bytes.len().div_ceil(BLOCK_BYTES),
+                Operation::Flush { .. } => 0,
+            })
+            .collect();
+        let is_small = blocks.len() < usize::BITS as usize - 1 && (1 << blocks.len()) <= subset_count;
+        let count = if is_small { 1 << blocks.len() } else { subset_count };
+        let mut state_count = 0;
+        for subset in 0..count {
+            let mut is_done = |index: usize| if is_small { subset >> index & 1 == 1 } else { draws.once_in(2) };
+            let mut fates: Vec<Fate> =
+                (0..blocks.len()).map(|index| if is_done(index) { Fate::Done } else { Fate::Lost }).collect();
+            each(self.crash(point, &fates));
+            state_count += 1;
+            let done: Vec<usize> = (0..fates.len()).filter(|&index| fates[index] == Fate::Done).collect();
+            if !done.is_empty() {
+                let index = done[draws.below(done.len())];
+                fates[index] = tear(blocks[index], draws);
+                each(self.crash(point, &fates));
+                state_count += 1;
+            }
         }
+        state_count
     }
 }
 
@@ -266,15 +341,35 @@ impl Medium for Disk {
     }
 
     fn flush(&self) -> Result<(), MediumError> {
-        let mut inner = self.0.borrow_mut();
-        inner.counts.flushes += 1;
-        if let Some(fault) = inner.fails() {
-            return Err(fault.error);
+        self.flush_range(0, u64::MAX)
+    }
+}
+
+/// A part of a disk that is flushed by itself, as a file is: a flush of one makes nothing of another last.
+#[derive(Clone, Debug)]
+pub struct DiskPart {
+    disk: Disk,
+    first: u64,
+    length: u64,
+}
+
+impl Medium for DiskPart {
+    fn capacity_bytes(&self) -> u64 {
+        self.length
+    }
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), MediumError> {
+        if offset + into.len() as u64 > self.length {
+            return Err(MediumError::OutOfRange);
         }
-        let number = inner.counts.flushes - 1;
-        if inner.is_recording && !inner.lies.contains(&number) {
-            inner.operations.push(Operation::Flush);
+        self.disk.read(self.first + offset, into)
+    }
+    fn write(&self, offset: u64, from: &[u8]) -> Result<(), MediumError> {
+        if offset + from.len() as u64 > self.length {
+            return Err(MediumError::OutOfRange);
         }
-        Ok(())
+        self.disk.write(self.first + offset, from)
+    }
+    fn flush(&self) -> Result<(), MediumError> {
+        self.disk.flush_range(self.first, self.first + self.length)
     }
 }

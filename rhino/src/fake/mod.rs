@@ -4,7 +4,9 @@
 #![forbid(unsafe_code)]
 
 mod disk;
+mod draws;
 mod pages;
 
-pub use disk::{Disk, DiskCounts, Fate, Fault, Image, Operation};
+pub use disk::{Disk, DiskCounts, DiskPart, Fate, Fault, Image, Operation};
+pub use draws::Draws;
 pub use pages::Pages;

@@ -44,7 +44,7 @@ pub enum Damage {
         /// Where it should lie, in the ring.
         position: u64,
     },
-    /// More blocks look like records than can be checked in bounded time.
+    /// More blocks look like records than can be checked in bounded time, or records overlap.
     Undecided,
     /// A record that is valid says what it cannot: an entry outside its segment, an unknown kind.
     Nonsense {

@@ -344,11 +344,11 @@ impl<M: Medium> Ring<M> {
         let mut used = 0;
         let mut count = 0;
         while let Some((head, place, after)) = self.next(at, &mut record)? {
-            // What the ring cannot hold at once was not written by it.
-            used +=
-                u64::from(head.length) + if place.position == at.position { 0 } else { self.ring_bytes - at.position };
-            if used >= self.ring_bytes {
-                break;
+            // Records that overlap were made by nobody that keeps the rules. From an older start they may fill the ring.
+            let skipped = if place.position == at.position { 0 } else { self.ring_bytes - at.position };
+            used += u64::from(head.length) + skipped;
+            if used > self.ring_bytes {
+                return Err(LogError::Damage(Damage::Undecided));
             }
             at = after;
             count += 1;
