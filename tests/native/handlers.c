@@ -3,6 +3,7 @@
 #include "exos.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -294,6 +295,54 @@ static void threads_and_children(void) {
     puts("threads and children");
 }
 
+static volatile char seen;
+
+static void see(struct exos_fault *fault) {
+    CHECK((fault->cause & ~(uint64_t)7) == EXOS_CAUSE_WATCHED);
+    seen = *(volatile char *)fault->address;
+    count++;
+}
+
+static void watched_memory(void) {
+    char *page = area(8, PROT_READ | PROT_WRITE);
+    memset(page, 5, 8 * PAGE);
+    CHECK(exos_handle_faults(page, 8 * PAGE, see, NULL) == 0);
+    struct exos_change change = {page, 8 * PAGE, EXOS_CHANGE_WATCH_STORES, 0};
+    count = 0;
+    CHECK(exos_apply(&change, 1) == 1);
+    CHECK(page[10] == 5 && count == 0);
+    page[10] = 7;
+    CHECK(page[10] == 7 && seen == 5 && count == 1);
+    page[11] = 8;
+    page[3 * PAGE] = 9;
+    CHECK(count == 2);
+    /* What nobody can be told of does not happen; what was told may. */
+    int zero = open("/dev/zero", O_RDONLY);
+    CHECK(read(zero, page + PAGE, 10) == -1 && errno == EFAULT && page[PAGE] == 5);
+    CHECK(read(zero, page, 10) == 10 && page[0] == 0 && count == 2);
+    close(zero);
+    change.kind = EXOS_CHANGE_WATCH_ACCESSES;
+    CHECK(exos_apply(&change, 1) == 1 && page[4 * PAGE] == 5 && count == 3);
+    page[4 * PAGE] = 6;
+    CHECK(count == 4 && seen == 5);
+    pid_t child = fork();
+    if (child == 0) {
+        page[5 * PAGE] = 1;
+        _exit(count);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 5 && count == 4);
+    change.kind = EXOS_CHANGE_UNWATCH;
+    CHECK(exos_apply(&change, 1) == 1);
+    page[6 * PAGE] = 1;
+    CHECK(page[6 * PAGE] == 1);
+    change.kind = EXOS_CHANGE_WATCH_STORES;
+    CHECK(munmap(page + 7 * PAGE, PAGE) == 0 && exos_apply(&change, 1) == -ENOMEM);
+    page[2 * PAGE] = 1;
+    CHECK(page[2 * PAGE] == 1);
+    puts("watched memory");
+}
+
 static void own_tickets(void) {
     CHECK(exos_set_tickets(0) == -EINVAL && exos_set_tickets(EXOS_TICKETS_MAX + 1) == -EINVAL);
     CHECK(exos_set_tickets(2048) == 1024 && exos_set_tickets(100) == 2048);
@@ -321,6 +370,7 @@ int main(void) {
     stacks_are_touched_first();
     signals_come_between();
     threads_and_children();
+    watched_memory();
     own_tickets();
     return 0;
 }

@@ -94,6 +94,8 @@ pub(super) const ROWS: [NativeRow; 43] = [
     exos("exos_fault_reprotect", "segv_mprot_ret_reprot"),
     exos("exos_appel1", "appel1"),
     exos("exos_appel2_perpage", "appel2_perpage"),
+    exos("exos_watch_store", "appel2_perpage"),
+    exos("exos_watch_load", "appel2_perpage"),
     exos("exos_dirty", "dirty_pagemap"),
 ];
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXOS_VERSION 2
+#define EXOS_VERSION 3
 
 #define EXOS_CALL_VERSION 0x45580000
 #define EXOS_CALL_HANDLE_FAULTS 0x45580001
@@ -29,11 +29,18 @@
 /* Most tickets of a thread. */
 #define EXOS_TICKETS_MAX 1048576
 
-/* Kinds of changes: fresh zeros in place of what is there; other rights; nothing there; contents given back. */
+/*
+ * Kinds of changes: fresh zeros in place of what is there; other rights; nothing there; contents given back. Since
+ * version 3: the handler of the range is entered (EXOS_CAUSE_WATCHED) at the next store to each page, or at its next
+ * access and the next store after a load, and the access goes through when it returns; no longer.
+ */
 #define EXOS_CHANGE_MAP 0
 #define EXOS_CHANGE_PROTECT 1
 #define EXOS_CHANGE_UNMAP 2
 #define EXOS_CHANGE_DISCARD 3
+#define EXOS_CHANGE_WATCH_STORES 4
+#define EXOS_CHANGE_WATCH_ACCESSES 5
+#define EXOS_CHANGE_UNWATCH 6
 
 /* What exos_pages() says of a page. */
 #define EXOS_PAGE_PRESENT 1
@@ -51,6 +58,7 @@
 #define EXOS_CAUSE_NOT_ALLOWED 0x200
 #define EXOS_CAUSE_BEYOND_FILE 0x300
 #define EXOS_CAUSE_SHORTAGE 0x400
+#define EXOS_CAUSE_WATCHED 0x500
 
 /* What a handler is told; the interrupted code goes on at rip, which the handler may change. */
 struct exos_fault {

@@ -1,7 +1,7 @@
 //! Numbers and layouts of the native interface, for both of its sides. Little-endian, as the machine is.
 
 /// The version that [`CALL_VERSION`] answers.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// System call: the version of the interface.
 pub const CALL_VERSION: u64 = 0x4558_0000;
@@ -36,6 +36,13 @@ pub const CHANGE_PROTECT: u32 = 1;
 pub const CHANGE_UNMAP: u32 = 2;
 /// Change: the contents are given back.
 pub const CHANGE_DISCARD: u32 = 3;
+/// Change: the handler of the range is entered at the next store to each page, which then goes through. Since
+/// version 3.
+pub const CHANGE_WATCH_STORES: u32 = 4;
+/// Change: the same at the next access of each page, and at the next store after that. Since version 3.
+pub const CHANGE_WATCH_ACCESSES: u32 = 5;
+/// Change: no longer. Since version 3.
+pub const CHANGE_UNWATCH: u32 = 6;
 
 /// Bytes of a change in memory: address, length, and in one word the kind (low half) and the rights (`PROT_READ` 1,
 /// `PROT_WRITE` 2, `PROT_EXEC` 4).
@@ -65,6 +72,8 @@ pub const CAUSE_NOT_ALLOWED: u64 = 2 << 8;
 pub const CAUSE_BEYOND_FILE: u64 = 3 << 8;
 /// Not a fault: there is no memory left for the page at the address.
 pub const CAUSE_SHORTAGE: u64 = 4 << 8;
+/// Not a fault: a page of watched memory is touched, and the access goes through when the handler returns.
+pub const CAUSE_WATCHED: u64 = 5 << 8;
 
 /// Bytes below the stack pointer that functions use without moving it (System V ABI for x86-64, 3.2.2).
 pub const RED_ZONE_BYTES: u64 = 128;

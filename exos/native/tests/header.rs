@@ -21,6 +21,9 @@ fn the_headers_numbers_are_the_crates() {
         ("CHANGE_PROTECT", abi::CHANGE_PROTECT.into()),
         ("CHANGE_UNMAP", abi::CHANGE_UNMAP.into()),
         ("CHANGE_DISCARD", abi::CHANGE_DISCARD.into()),
+        ("CHANGE_WATCH_STORES", abi::CHANGE_WATCH_STORES.into()),
+        ("CHANGE_WATCH_ACCESSES", abi::CHANGE_WATCH_ACCESSES.into()),
+        ("CHANGE_UNWATCH", abi::CHANGE_UNWATCH.into()),
         ("PAGE_PRESENT", abi::PAGE_PRESENT.into()),
         ("PAGE_WRITABLE", abi::PAGE_WRITABLE.into()),
         ("PAGE_ACCESSED", abi::PAGE_ACCESSED.into()),
@@ -32,6 +35,7 @@ fn the_headers_numbers_are_the_crates() {
         ("CAUSE_NOT_ALLOWED", abi::CAUSE_NOT_ALLOWED),
         ("CAUSE_BEYOND_FILE", abi::CAUSE_BEYOND_FILE),
         ("CAUSE_SHORTAGE", abi::CAUSE_SHORTAGE),
+        ("CAUSE_WATCHED", abi::CAUSE_WATCHED),
         ("RED_ZONE_BYTES", abi::RED_ZONE_BYTES),
     ];
     for (name, value) in expected {

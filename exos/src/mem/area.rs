@@ -70,6 +70,8 @@ bitflags! {
         const LARGE = 1 << 5;
         /// No large pages (`MADV_NOHUGEPAGE`).
         const NO_LARGE = 1 << 6;
+        /// The program is told of touches ([`super::watched`]).
+        const WATCHED = 1 << 7;
     }
 }
 

@@ -229,7 +229,8 @@ impl AddressSpace {
         let count = if area.file().is_some() { FAULT_AROUND_PAGES } else { REMAP_PAGES };
         self.set_pages(block_around(area, page, count), area.protection, |frames, _, entry| {
             let entry = entry.filter(|entry| !entry.has(PageFlags::MAPPED))?;
-            let is_writable = area.protection.contains(Protection::WRITE) && is_exclusive(frames, entry);
+            let may_write = area.protection.contains(Protection::WRITE) && !area.is_watched();
+            let is_writable = may_write && is_exclusive(frames, entry);
             Some(if is_writable { entry.with(PageFlags::WRITE) } else { entry })
         })
     }
@@ -553,7 +554,7 @@ impl AddressSpace {
     /// far as they are not known, or `wants` holds, without a gap.
     fn plan(&mut self, page: u64, wants: impl Fn(PageEntry) -> bool) -> Range<u64> {
         let is_scarce = self.pool.frames_available() < SCARCE_FRAMES;
-        let Some(live) = self.areas.find_walked(page) else {
+        let Some(live) = self.areas.find_walked(page).filter(|live| !live.is_watched()) else {
             return page..page + 1;
         };
         let planned = live.window.plan(page);
@@ -616,8 +617,9 @@ fn owned(frame: FrameNumber) -> PageEntry {
     PageEntry::new(frame, PageFlags::OWNED | PageFlags::WRITE)
 }
 
-/// The aligned block of `count` pages that holds `page`, as far as it lies in the area.
+/// The aligned block of `count` pages that holds `page`, as far as it lies in the area; one page of watched memory.
 fn block_around(area: &Area, page: u64, count: u64) -> Range<u64> {
+    let count = if area.is_watched() { 1 } else { count };
     let start = page & !(count - 1);
     let bounds = area.pages();
     start.max(bounds.start)..(start + count).min(bounds.end)

@@ -44,7 +44,7 @@ impl AddressSpace {
             || (self.areas.may_have_walk(area, page)
                 && self.areas.find_walked(page).is_some_and(|live| is_at_block(&live.window)));
         if !wants
-            || area.flags.contains(AreaFlags::NO_LARGE)
+            || area.flags.intersects(AreaFlags::NO_LARGE.union(AreaFlags::WATCHED))
             || self.has_no_large_pages
             || pages.start < bounds.start
             || bounds.end < pages.end

@@ -48,6 +48,7 @@ pub mod shared;
 pub mod source;
 pub mod space;
 pub mod user;
+pub mod watched;
 pub mod window;
 
 #[cfg(test)]
@@ -66,6 +67,8 @@ mod native_tests;
 mod rewrite_tests;
 #[cfg(test)]
 mod test_support;
+#[cfg(test)]
+mod watched_tests;
 
 pub use advise::{Advice, SyncMode};
 pub use area::{Access, Area, AreaFlags, AreaLabel, Protection};
@@ -83,3 +86,4 @@ pub use source::{
     FileIdentity, FilePage, FixedPages, PageError, PageIntent, PageSource, SharedMemory, Wait, WantedPage,
 };
 pub use space::{AddressSpace, FaultCounts, MapBacking, MapRequest, Placement, SpaceLimits, SpaceTotals};
+pub use watched::Watch;

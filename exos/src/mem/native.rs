@@ -20,6 +20,7 @@ use crate::mem::handlers::Handler;
 use crate::mem::page_map::blocks::Whole;
 use crate::mem::protect::ProtectReach;
 use crate::mem::space::{AddressSpace, MapRequest, Placement, checked_range};
+use crate::mem::watched::Watch;
 
 /// One change of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub enum Change {
     Unmap,
     /// The contents are given back; private memory is zeros again.
     Discard,
+    /// The handler of the range is told of touches.
+    Watch(Watch),
 }
 
 impl AddressSpace {
@@ -60,7 +63,8 @@ impl AddressSpace {
     }
 
     /// Makes changes in their order, with one kernel call for the page tables; how many were made, and what the next
-    /// one was refused with: as `mmap` at a fixed address, `mprotect`, `munmap` and `madvise(MADV_DONTNEED)` refuse.
+    /// one was refused with: as `mmap` at a fixed address, `mprotect`, `munmap` and `madvise(MADV_DONTNEED)` refuse, or
+    /// [`Self::watch`].
     pub fn apply(&mut self, changes: impl Iterator<Item = (u64, u64, Change)>) -> (u64, Result<()>) {
         self.is_batching = true;
         let mut count = 0;
@@ -85,6 +89,7 @@ impl AddressSpace {
             Change::Protect(protection) => self.protect(start, length, protection, ProtectReach::Range),
             Change::Unmap => self.unmap(start, length),
             Change::Discard => self.advise(start, length, Advice::DontNeed),
+            Change::Watch(watch) => self.watch(start, length, watch),
         }
     }
 

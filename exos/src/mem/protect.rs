@@ -90,7 +90,8 @@ impl AddressSpace {
         self.protect_pages(pages, protection)
     }
 
-    fn protect_pages(&mut self, pages: Range<u64>, protection: Protection) -> Result<()> {
+    /// Gives the known ones of `pages` these rights, or fewer, whatever their areas have.
+    pub(super) fn protect_pages(&mut self, pages: Range<u64>, protection: Protection) -> Result<()> {
         if is_long(&pages) {
             return self.in_pieces(pages, |space, pages| space.protect_pages(pages, protection));
         }

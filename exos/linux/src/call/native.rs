@@ -3,7 +3,7 @@
 
 use exos::error::{Errno, Result};
 use exos::mem::space::checked_range;
-use exos::mem::{Change, Handler, Protection};
+use exos::mem::{Change, Handler, Protection, Watch};
 use exos::task::capability::Capability;
 use exos::task::limits::Resource;
 use exos::task::schedule::WEIGHT_MAX;
@@ -84,6 +84,9 @@ fn change(bytes: &[u8]) -> Result<(u64, u64, Change)> {
         abi::CHANGE_PROTECT => Change::Protect(protection),
         abi::CHANGE_UNMAP => Change::Unmap,
         abi::CHANGE_DISCARD => Change::Discard,
+        abi::CHANGE_WATCH_STORES => Change::Watch(Watch::Stores),
+        abi::CHANGE_WATCH_ACCESSES => Change::Watch(Watch::Accesses),
+        abi::CHANGE_UNWATCH => Change::Watch(Watch::Nothing),
         _ => return Err(Errno::EINVAL),
     };
     if word(2) >> 32 > 7 { Err(Errno::EINVAL) } else { Ok((word(0), word(1), change)) }

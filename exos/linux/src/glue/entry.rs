@@ -30,8 +30,8 @@ use exos_linux::entry::{
 use exos_linux::host::boot::Pod;
 use exos_linux::task::caller::{Caller, Restart};
 use exos_linux::task::exception::{
-    PAGE_FAULT_FETCH, VECTOR_DEBUG, VECTOR_INVALID_OPCODE, VECTOR_PAGE_FAULT, VECTOR_PROTECTION, signal_for,
-    signal_for_fault,
+    FaultCause, PAGE_FAULT_FETCH, VECTOR_DEBUG, VECTOR_INVALID_OPCODE, VECTOR_PAGE_FAULT, VECTOR_PROTECTION,
+    signal_for, signal_for_fault,
 };
 use exos_linux::task::exit::exit_thread;
 use exos_linux::task::fault_handler;
@@ -524,6 +524,11 @@ fn exception(pod: &Pod, frame: &mut UpcallFrame) {
     }
     let FaultReport { result, handler, own_rip } = caller.process.space().resolve_or_report(frame);
     if let FaultResult::Resolved(_) = result {
+        if handler.is_some_and(|handler| !ask_handler(&caller, &handler, frame, result)) {
+            // The store of watched memory that cannot be told may not go through.
+            let (signal, info) = signal_for_fault(frame.fault_address, FaultCause::NotAllowed);
+            raise_own(pod, &caller, frame, signal, &info);
+        }
         return;
     }
     if own_rip.is_some() && is_at_entry_jump(frame.rip) {

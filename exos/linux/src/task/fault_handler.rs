@@ -47,7 +47,7 @@ fn cause(error_code: u64, result: FaultResult) -> u64 {
     };
     access
         | match result {
-            FaultResult::Resolved(_) => 0,
+            FaultResult::Resolved(_) => abi::CAUSE_WATCHED,
             FaultResult::Failed(FaultCause::NotMapped) => abi::CAUSE_NOT_MAPPED,
             FaultResult::Failed(FaultCause::NotAllowed) => abi::CAUSE_NOT_ALLOWED,
             FaultResult::Failed(FaultCause::BeyondFile) => abi::CAUSE_BEYOND_FILE,

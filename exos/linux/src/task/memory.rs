@@ -144,8 +144,11 @@ impl Space {
         self.inner.lock()
     }
 
-    /// Resolves the page fault in `frame`.
+    /// Resolves the page fault in `frame`, which exos had while it did what the program asked for.
     pub fn resolve(&self, frame: &UpcallFrame) -> FaultResult {
+        if self.lock().is_watched(frame.fault_address) {
+            return FaultResult::Failed(FaultCause::NotAllowed);
+        }
         self.fetching_fault(frame, |_, result| result)
     }
 
@@ -160,7 +163,10 @@ impl Space {
         }
         self.fetching_fault(frame, |space, result| {
             let handler = match result {
-                FaultResult::Resolved(_) => return FaultReport { result, handler: None, own_rip: None },
+                FaultResult::Resolved(_) => {
+                    let handler = space.watcher(frame.fault_address);
+                    return FaultReport { result, handler, own_rip: None };
+                }
                 FaultResult::Failed(_) => space.fault_handler(frame.fault_address),
                 FaultResult::OutOfMemory => space.take_shortage_handler(),
             };

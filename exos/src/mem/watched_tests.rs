@@ -1,0 +1,147 @@
+//! Watched memory against a naive model: what is told, what goes through, and that neighbours stay watched.
+
+use proptest::prelude::{prop, prop_assert, proptest};
+
+use super::test_support::{CachedFile, ENVIRONMENT, PAGE, Setup, store};
+use super::{AddressSpace, Change, FaultOutcome, Handler, MapRequest, Placement, Protection, Wait, Watch};
+use crate::error::Errno;
+use crate::fake::FakeAccess;
+use crate::mem::Access;
+
+const A: u64 = 0x10_0000_0000;
+const PAGES: u64 = 24;
+const ALL: Protection = Protection::READ.union(Protection::WRITE);
+const HANDLER: Handler = Handler { entry: 0x40_0000, function: 0x40_1000, argument: 7 };
+
+/// Touches as the processor and the glue do: whether the handler was told.
+fn touch(setup: &Setup, space: &mut AddressSpace, page: u64, access: Access) -> bool {
+    let address = A + page * PAGE;
+    let wanted = if access == Access::Write { FakeAccess::Store } else { FakeAccess::Load };
+    let mut is_told = false;
+    for _ in 0..3 {
+        if setup.machine.allows(ENVIRONMENT, address, wanted) {
+            return is_told;
+        }
+        let outcome = space.handle_fault(address, access, Wait::Allowed);
+        assert!(matches!(outcome, FaultOutcome::Resolved { .. }), "{outcome:?}");
+        is_told |= space.watcher(address).is_some();
+    }
+    panic!("page {page} is not resolved");
+}
+
+fn watched(setup: &Setup, is_file: bool) -> AddressSpace {
+    let mut space = setup.space();
+    let request = MapRequest::anonymous(Placement::Fixed(A), PAGES * PAGE, ALL);
+    let request = match is_file {
+        true => {
+            let source = CachedFile::new(&setup.pool, PAGES);
+            MapRequest::file(request.placement, request.length, ALL, source, 0)
+        }
+        false => request,
+    };
+    space.map(request).expect("free");
+    space.set_fault_handler(A, PAGES * PAGE, Some(HANDLER)).expect("room");
+    space
+}
+
+fn watch(space: &mut AddressSpace, first: u64, count: u64, watch: Watch) {
+    let change = (A + first * PAGE, count * PAGE, Change::Watch(watch));
+    assert_eq!(space.apply(core::iter::once(change)), (1, Ok(())));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Load(u64),
+    Store(u64),
+    Watch(u64, u64, Watch),
+    Fork,
+}
+
+fn step() -> impl prop::strategy::Strategy<Value = Step> {
+    use prop::strategy::Strategy as _;
+    let watch = prop::sample::select(vec![Watch::Stores, Watch::Accesses, Watch::Nothing]);
+    prop::strategy::Union::new_weighted(vec![
+        (6, (0..PAGES).prop_map(Step::Load).boxed()),
+        (6, (0..PAGES).prop_map(Step::Store).boxed()),
+        (
+            3,
+            (0..PAGES, 1..9_u64, watch)
+                .prop_map(|(at, count, watch)| Step::Watch(at, count.min(PAGES - at), watch))
+                .boxed(),
+        ),
+        (1, prop::strategy::Just(Step::Fork).boxed()),
+    ])
+}
+
+proptest! {
+    #[test]
+    fn no_store_goes_through_untold(steps in prop::collection::vec(step(), 1..120), is_file: bool) {
+        let setup = Setup::new();
+        let mut space = watched(&setup, is_file);
+        // Of each page: whether it is watched, and whether a load, a store must be told.
+        let mut model = [(false, false, false); PAGES as usize];
+        let mut children = Vec::new();
+        for step in steps {
+            match step {
+                Step::Load(page) => {
+                    let is_told = touch(&setup, &mut space, page, Access::Read);
+                    let (is_watched, must, _) = model[page as usize];
+                    prop_assert!(is_told || !must, "a load of page {page}");
+                    prop_assert!(!is_told || is_watched);
+                    model[page as usize].1 = false;
+                }
+                Step::Store(page) => {
+                    let is_told = touch(&setup, &mut space, page, Access::Write);
+                    let (is_watched, _, must) = model[page as usize];
+                    prop_assert!(is_told || !must, "a store to page {page}");
+                    prop_assert!(!is_told || is_watched);
+                    model[page as usize] = (is_watched, false, false);
+                }
+                Step::Watch(first, count, kind) => {
+                    watch(&mut space, first, count, kind);
+                    for state in &mut model[first as usize..(first + count) as usize] {
+                        let is_watched = kind != Watch::Nothing;
+                        *state = (is_watched, kind == Watch::Accesses, is_watched);
+                    }
+                }
+                Step::Fork => children.push(space.fork().expect("memory")),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_told_goes_through_and_neighbours_stay() {
+    let setup = Setup::new();
+    let mut space = watched(&setup, false);
+    for page in 0..PAGES {
+        store(&setup, &mut space, A + page * PAGE, page as u8);
+    }
+    watch(&mut space, 0, PAGES, Watch::Stores);
+    assert!(!touch(&setup, &mut space, 3, Access::Read), "loads are not watched, and the page is there");
+    assert!(touch(&setup, &mut space, 3, Access::Write));
+    assert!(!touch(&setup, &mut space, 3, Access::Write));
+    assert_eq!(setup.machine.load(ENVIRONMENT, A + 3 * PAGE), Some(3), "the handler sees it as it was");
+    for page in [2, 4] {
+        assert!(!setup.machine.allows(ENVIRONMENT, A + page * PAGE, FakeAccess::Store));
+    }
+    watch(&mut space, 0, PAGES, Watch::Accesses);
+    assert!(touch(&setup, &mut space, 3, Access::Read));
+    assert!(!setup.machine.allows(ENVIRONMENT, A + 4 * PAGE, FakeAccess::Load));
+    assert!(touch(&setup, &mut space, 3, Access::Write));
+    assert!(space.is_watched(A));
+    watch(&mut space, 0, PAGES, Watch::Nothing);
+    assert!(!space.is_watched(A) && !touch(&setup, &mut space, 4, Access::Write));
+}
+
+#[test]
+fn a_watch_that_cannot_be_kept_changes_nothing() {
+    let setup = Setup::new();
+    let mut space = watched(&setup, false);
+    store(&setup, &mut space, A, 1);
+    let change = |length, watch| core::iter::once((A, length, Change::Watch(watch)));
+    assert_eq!(space.apply(change((PAGES + 1) * PAGE, Watch::Stores)), (0, Err(Errno::ENOMEM)));
+    assert_eq!(space.apply(change(5, Watch::Stores)).0, 1, "lengths are whole pages upwards, as those of munmap");
+    assert!(space.is_watched(A) && !space.is_watched(A + PAGE));
+    assert!(!setup.machine.allows(ENVIRONMENT, A, FakeAccess::Store));
+}
