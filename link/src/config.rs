@@ -111,6 +111,8 @@ bitflags! {
         const READ_ONLY = 1;
         /// It is the root: taken as unchanging, with a writable layer in memory over it.
         const ROOT = 1 << 1;
+        /// It shows in the root, at `/` or at `/NAME`, where the root's image has nothing: taken as unchanging.
+        const LAYER = 1 << 2;
         // Flags of a later version are kept.
         const _ = !0;
     }

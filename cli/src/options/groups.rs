@@ -15,6 +15,7 @@ use crate::options::disks::DiskOptions;
 use crate::options::drivers::{DriverOption, parse_driver};
 use crate::options::network::NetworkOptions;
 use crate::options::values::{parse_memory, parse_seconds, parse_variable};
+use crate::options::view::ViewOptions;
 
 /// Most processors.
 pub(crate) const CPU_COUNT_MAX: i64 = 8;
@@ -53,9 +54,12 @@ pub(crate) struct PodOptions {
         value_parser = OsStringValueParser::new().try_map(parse_variable)
     )]
     pub(crate) environment: Vec<OsString>,
-    /// Directory in the machine where the program starts
-    #[arg(short = 'w', long = "workdir", value_name = "DIR", default_value = "/")]
-    pub(crate) working_directory: PathBuf,
+    /// What it sees of this host.
+    #[command(flatten)]
+    pub(crate) view: ViewOptions,
+    /// Directory in the machine where the program starts [default: /; the current one with --root / and --here]
+    #[arg(short = 'w', long = "workdir", value_name = "DIR")]
+    pub(crate) working_directory: Option<PathBuf>,
     /// Memory for programs, with K, M or G; the root comes on top
     #[arg(short = 'm', long, value_name = "SIZE", default_value = MEMORY_DEFAULT, value_parser = parse_memory)]
     pub(crate) memory: u64,

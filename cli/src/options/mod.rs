@@ -9,6 +9,7 @@ pub(crate) mod drivers;
 pub(crate) mod groups;
 pub(crate) mod network;
 pub(crate) mod values;
+pub(crate) mod view;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

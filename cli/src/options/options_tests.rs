@@ -35,7 +35,7 @@ fn defaults() {
     assert_eq!(options.pod.memory, 256 << 20);
     assert_eq!((options.cpus, options.machine.accel), (1, AccelChoice::Auto));
     assert_eq!(options.machine.kind, None);
-    assert_eq!(options.pod.working_directory, std::path::Path::new("/"));
+    assert_eq!(options.pod.working_directory, None);
     assert!(options.stats.is_none() && options.machine.timeout.is_none() && options.pod.root.is_none());
 }
 

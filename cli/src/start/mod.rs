@@ -1,6 +1,7 @@
 //! What every verb that starts a machine does: finds its parts, decides on the accelerator, makes QEMU's command line,
 //! lets it run, and says what came of it.
 
+pub(crate) mod advice;
 mod drivers;
 pub(crate) mod memory;
 pub(crate) mod network;

@@ -12,7 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use aegis_launch::cache::Cache;
 use aegis_launch::errors::{Doing, Error};
 use aegis_launch::machine::disks::DiskImage;
-use aegis_launch::machine::mounts::{Served, serve};
+use aegis_launch::machine::mounts::{Served, Volume, serve};
+use aegis_launch::root::system::holds;
 use aegis_launch::root::{Prepared, Source, is_directory, prepare, working_directory};
 use aegis_link::config::{Config, Flags, Tickets};
 use aegis_link::drivers::{Drivers, Model, Role};
@@ -20,9 +21,10 @@ use aegis_link::drivers::{Drivers, Model, Role};
 use crate::options::drivers::drivers;
 use crate::options::groups::{MachineOptions, PodOptions};
 use crate::start::Starter;
+use crate::start::advice::{Shown, advice};
 use crate::start::drivers::check;
 use crate::start::network::{PodNetwork, etc_files, names};
-use crate::start::program::{absolute, locate};
+use crate::start::program::{absolute, is_script, locate};
 
 /// The program's PATH, and where a host program is looked for when this process has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/sys/fs/lottery";
@@ -38,6 +40,10 @@ pub(crate) struct Pod<'a> {
     words: &'a [OsString],
     program: ProgramPath,
     working_directory: PathBuf,
+    /// Directories of this host that show where the root's image has nothing.
+    layers: Vec<PathBuf>,
+    /// Directories of this host that are mounted.
+    volumes: Vec<Volume>,
     /// What its program is funded with.
     pub(crate) tickets: Option<Tickets>,
 }
@@ -54,15 +60,24 @@ impl<'a> Pod<'a> {
     /// Finds the program `words[0]`; relative names are relative to `base`.
     pub(crate) fn find(options: &'a PodOptions, words: &'a [OsString], base: &Path) -> Result<Self, Error> {
         check(&options.drivers)?;
-        let working_directory = working_directory(&options.working_directory)?;
-        let program = find_program(options, words.first().map_or(OsStr::new(""), |name| name), base)?;
-        Ok(Self { options, words, program, working_directory, tickets: None })
+        let here = options.view.volume(base)?;
+        let is_at_base = here.is_some() || is_host_root(options);
+        let default = if is_at_base { base } else { Path::new("/") };
+        let working_directory = working_directory(options.working_directory.as_deref().unwrap_or(default))?;
+        let layers = match &options.root {
+            None => options.view.system(),
+            Some(_) if is_host_root(options) && !options.pack && !options.with.is_empty() => vec!["/".into()],
+            Some(_) => Vec::new(),
+        };
+        let program = find_program(options, words.first().map_or(OsStr::new(""), |name| name), base, &layers)?;
+        let volumes = options.volumes.iter().cloned().chain(here).collect();
+        Ok(Self { options, words, program, working_directory, layers, volumes, tickets: None })
     }
 
     /// Packs its root, or finds it in the cache.
     pub(crate) fn files(&self, cache: Option<&Cache>) -> Result<PodFiles, Error> {
         let live_root = live_root(self.options)?;
-        let mounts = serve(live_root, &self.options.volumes)?;
+        let mounts = serve(live_root, &self.layers, &self.volumes)?;
         let root = match live_root {
             Some(_) => None,
             None => Some(prepare(self.source(), &self.options.with, cache)?),
@@ -94,11 +109,36 @@ impl<'a> Pod<'a> {
     }
 
     fn source(&self) -> Source<'_> {
-        match (&self.options.root, &self.program.host) {
-            (Some(path), _) => Source::Given(path),
-            (None, Some(path)) => Source::Program(path),
-            (None, None) => Source::Program(&self.program.guest),
+        let program = self.program.host.as_ref().unwrap_or(&self.program.guest);
+        match &self.options.root {
+            Some(_) if !self.layers.is_empty() => Source::OverHost,
+            Some(path) => Source::Given(path),
+            None if self.layers.is_empty() => Source::Program(program),
+            None => Source::InSystem(program),
         }
+    }
+
+    /// A line about the words of a program that ended with an error, if there is something to say.
+    pub(crate) fn advice(&self, current: &Path) -> Option<String> {
+        let with = self.options.with.iter();
+        let (elsewhere, same): (Vec<_>, Vec<_>) = with.partition(|with| with.guest.is_some());
+        let shown = Shown {
+            same: self
+                .layers
+                .iter()
+                .cloned()
+                .chain(same.into_iter().map(|with| absolute(&with.host, current)))
+                .collect(),
+            others: self
+                .volumes
+                .iter()
+                .map(|volume| volume.guest.clone())
+                .chain(elsewhere.into_iter().filter_map(|with| with.guest.clone()))
+                .collect(),
+            working_directory: self.working_directory.clone(),
+            is_clear: self.options.root.is_some(),
+        };
+        advice(self.words, &shown, current)
     }
 
     fn environment(&self) -> Vec<Vec<u8>> {
@@ -190,7 +230,7 @@ struct ProgramPath {
 
 /// With `--root`, exos looks for PROGRAM in the root. Else it is a program of the host, by the path that it
 /// has there or by the one that a `--with` or `-v` gives it.
-fn find_program(options: &PodOptions, name: &OsStr, base: &Path) -> Result<ProgramPath, Error> {
+fn find_program(options: &PodOptions, name: &OsStr, base: &Path, system: &[PathBuf]) -> Result<ProgramPath, Error> {
     if name.is_empty() {
         return Err(Error::Usage("PROGRAM is empty".into()));
     }
@@ -209,7 +249,23 @@ fn find_program(options: &PodOptions, name: &OsStr, base: &Path) -> Result<Progr
         }
     }
     let host = locate(name, &search, base)?;
+    // A script outside of the system, such as a version manager's, finds nothing of what it is for.
+    let is_lost = !system.is_empty() && !is_path(name) && !holds(system, &host) && is_script(&host);
+    let inside = || {
+        let search = std::env::split_paths(&search).filter(|directory| holds(system, &absolute(directory, base)));
+        locate(name, &std::env::join_paths(search).ok()?, base).ok()
+    };
+    let host = if is_lost { inside().unwrap_or(host) } else { host };
     Ok(ProgramPath { guest: host.clone(), host: Some(host) })
+}
+
+fn is_path(name: &OsStr) -> bool {
+    name.as_bytes().contains(&b'/')
+}
+
+/// Whether the root is this host's own.
+fn is_host_root(options: &PodOptions) -> bool {
+    options.root.as_deref().is_some_and(|root| root == Path::new("/"))
 }
 
 /// The directory that is the root live. With `--pack` or `--with` it is packed into an image like every other root.
@@ -231,7 +287,7 @@ fn are_one_file(output: BorrowedFd<'_>, errors: BorrowedFd<'_>) -> bool {
 /// Variables of the host that the program gets without asking: TERM, and where the root is the host's own also those
 /// that say where its programs and texts are. Behind those come the commands that exos has itself.
 fn inherited(options: &PodOptions) -> Vec<OsString> {
-    let is_own_root = options.root.as_deref().is_some_and(|root| root == Path::new("/"));
+    let is_own_root = is_host_root(options) || (options.root.is_none() && !options.view.bare);
     let is_kept = |name: &OsStr| match name.as_bytes() {
         b"TERM" => true,
         b"PATH" | b"LANG" | b"LANGUAGE" | b"TZ" => is_own_root,

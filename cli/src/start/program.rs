@@ -64,6 +64,12 @@ pub(crate) fn absolute(path: &Path, cwd: &Path) -> PathBuf {
     clean
 }
 
+/// Whether a file begins as a script does.
+pub(crate) fn is_script(path: &Path) -> bool {
+    let mut head = [0; 2];
+    File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *b"#!"
+}
+
 #[derive(Debug)]
 enum Judgement {
     Missing,

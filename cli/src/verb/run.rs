@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use aegis_launch::errors::{Doing, Error};
+use aegis_launch::errors::{Doing, Error, STATUS_TIMEOUT};
 use aegis_launch::machine::boot;
 use aegis_launch::machine::process::{GuestEnds, sockets};
 use aegis_launch::machine::qemu::{Driver, function_count};
@@ -67,7 +67,17 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     let Some(machine) = starter.prepare(spec, accelerator, host, guest)? else { return Ok(0) };
     drop(bundle);
     let mut session = Session { names: &[], server: None, has_terminal: options.terminal, start, mappings: None };
-    let Some(profiled) = profiled else { return run_machine(options, &starter, machine, session) };
+    let Some(profiled) = profiled else {
+        let status = run_machine(options, &starter, machine, session)?;
+        // A signal's end says nothing about files.
+        if (1..STATUS_TIMEOUT).contains(&status)
+            && !options.machine.quiet
+            && let Some(line) = pod.advice(&cwd)
+        {
+            eprintln!("aegis: {line}");
+        }
+        return Ok(status);
+    };
     let Profiling { profile, mappings, path } = profiled.start(options, &starter, &files)?;
     session.mappings = Some(mappings);
     let status = run_machine(options, &starter, machine, session);

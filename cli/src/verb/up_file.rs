@@ -23,6 +23,7 @@ use crate::options::network::{
     parse_hostname, parse_name_server, parse_publications, parse_router,
 };
 use crate::options::values::{MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, parse_memory, parse_memory_range};
+use crate::options::view::ViewOptions;
 use crate::remote::server::restart::Restart;
 use crate::start::program::absolute;
 use crate::verb::up_currencies::{self, BASE, CurrencyEntry, Use, Written};
@@ -33,7 +34,7 @@ const TICKETS_DEFAULT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
 const SLICE_MS_MAX: i64 = 100;
 
 /// What a pod's table may have.
-const POD_KEYS: &str = "program, args, root, pack, volumes, with, env, workdir, memory, tickets, currency, restart, \
+const POD_KEYS: &str = "program, args, root, pack, system, volumes, with, env, workdir, memory, tickets, currency, restart, \
                         ports, network, host_access, dns, hosts, ip, gateway, mac, hostname, pcap, drivers, \
                         disk, io_order";
 
@@ -268,7 +269,8 @@ impl Reader<'_> {
             volumes: Vec::new(),
             with: Vec::new(),
             environment: Vec::new(),
-            working_directory: "/".into(),
+            view: ViewOptions { here: None, bare: true },
+            working_directory: Some("/".into()),
             memory,
             network: NetworkOptions::default(),
             drivers: Vec::new(),
@@ -282,10 +284,11 @@ impl Reader<'_> {
                 "args" => arguments = self.list(key, value, |text| Ok(OsString::from(text)))?,
                 "root" => options.root = Some(self.host_path(self.string(key, value)?)),
                 "pack" => options.pack = self.boolean(key, value)?,
+                "system" => options.view.bare = !self.boolean(key, value)?,
                 "volumes" => options.volumes = self.list(key, value, |text| parse_volume(text.into()))?,
                 "with" => options.with = self.list(key, value, |text| parse_with(text.into()))?,
                 "env" => options.environment = self.environment(value)?,
-                "workdir" => options.working_directory = self.string(key, value)?.into(),
+                "workdir" => options.working_directory = Some(self.string(key, value)?.into()),
                 "memory" => (options.memory, memory_limit) = self.memory_range(key, value)?,
                 "tickets" => tickets = self.tickets(key, value)?,
                 "currency" => currency = Some(self.currency_use(key, value)?),

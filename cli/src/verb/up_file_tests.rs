@@ -24,7 +24,8 @@ fn a_pod_needs_only_a_program() {
     let pod = &file.pods[0];
     assert_eq!((pod.name.as_str(), pod.tickets, pod.options.memory), ("web", 1000, 256 << 20));
     assert_eq!(pod.words, ["busybox"]);
-    assert_eq!(pod.options.working_directory, Path::new("/"));
+    assert_eq!(pod.options.working_directory.as_deref(), Some(Path::new("/")));
+    assert!(pod.options.view.bare, "a pod sees nothing of the host unasked");
     assert!(pod.options.root.is_none() && !pod.options.pack && pod.options.environment.is_empty());
 }
 

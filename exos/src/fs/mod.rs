@@ -37,6 +37,7 @@ pub mod file_lock;
 pub mod file_users;
 pub mod group_fs;
 mod known_walks;
+pub mod layers;
 pub mod lease;
 pub mod location;
 pub mod memory_fs;

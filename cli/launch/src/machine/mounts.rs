@@ -78,18 +78,21 @@ impl Served {
     }
 }
 
-/// What is served: the root first, if it is a directory, then the volumes as they were given.
+/// What is served: the root first, if it is a directory, then `layers`, which show at their own paths where the root's
+/// image has nothing, then the volumes as they were given.
 ///
 /// # Errors
 /// A directory that is none, and too many of them.
-pub fn serve(root: Option<&Path>, volumes: &[Volume]) -> Result<Vec<Served>, Error> {
+pub fn serve(root: Option<&Path>, layers: &[PathBuf], volumes: &[Volume]) -> Result<Vec<Served>, Error> {
     let root = root.map(|host| (host, Path::new("/"), HostMountFlags::ROOT | HostMountFlags::READ_ONLY));
+    let of_layers = HostMountFlags::LAYER | HostMountFlags::READ_ONLY;
+    let layers = layers.iter().map(|layer| (layer.as_path(), layer.as_path(), of_layers));
     let volumes = volumes.iter().map(|volume| {
         let flags = if volume.is_read_only { HostMountFlags::READ_ONLY } else { HostMountFlags::empty() };
         (volume.host.as_path(), volume.guest.as_path(), flags)
     });
     let mut served = Vec::new();
-    for (number, (host, guest, flags)) in root.into_iter().chain(volumes).enumerate() {
+    for (number, (host, guest, flags)) in root.into_iter().chain(layers).chain(volumes).enumerate() {
         let wrong = |why: &dyn std::fmt::Display| Error::Usage(format!("{}: {why}", host.display()));
         let whole = std::fs::canonicalize(host).map_err(|error| wrong(&error))?;
         if !whole.is_dir() {
@@ -138,7 +141,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("aegis-mounts,{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
         let host = folder.display().to_string();
-        let served = serve(Some(Path::new("/")), &[volume(&host, "/data", false)]).expect("directories");
+        let served = serve(Some(Path::new("/")), &[], &[volume(&host, "/data", false)]).expect("directories");
         assert_eq!((served[0].tag(), served[1].tag()), ("aegis0", "aegis1"));
         assert_eq!(served[0].mount.flags, HostMountFlags::ROOT | HostMountFlags::READ_ONLY);
         assert_eq!(
@@ -147,9 +150,12 @@ mod tests {
         );
         let server = served[1].server("x").into_string().expect("text");
         assert!(server.ends_with(&format!("remap,path={}", host.replace(',', ",,"))), "{server}");
-        assert!(serve(None, &[volume("/etc/passwd", "/p", true)]).is_err());
-        assert!(serve(None, &[volume("/no/such", "/p", true)]).is_err());
-        assert!(serve(None, &vec![volume(&host, "/p", true); 17]).is_err());
+        let served = serve(None, &["/usr".into()], &[]).expect("a directory");
+        assert_eq!(served[0].mount.flags, HostMountFlags::LAYER | HostMountFlags::READ_ONLY);
+        assert_eq!((served[0].mount.path.as_slice(), served[0].host.as_path()), (&b"/usr"[..], Path::new("/usr")));
+        assert!(serve(None, &[], &[volume("/etc/passwd", "/p", true)]).is_err());
+        assert!(serve(None, &[], &[volume("/no/such", "/p", true)]).is_err());
+        assert!(serve(None, &[], &vec![volume(&host, "/p", true); 17]).is_err());
         std::fs::remove_dir(folder).expect("it is empty");
     }
 }

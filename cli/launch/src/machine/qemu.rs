@@ -516,7 +516,7 @@ mod tests {
 
     #[test]
     fn directories_are_served_by_a_device_each() {
-        let root = serve(Some(Path::new("/")), &[]).expect("a directory");
+        let root = serve(Some(Path::new("/")), &[], &[]).expect("a directory");
         let mut it = line();
         let pods =
             [PodDevices { ports: PORTS, sessions: None, mounts: &root, card: None, disks: (&[], Model::Virtio) }];
@@ -550,7 +550,7 @@ mod tests {
         let pci = "-device virtio-net-pci,disable-legacy=on,disable-modern=off";
         let pci = format!("{netdev} {pci},{options},romfile={capture}");
         assert!(it.shell_line().ends_with(&pci), "{}", it.shell_line());
-        let root = serve(Some(Path::new("/")), &[]).expect("a directory");
+        let root = serve(Some(Path::new("/")), &[], &[]).expect("a directory");
         let pods = [PodDevices {
             ports: PORTS,
             sessions: None,
@@ -596,7 +596,7 @@ mod tests {
 
     #[test]
     fn several_pods_have_devices_at_fixed_places() {
-        let root = serve(Some(Path::new("/")), &[]).expect("a directory");
+        let root = serve(Some(Path::new("/")), &[], &[]).expect("a directory");
         let other = PortFds { stdin: 111, stdout: 112, stderr: 113, control: 114 };
         let pods = [
             PodDevices { ports: PORTS, sessions: None, mounts: &root, card: None, disks: (&[], Model::Virtio) },

@@ -12,6 +12,7 @@ mod pack_dir;
 pub mod pack_host;
 mod pack_image;
 mod pack_tar;
+pub mod system;
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -69,6 +70,10 @@ const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 pub enum Source<'a> {
     /// This program of the host, and what it needs.
     Program(&'a Path),
+    /// The same where the host's system shows below: with what is shown of `/etc`.
+    InSystem(&'a Path),
+    /// Nothing: what is added shows over this host's own root.
+    OverHost,
     /// `--root`, packed.
     Given(&'a Path),
 }
@@ -92,7 +97,7 @@ pub struct Prepared {
 /// Makes or finds the image.
 pub fn prepare(source: Source<'_>, with: &[With], cache: Option<&Cache>) -> Result<Prepared, Error> {
     let kind = match source {
-        Source::Program(_) => None,
+        Source::Program(_) | Source::InSystem(_) | Source::OverHost => None,
         Source::Given(path) => Some((path, pack::classify(path)?)),
     };
     if let (Some((path, RootKind::Image)), []) = (kind, with) {
@@ -127,11 +132,16 @@ pub fn prepare(source: Source<'_>, with: &[With], cache: Option<&Cache>) -> Resu
 fn pack_all(source: Source<'_>, given: Option<(&Path, RootKind)>, with: &[With]) -> Result<Packed, Error> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let mut root = match (source, given) {
-        (Source::Program(program), _) => {
+        (Source::Program(program) | Source::InSystem(program), _) => {
             let mut root = HostRoot::minimal(HOSTNAME, &search);
             root.add_program(program)?;
+            if matches!(source, Source::InSystem(_)) {
+                system::add_usual(&mut root, program, &search)?;
+                system::add_etc(&mut root, Path::new("/etc"), rustix::process::getuid().as_raw())?;
+            }
             root
         }
+        (Source::OverHost, _) => HostRoot::over_host(&search)?,
         (Source::Given(path), given) => {
             let packed = match given.map(|(_, kind)| kind) {
                 Some(RootKind::Directory) => pack_dir(path)?,

@@ -17,7 +17,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use aegis_image::tree::{Attributes, Content, LINK_FOLLOW_MAX, LastLink, NodeId, TreeError};
+use aegis_image::tree::{Attributes, Content, DeviceNumber, LINK_FOLLOW_MAX, LastLink, NodeId, TreeError};
 
 use crate::root::closure::{Host, is_elf};
 use crate::root::pack::{HostData, IMPLIED_DIRECTORY, PackError, Packed, Root, attributes_of, bytes_of, place};
@@ -70,6 +70,8 @@ pub struct HostRoot {
     closed: HashSet<PathBuf>,
     /// Set for the minimal root.
     hostname: Option<Vec<u8>>,
+    /// What it has not is this host's own.
+    is_over_host: bool,
 }
 
 /// Whether a file replaces what is at its place.
@@ -91,7 +93,19 @@ impl HostRoot {
     pub fn over(packed: Packed, search_path: &OsStr) -> Self {
         let mut copier = Copier::new();
         copier.warnings = packed.warnings;
-        Self { tree: packed.tree, copier, host: Host::read(search_path), closed: HashSet::new(), hostname: None }
+        let host = Host::read(search_path);
+        Self { tree: packed.tree, copier, host, closed: HashSet::new(), hostname: None, is_over_host: false }
+    }
+
+    /// A root that shows over this host's own: what is added, and the links and directories on the way to it.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn over_host(search_path: &OsStr) -> Result<Self, PackError> {
+        let root = Path::new("/");
+        let attributes = attributes_of(&fs::metadata(root).map_err(PackError::io(root))?);
+        let packed = Packed { tree: Root::new(attributes), warnings: Vec::new() };
+        Ok(Self { is_over_host: true, ..Self::over(packed, search_path) })
     }
 
     /// Puts a host program with its closure into the root and returns its path there.
@@ -182,7 +196,7 @@ impl HostRoot {
     }
 
     /// Adds a file of the guest's own, unless there is one.
-    fn add_text(&mut self, path: &str, text: &[u8]) -> Result<(), PackError> {
+    pub(crate) fn add_text(&mut self, path: &str, text: &[u8]) -> Result<(), PackError> {
         if self.tree.resolve(path.as_bytes(), LastLink::Keep).is_ok() {
             return Ok(());
         }
@@ -193,9 +207,55 @@ impl HostRoot {
             .map_err(PackError::tree(Path::new(path)))
     }
 
+    /// Notes that the host has nothing at `path`, so that the machine need not ask it; where it has something, nothing
+    /// happens. What is there and what is not may be mixed on the way, but no `..`.
+    pub(crate) fn add_absence(&mut self, path: &Path) -> Result<(), PackError> {
+        let is_there = |path: &&Path| fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
+        let Some(parent) = path.ancestors().skip(1).find(is_there) else { return Ok(()) };
+        let Some(name) = path.strip_prefix(parent).ok().and_then(|rest| names_of(rest).next()) else { return Ok(()) };
+        if fs::symlink_metadata(parent.join(&name)).is_ok() {
+            return Ok(());
+        }
+        let Mirrored::At(Some(node)) = self.mirror(parent, Existing::Keep)? else { return Ok(()) };
+        if self.tree.lookup(node, name.as_bytes()).is_none() {
+            let nothing = Content::CharacterDevice(DeviceNumber { major: 0, minor: 0 });
+            let added = self.tree.add(node, name.as_bytes(), Attributes::root_owned(0), nothing);
+            added.map(|_| ()).map_err(PackError::tree(path))?;
+        }
+        Ok(())
+    }
+
+    /// Copies a file of the host that programs may look for, if it is there.
+    pub(crate) fn add_if_there(&mut self, path: &Path) -> Result<(), PackError> {
+        if fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o004 != 0) {
+            self.add_at_own_path(path, Existing::Keep)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a directory, with those above it, unless there is one.
+    pub(crate) fn add_directory(&mut self, path: &[u8], attributes: Attributes) -> Result<(), PackError> {
+        let made = self.tree.ensure_directory(path, attributes);
+        made.map(|_| ()).map_err(PackError::tree(&path_of(path)))
+    }
+
+    /// Copies one host file, a link as a link, to a path of the root, unless there is something.
+    pub(crate) fn add_file(&mut self, source: &Path, metadata: &Metadata, guest: &[u8]) -> Result<(), PackError> {
+        if self.tree.resolve(guest, LastLink::Keep).is_ok() {
+            return Ok(());
+        }
+        let (directory, name) = self.guest_parent(guest)?;
+        match self.copier.copy_node(&mut self.tree, directory, &name, source, metadata) {
+            // It went away just now.
+            Err(PackError::Io { .. }) => Ok(()),
+            copied => copied.map(|_| ()),
+        }
+    }
+
     /// Adds what a host file needs. Files below `covered` are left out.
     fn add_closure(&mut self, file: &Path, covered: Option<&Path>) -> Result<(), PackError> {
-        if !self.closed.insert(file.to_path_buf()) {
+        // What shows over this host has its libraries below.
+        if self.is_over_host || !self.closed.insert(file.to_path_buf()) {
             return Ok(());
         }
         let closure = self.host.closure(file);
@@ -294,6 +354,11 @@ impl HostRoot {
         metadata: &Metadata,
         guest: &[u8],
     ) -> Result<Option<NodeId>, PackError> {
+        if self.is_over_host {
+            let path = path_of(guest);
+            let known = path.ancestors().skip(1).find(|parent| fs::metadata(parent).is_ok_and(|it| it.is_dir()));
+            known.map(|parent| self.mirror(parent, Existing::Keep)).transpose()?;
+        }
         if metadata.is_dir() {
             let directory = self.tree.ensure_directory(guest, attributes_of(metadata));
             return directory.map(Some).map_err(PackError::tree(&path_of(guest)));

@@ -272,14 +272,14 @@ fn name_space(
 ) -> core::result::Result<Mounted, BootError> {
     let shares = Shares::new(config, &ground.served, &ground.pool);
     let live = shares.root().map_err(share_error)?;
-    let is_live = live.is_some();
-    let base = match (live, ground.root) {
-        (Some(live), _) => live,
+    let (base, is_live) = match (live, ground.root) {
+        (Some(live), _) => (live, true),
         (None, Some((bytes, first))) => {
             let frames = erofs_root::ImageFrames { first, pool: ground.pool.clone() };
-            erofs_root::ErofsRoot::open(bytes, Some(frames), file_system(1)).map_err(BootError::RootImage)?
+            let image = erofs_root::ErofsRoot::open(bytes, Some(frames), file_system(1));
+            shares.over(image.map_err(BootError::RootImage)?)
         }
-        (None, None) => memory_store(&ground.pool, 1, 0o755, now).map_err(BootError::Root)?,
+        (None, None) => (memory_store(&ground.pool, 1, 0o755, now).map_err(BootError::Root)?, false),
     };
     let identity = Identity { device: file_system(2), magic: overlay::OVERLAY_MAGIC };
     let limits = STORE_LIMITS;

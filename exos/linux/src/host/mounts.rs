@@ -1,10 +1,12 @@
 //! Host directories in a pod's name space: which is the root, and where the others are mounted.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use aegis_link::config::{Config, HostMount, HostMountFlags, MOUNT_TAG_BYTES};
 use exos::error::{Errno, Result};
+use exos::fs::layers::{self, Layer};
 use exos::fs::location::{Location, MountDescription, MountFlags};
 use exos::fs::metadata::{DeviceNumber, Timestamp};
 use exos::fs::namespace::Namespace;
@@ -46,7 +48,23 @@ impl<'a> Shares<'a> {
     /// Its path on the host is not known here, so the answer names `/`.
     pub fn root(&self) -> core::result::Result<Option<InodeRef>, Refused> {
         let root = self.config.mounts.iter().find(|mount| mount.flags.contains(HostMountFlags::ROOT));
-        root.map(|mount| self.attach(mount, MINOR_ROOT, Consistency::Fixed)).transpose()
+        let attach = |mount: &HostMount| {
+            self.way(mount, MINOR_ROOT, Consistency::Fixed, 0)().map_err(|error| (mount.path.clone(), error))
+        };
+        root.map(attach).transpose()
+    }
+
+    /// The root's image over the directories that show where it has nothing; whether there are any. They are attached
+    /// when they are needed.
+    #[must_use]
+    pub fn over(&self, image: InodeRef) -> (InodeRef, bool) {
+        let layers = self.config.mounts.iter().filter(|mount| mount.flags.contains(HostMountFlags::LAYER));
+        let layer = |(number, mount): (u8, &HostMount)| {
+            let name = mount.path.strip_prefix(b"/").unwrap_or(&mount.path);
+            Layer::new(name, Box::new(self.way(mount, MINOR_ROOT, Consistency::Fixed, number)))
+        };
+        let layers: Vec<Layer> = (1..=ninep::LAYER_MAX).zip(layers).map(layer).collect();
+        if layers.is_empty() { (image, false) } else { (layers::over(image, layers), true) }
     }
 
     /// Mounts the others, in order. Directories on the way that are not there are made.
@@ -54,9 +72,11 @@ impl<'a> Shares<'a> {
     /// # Errors
     /// The first that cannot be mounted.
     pub fn mount(&self, namespace: &Arc<Namespace>, now: Timestamp) -> core::result::Result<(), Refused> {
-        let others = self.config.mounts.iter().filter(|mount| !mount.flags.contains(HostMountFlags::ROOT));
+        let is_of_root = HostMountFlags::ROOT | HostMountFlags::LAYER;
+        let others = self.config.mounts.iter().filter(|mount| !mount.flags.intersects(is_of_root));
         for (minor, mount) in (MINOR_FIRST..).zip(others) {
-            let directory = self.attach(mount, minor, Consistency::Checked)?;
+            let attached = self.way(mount, minor, Consistency::Checked, 0)();
+            let directory = attached.map_err(|error| (mount.path.clone(), error))?;
             let place = ensure_path(namespace, &mount.path, now).map_err(|error| (mount.path.clone(), error))?;
             let read_only = if mount.flags.contains(HostMountFlags::READ_ONLY) {
                 MountFlags::READ_ONLY
@@ -69,16 +89,18 @@ impl<'a> Shares<'a> {
         Ok(())
     }
 
-    fn attach(
+    /// What attaches to the server of a mount.
+    fn way(
         &self,
         mount: &HostMount,
         minor: u32,
         consistency: Consistency,
-    ) -> core::result::Result<InodeRef, Refused> {
-        let options = Options { device: DeviceNumber { major: 0, minor }, consistency, uid: self.config.uid };
-        let served = self.served.iter().find(|(tag, _)| *tag == mount.tag).ok_or(Errno::ENODEV);
-        let attached = served.and_then(|(_, way)| ninep::attach(way.clone(), self.pool, &self.cache, options));
-        attached.map_err(|error| (mount.path.clone(), error))
+        layer: u8,
+    ) -> impl Fn() -> Result<InodeRef> + Send + Sync + 'static {
+        let options = Options { device: DeviceNumber { major: 0, minor }, consistency, uid: self.config.uid, layer };
+        let served = self.served.iter().find(|(tag, _)| *tag == mount.tag).map(|(_, way)| way.clone());
+        let (pool, cache) = (self.pool.clone(), self.cache.clone());
+        move || ninep::attach(served.clone().ok_or(Errno::ENODEV)?, &pool, &cache, options)
     }
 
     /// What keeps the pages of all mounts; it lives as long as the pod.

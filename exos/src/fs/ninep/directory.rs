@@ -16,9 +16,9 @@ use alloc::vec::Vec;
 
 use super::super::metadata::FileKind;
 use super::super::vnode::{DirectoryEntry, EntryConsumer};
+use super::NinepFs;
 use super::inode::NinepInode;
 use super::message::{ListedEntry, Reader, Request};
-use super::number_of;
 use crate::error::{Errno, Result};
 
 /// Most entries of a directory.
@@ -59,7 +59,7 @@ impl Listing {
         &self.names[start..start + usize::from(entry.name_bytes)]
     }
 
-    fn push(&mut self, listed: &ListedEntry<'_>) -> Result<()> {
+    fn push(&mut self, fs: &NinepFs, listed: &ListedEntry<'_>) -> Result<()> {
         let is_full = self.entries.len() >= ENTRY_COUNT_MAX || self.names.len() >= NAME_BYTES_TOTAL_MAX;
         if is_full {
             return Err(Errno::EOVERFLOW);
@@ -68,7 +68,7 @@ impl Listing {
         self.names.try_reserve(listed.name.len()).map_err(|_| Errno::ENOMEM)?;
         self.entries.push(Entry {
             cookie: 0,
-            inode_number: number_of(listed.qid),
+            inode_number: fs.number_of(listed.qid),
             kind: listed.kind,
             name_start: self.names.len() as u32,
             // The reader lets no longer name through.
@@ -156,7 +156,7 @@ impl NinepInode {
                 |writer| {
                     writer.u32(fid.number()).u64(offset).u32(payload_bytes_max as u32);
                 },
-                |reply| take_entries(Reader::of(reply.data(payload_bytes_max)?), &mut listing),
+                |reply| take_entries(&self.fs, Reader::of(reply.data(payload_bytes_max)?), &mut listing),
             )?;
             outcome?;
             match next {
@@ -168,7 +168,7 @@ impl NinepInode {
 }
 
 /// Takes the entries of one reply; the answer is where to go on, if there were any.
-fn take_entries(mut reader: Reader<'_>, listing: &mut Listing) -> Option<(Option<u64>, Result<()>)> {
+fn take_entries(fs: &NinepFs, mut reader: Reader<'_>, listing: &mut Listing) -> Option<(Option<u64>, Result<()>)> {
     let mut next = None;
     while !reader.is_empty() {
         let listed = ListedEntry::read(&mut reader)?;
@@ -176,7 +176,7 @@ fn take_entries(mut reader: Reader<'_>, listing: &mut Listing) -> Option<(Option
         if matches!(listed.name, b"." | b"..") {
             continue;
         }
-        if let Err(error) = listing.push(&listed) {
+        if let Err(error) = listing.push(fs, &listed) {
             return Some((next, Err(error)));
         }
     }

@@ -32,7 +32,7 @@ fn attach_to(server: &Arc<FakeServer>, consistency: Consistency) -> Result<Inode
     let machine = FakeMachine::new();
     let pool = FramePool::new(machine.clone(), machine, 64 << 20);
     let cache = PageCache::new(&pool);
-    let options = Options { device: DeviceNumber { major: 0, minor: 9 }, consistency, uid: 0 };
+    let options = Options { device: DeviceNumber { major: 0, minor: 9 }, consistency, uid: 0, layer: 0 };
     attach(server.clone(), &pool, &cache, options)
 }
 

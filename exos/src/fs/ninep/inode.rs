@@ -28,7 +28,7 @@ use super::directory::Listing;
 use super::message::{Attributes, Reader, Request, open_flag, set_flag};
 use super::pages::Page;
 use super::session::Fid;
-use super::{ATTRIBUTE_AGE_NS_MAX, NINEP_MAGIC, NinepFs, attributes_of, number_of};
+use super::{ATTRIBUTE_AGE_NS_MAX, NINEP_MAGIC, NinepFs, attributes_of};
 use crate::error::{Errno, Result};
 use crate::mem::source::{FilePage, PageError, PageIntent};
 use crate::sync::Mutex;
@@ -96,7 +96,7 @@ impl NinepInode {
             pipe: None,
             is_unlinked: false,
         };
-        let (number, kind) = (number_of(attributes.qid), attributes.kind);
+        let (number, kind) = (fs.number_of(attributes.qid), attributes.kind);
         Self { fs, own, number, kind, users: FileUsers::default(), state: Mutex::new(state) }
     }
 
@@ -151,7 +151,7 @@ impl NinepInode {
             state.path.clone()
         };
         if let Ok(attributes) = attributes_of(&self.fs.session, &path)
-            && number_of(attributes.qid) == self.number
+            && self.fs.number_of(attributes.qid) == self.number
             && attributes.kind == self.kind
         {
             self.learn(None, attributes);
@@ -347,7 +347,7 @@ impl Inode for NinepInode {
             return self.find(name).is_ok_and(|found| Arc::ptr_eq(&found, &child));
         }
         match attributes_of(&self.fs.session, &child.path()) {
-            Ok(attributes) if number_of(attributes.qid) == child.number && child.is_still(&attributes) => {
+            Ok(attributes) if self.fs.number_of(attributes.qid) == child.number && child.is_still(&attributes) => {
                 child.learn(None, attributes);
                 true
             }

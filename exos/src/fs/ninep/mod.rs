@@ -62,6 +62,10 @@ pub const OPEN_FILE_COUNT_MAX: usize = 128;
 pub const ATTRIBUTE_AGE_NS_MAX: u64 = 10_000_000;
 /// Inode numbers are below this; a layer over such a file system gives its own inodes numbers from here on.
 pub const INODE_NUMBER_END: u64 = 1 << 62;
+/// Inode numbers of a layer are at least this.
+pub const LAYER_NUMBER_START: u64 = 1 << 58;
+/// Most layers.
+pub const LAYER_MAX: u8 = 15;
 
 /// What is believed of the served tree; see the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +85,9 @@ pub struct Options {
     pub consistency: Consistency,
     /// The user that the server is told to act for. It acts with its own rights in any case.
     pub uid: u32,
+    /// 0, or which of several layers of one file system it is, up to [`LAYER_MAX`]: their inodes have numbers apart
+    /// from each other, and above [`LAYER_NUMBER_START`].
+    pub layer: u8,
 }
 
 /// A served directory; reached through its inodes.
@@ -135,14 +142,17 @@ fn attributes_of(session: &Session, fid: &Fid) -> Result<Attributes> {
     )
 }
 
-/// The inode number of a file.
-fn number_of(qid: Qid) -> u64 {
-    qid.path & (INODE_NUMBER_END - 1)
-}
-
 impl NinepFs {
     fn is_fixed(&self) -> bool {
         self.options.consistency == Consistency::Fixed
+    }
+
+    /// The inode number of a file. The server keeps what tells its devices apart in the lowest bits.
+    fn number_of(&self, qid: Qid) -> u64 {
+        match self.options.layer.min(LAYER_MAX) {
+            0 => qid.path & (INODE_NUMBER_END - 1),
+            layer => u64::from(layer) * LAYER_NUMBER_START | qid.path & (LAYER_NUMBER_START - 1),
+        }
     }
 
     fn now_ns(&self) -> u64 {
@@ -156,7 +166,7 @@ impl NinepFs {
     /// The inode of the file that `fid` was walked to, from the directory and by the name in `origin`.
     fn inode_of(self: &Arc<Self>, fid: Fid, qid: Qid, origin: (u64, &[u8])) -> Result<Arc<NinepInode>> {
         if self.is_fixed()
-            && let Some(known) = self.known(number_of(qid))
+            && let Some(known) = self.known(self.number_of(qid))
         {
             return Ok(known);
         }
@@ -166,7 +176,7 @@ impl NinepFs {
 
     /// The living inode of that file, which learns what is new, or a new one.
     fn keep(self: &Arc<Self>, fid: Fid, attributes: Attributes, origin: Origin<'_>) -> Arc<NinepInode> {
-        let number = number_of(attributes.qid);
+        let number = self.number_of(attributes.qid);
         let known = self.known(number).filter(|known| known.is_still(&attributes));
         if let Some(known) = known {
             known.learn(Some((fid, origin)), attributes);

@@ -47,7 +47,7 @@ impl Rig {
         machine.set_now_ns(1_000_000_000);
         let pool = FramePool::new(machine.clone(), machine.clone(), limit_bytes);
         let cache = PageCache::new(&pool);
-        let options = Options { device: DEVICE, consistency, uid: 0 };
+        let options = Options { device: DEVICE, consistency, uid: 0, layer: 0 };
         let root = attach(server.clone(), &pool, &cache, options).unwrap();
         let world = World::over(pool.clone(), root.clone());
         Self { server, machine, pool, cache, root, world }

@@ -130,7 +130,7 @@ impl World {
         let pool = FramePool::new(machine.clone(), machine, 64 << 20);
         let cache = PageCache::new(&pool);
         let server = SlowServer::new();
-        let options = Options { device: DeviceNumber { major: 0, minor: 9 }, consistency, uid: 0 };
+        let options = Options { device: DeviceNumber { major: 0, minor: 9 }, consistency, uid: 0, layer: 0 };
         let root = attach(server.clone(), &pool, &cache, options).expect("an honest server");
         Self { server, pool, root }
     }
