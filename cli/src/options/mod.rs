@@ -32,13 +32,14 @@ const CURRENCY_BYTES_MAX: usize = 32;
 
 const EXAMPLES: &str = "\
 Examples:
-  aegis run busybox echo hello             a program of this host, with the libraries it needs
+  aegis run python3 -c 'print(6*7)'        a program of this host, as typed there
+  aegis run --here cat README.md           the current directory too (--here=rw: to write there)
   echo abc | aegis run tr a-z A-Z          standard input, output and exit status as usual
   aegis run --with ./in:/in cat /in/notes  more files of this host, read-only
   aegis run -v ./data:/data wc /data/in    a directory of this host, live and writable (:ro read-only)
-  aegis run --root / python3 prog.py       this host's own system as the root, nothing packed
+  aegis run --root / python3 prog.py       all of this host as the root, starting where you are
   aegis run -p 8080:80 nginx               port 8080 of this host leads to port 80 of the program
-  aegis run -t --root / bash               a shell on a terminal of its own
+  aegis run -t bash                        a shell on a terminal of its own
   aegis run --root rootfs.tar /bin/sh      another root: a directory, a tar file or an EROFS image
   aegis run --stats --timeout 10 ls /      what it cost, and a time limit
   aegis up shop.toml                       several programs in one machine, isolated, with processor shares
@@ -57,9 +58,10 @@ Ctrl-C and SIGTERM go to the program; a second one ends the machine. With -t eve
 program's terminal, which acts on Ctrl-C and Ctrl-Z as it was told to; what is left then is a signal
 from elsewhere.
 
-Without --root the machine's files are PROGRAM, the shared objects it needs, what --with adds, and
-a minimal /etc, /dev, /proc and /tmp. They are read-only underneath; what the program writes is in
-memory and gone when it ends.
+Without --root the machine shows this host's system: /usr, /opt and their kin, live and read-only,
+and of /etc what programs need; never homes, /root, /tmp, /var or /srv (--here and -v show those
+that you name; --bare shows PROGRAM and its libraries alone). What the program writes is in memory
+and gone when it ends.
 
 The network is this user's: the program reaches what you reach, but not what listens on this host's
 own loopback (--host-access), and is reached by -p. --network none takes the card away.

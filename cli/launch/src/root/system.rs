@@ -5,9 +5,9 @@
 //! `/tmp`, `/var`, `/srv`, `/run`, mounts elsewhere.
 //!
 //! `/etc` is a mixture of what programs need and what is nobody's business, so its part goes into the image, by three
-//! rules that all must agree: the name at the top is in [`ETC`]; everybody may read the file and search the directories
-//! above it; no name on the way is one of [`SECRET_NAMES`] or ends as [`SECRET_ENDS`] do. Links are taken as links: what
-//! they lead to is found in the machine, or not.
+//! rules that all must agree: the name at the top is in [`ETC`]; everybody may read the file and search the
+//! directories above it; no name on the way is one of [`SECRET_NAMES`] or ends as [`SECRET_ENDS`] do. Links are taken
+//! as links: what they lead to is found in the machine, or not.
 //!
 //! Accounts are made small: those of the system with names and numbers, so that owners have names, and of people only
 //! the user of the tool. There never is a password among them.
