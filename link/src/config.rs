@@ -35,6 +35,8 @@ pub const STRING_BYTES_MAX: usize = 1024 * 1024;
 pub const PATH_BYTES_MAX: usize = LINK_TARGET_BYTES_MAX;
 /// Longest host name in bytes (Linux `HOST_NAME_MAX`).
 pub const HOSTNAME_BYTES_MAX: usize = 64;
+/// Most further groups of the program.
+pub const GROUP_COUNT_MAX: usize = 65_536;
 /// Most host directories that are served live.
 pub const MOUNT_COUNT_MAX: usize = 16;
 /// Bytes of the tag by which a mount finds its device: what the driver can read (`aegis_virtio::ninep`).
@@ -56,6 +58,7 @@ const TAG_HOSTNAME: u32 = 10;
 const TAG_TERMINAL: u32 = 11;
 const TAG_MOUNT: u32 = 12;
 const TAG_TICKETS: u32 = 13;
+const TAG_GROUP: u32 = 20;
 
 /// In a mount's record: its flags and tag stand before its path.
 const MOUNT_HEADER_BYTES: usize = 4 + MOUNT_TAG_BYTES;
@@ -161,6 +164,8 @@ pub struct Config {
     pub uid: u32,
     /// Group that it runs as.
     pub gid: u32,
+    /// Further groups that it is in.
+    pub groups: Vec<u32>,
     /// What `uname` calls the machine.
     pub hostname: Vec<u8>,
     /// Terminal height in characters; 0 if unknown.
@@ -194,6 +199,7 @@ impl Default for Config {
             random_seed: [0; 32],
             uid: 0,
             gid: 0,
+            groups: Vec::new(),
             hostname: b"aegis".to_vec(),
             terminal_rows: 0,
             terminal_columns: 0,
@@ -224,6 +230,8 @@ pub enum ConfigError {
     WorkingDirectory,
     /// The host name is too long or holds NUL.
     Hostname,
+    /// More than [`GROUP_COUNT_MAX`] groups.
+    Groups,
     /// A mount's path is not absolute, too long or holds NUL, or there are more than [`MOUNT_COUNT_MAX`].
     Mount,
     /// The network has too many addresses or names, or a name that is none.
@@ -246,6 +254,7 @@ impl core::fmt::Display for ConfigError {
             Self::Program => formatter.write_str("the program's path is empty or too long"),
             Self::WorkingDirectory => formatter.write_str("the working directory must be an absolute path"),
             Self::Hostname => write!(formatter, "a host name has 0 to {HOSTNAME_BYTES_MAX} bytes"),
+            Self::Groups => write!(formatter, "at most {GROUP_COUNT_MAX} groups"),
             Self::Mount => write!(formatter, "at most {MOUNT_COUNT_MAX} shared directories, at absolute paths"),
             Self::Network => formatter.write_str("the network has too many addresses or names, or a name is none"),
             Self::ZeroByte => formatter.write_str("an argument or variable holds a zero byte"),
@@ -263,7 +272,8 @@ impl Config {
     /// Encodes; fields with default values are written too.
     ///
     /// # Errors
-    /// `Program`, `WorkingDirectory`, `Hostname`, `Mount`, `Network`, `ZeroByte`, `StringsTooLong`, `TooLarge`.
+    /// `Program`, `WorkingDirectory`, `Hostname`, `Groups`, `Mount`, `Network`, `ZeroByte`, `StringsTooLong`,
+    /// `TooLarge`.
     pub fn encode(&self) -> Result<Vec<u8>, ConfigError> {
         self.validate()?;
         let mut bytes = Vec::new();
@@ -285,6 +295,7 @@ impl Config {
         record(TAG_REALTIME, &self.realtime_start_ns.to_le_bytes());
         record(TAG_RANDOM_SEED, &self.random_seed);
         record(TAG_IDENTITY, &pair(self.uid.to_le_bytes(), self.gid.to_le_bytes()));
+        self.groups.iter().for_each(|group| record(TAG_GROUP, &group.to_le_bytes()));
         record(TAG_HOSTNAME, &self.hostname);
         let size = [self.terminal_rows.to_le_bytes(), self.terminal_columns.to_le_bytes()];
         record(TAG_TERMINAL, size.as_flattened());
@@ -374,6 +385,10 @@ impl Config {
                 exactly(8)?;
                 (self.uid, self.gid) = (u32_at(value, 0)?, u32_at(value, 4)?);
             }
+            TAG_GROUP => {
+                exactly(4)?;
+                self.groups.push(u32_at(value, 0)?);
+            }
             TAG_HOSTNAME => self.hostname = value.to_vec(),
             TAG_TERMINAL => {
                 exactly(4)?;
@@ -412,6 +427,9 @@ impl Config {
         }
         if self.hostname.len() > HOSTNAME_BYTES_MAX || self.hostname.contains(&0) {
             return Err(ConfigError::Hostname);
+        }
+        if self.groups.len() > GROUP_COUNT_MAX {
+            return Err(ConfigError::Groups);
         }
         let is_mount = |mount: &HostMount| is_path(&mount.path) && mount.path[0] == b'/';
         if self.mounts.len() > MOUNT_COUNT_MAX || !self.mounts.iter().all(is_mount) {

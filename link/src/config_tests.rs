@@ -132,7 +132,7 @@ prop_compose! {
             program, arguments, environment,
             working_directory: [b"/".to_vec(), directory].concat(),
             flags: Flags::from_bits_retain(flags),
-            memory_limit_bytes, realtime_start_ns, random_seed, uid, gid, hostname,
+            memory_limit_bytes, realtime_start_ns, random_seed, uid, gid, groups: vec![gid; (uid % 5) as usize], hostname,
             terminal_rows, terminal_columns, mounts: Vec::new(),
             tickets: tickets.map(|(amount, currency)| Tickets { amount, currency }),
             network,

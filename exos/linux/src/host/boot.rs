@@ -228,7 +228,7 @@ fn first_identities(config: &Config) -> Identities {
     Identities {
         uid: [config.uid; 4],
         gid: [config.gid; 4],
-        groups: Vec::new(),
+        groups: config.groups.clone(),
         capabilities: Capabilities::of_user(config.uid),
         has_no_new_privileges: false,
     }
@@ -371,7 +371,8 @@ fn working_directory(
     config: &Config,
     now: Timestamp,
 ) -> core::result::Result<Location, BootError> {
-    let credentials = Credentials::of_user(config.uid, config.gid);
+    let of_user = Credentials::of_user(config.uid, config.gid);
+    let credentials = Credentials { groups: config.groups.clone(), ..of_user };
     let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now };
     namespace
         .lookup(&caller, namespace.root(), &config.working_directory, LookupFlags::DIRECTORY)

@@ -124,7 +124,7 @@ fn new_process(system: &Arc<System>, pid: u32, config: &Config) -> Arc<Process> 
         identities: Identities {
             uid: [config.uid; 4],
             gid: [config.gid; 4],
-            groups: Vec::new(),
+            groups: config.groups.clone(),
             capabilities: Capabilities::of_user(config.uid),
             has_no_new_privileges: false,
         },
