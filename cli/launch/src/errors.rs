@@ -10,6 +10,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::images::errors::ImageError;
 use crate::root::pack::PackError;
 
 /// Exit status: `--timeout` ended the program.
@@ -36,6 +37,8 @@ pub enum Error {
     ProgramUnfit(PathBuf, Unfit),
     /// The root cannot be made: `--root` or `--with` names something that cannot be used.
     Root(PackError),
+    /// The image cannot be had or used.
+    Image(Box<ImageError>),
     /// The root was made but not written.
     RootWrite(String),
     /// The kernel or exos is not where it should be.
@@ -61,6 +64,7 @@ impl Error {
             Self::Pod(_, error) => error.status(),
             Self::Usage(_)
             | Self::Root(_)
+            | Self::Image(_)
             | Self::RootWrite(_)
             | Self::ArtifactMissing(_)
             | Self::ArtifactBad(..)
@@ -81,6 +85,7 @@ impl fmt::Display for Error {
             Self::ProgramMissing(path) => write!(out, "{}: no such file", path.display()),
             Self::ProgramUnfit(path, why) => write!(out, "{}: {why}", path.display()),
             Self::Root(error) => write!(out, "{error}"),
+            Self::Image(error) => write!(out, "{error}"),
             Self::RootWrite(why) => write!(out, "writing the root image: {why}"),
             Self::ArtifactMissing(path) => {
                 write!(out, "{}: not there; build it with `cargo xtask build`, or run ./aegis", path.display())
@@ -177,6 +182,12 @@ impl std::error::Error for Error {}
 impl From<PackError> for Error {
     fn from(error: PackError) -> Self {
         Self::Root(error)
+    }
+}
+
+impl From<ImageError> for Error {
+    fn from(error: ImageError) -> Self {
+        Self::Image(Box::new(error))
     }
 }
 

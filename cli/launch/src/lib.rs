@@ -3,6 +3,7 @@
 //! - [`root`]: a program with the libraries it needs, a directory, an archive or an image becomes a root image.
 //! - [`machine`]: kernel and library OS are found and bundled, the accelerator is chosen, QEMU's command line is made
 //!   and its process started.
+//! - [`images`]: images of containers, found, checked and laid flat.
 //! - [`cache`] keeps root images and notes between runs; [`symbols`] and [`domain`] say which function of which part an
 //!   address is; [`errors`] is everything that can go wrong before a machine runs, with the exit status that says so.
 //!
@@ -11,6 +12,7 @@
 pub mod cache;
 pub mod domain;
 pub mod errors;
+pub mod images;
 pub mod machine;
 pub mod root;
 pub mod symbols;

@@ -288,6 +288,12 @@ fn add_data(hasher: &mut KeyHasher, data: &HostData) {
             add_file(file.metadata());
             hasher.add_u64(*offset_bytes);
         }
+        HostData::Sparse { file, segments, .. } => {
+            add_file(file.metadata());
+            for segment in segments {
+                hasher.add_u64(segment.offset_bytes).add_u64(segment.length_bytes).add_u64(segment.stored_at);
+            }
+        }
     }
 }
 

@@ -46,6 +46,26 @@ pub enum HostData {
         /// Length of the member.
         length_bytes: u64,
     },
+    /// Pieces of an open file with nothing between them: a sparse member of an archive.
+    Sparse {
+        /// The archive.
+        file: Arc<File>,
+        /// Length of the member.
+        length_bytes: u64,
+        /// What is not zero, in order and without overlap.
+        segments: Vec<Segment>,
+    },
+}
+
+/// A piece of a sparse file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it is in the file.
+    pub offset_bytes: u64,
+    /// Its length.
+    pub length_bytes: u64,
+    /// Where it is in the archive.
+    pub stored_at: u64,
 }
 
 /// A host file that could not be read while the image was written.
@@ -72,7 +92,9 @@ impl FileData for HostData {
     fn length_bytes(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Path { length_bytes, .. } | Self::Piece { length_bytes, .. } => *length_bytes,
+            Self::Path { length_bytes, .. } | Self::Piece { length_bytes, .. } | Self::Sparse { length_bytes, .. } => {
+                *length_bytes
+            }
         }
     }
 
@@ -88,6 +110,19 @@ impl FileData for HostData {
                 .map_err(|error| DataError { path: Some(path.clone()), error }),
             Self::Piece { file, offset_bytes: start, .. } => {
                 file.read_exact_at(buffer, start + offset_bytes).map_err(|error| DataError { path: None, error })
+            }
+            Self::Sparse { file, segments, .. } => {
+                buffer.fill(0);
+                let end = offset_bytes + buffer.len() as u64;
+                let first = segments.partition_point(|it| it.offset_bytes + it.length_bytes <= offset_bytes);
+                for segment in segments[first..].iter().take_while(|it| it.offset_bytes < end) {
+                    let from = segment.offset_bytes.max(offset_bytes);
+                    let to = (segment.offset_bytes + segment.length_bytes).min(end);
+                    let part = &mut buffer[(from - offset_bytes) as usize..(to - offset_bytes) as usize];
+                    let stored_at = segment.stored_at + (from - segment.offset_bytes);
+                    file.read_exact_at(part, stored_at).map_err(|error| DataError { path: None, error })?;
+                }
+                Ok(())
             }
         }
     }

@@ -1,0 +1,149 @@
+//! Layers over each other: whiteouts, links, owners, and attacks.
+
+use super::Flattener;
+use crate::images::testing::Tar;
+use crate::root::pack::Root;
+use aegis_image::tree::{Content, FileData, LastLink};
+
+fn flat(layers: impl IntoIterator<Item = Tar>) -> Result<Root, String> {
+    let mut flattener = Flattener::new();
+    for layer in layers {
+        flattener.apply(layer.open()).map_err(|error| error.to_string())?;
+    }
+    Ok(flattener.finish(std::iter::empty()))
+}
+
+fn text(root: &Root, path: &str) -> Option<String> {
+    let node = root.resolve(path.as_bytes(), LastLink::Keep).ok()?;
+    Some(match root.node(node).content() {
+        Content::File(data) => {
+            let mut bytes = vec![0; data.length_bytes() as usize];
+            data.read_exact_at(0, &mut bytes).expect("read");
+            String::from_utf8(bytes).expect("text")
+        }
+        Content::Symlink(target) => format!("-> {}", String::from_utf8_lossy(target)),
+        Content::Directory(entries) => {
+            let names = entries.keys().map(|name| String::from_utf8_lossy(name).into_owned());
+            names.collect::<Vec<_>>().join(" ")
+        }
+        other => format!("{other:?}"),
+    })
+}
+
+#[test]
+fn whiteouts_hide_what_is_below_and_not_what_is_beside_them() {
+    let lower = Tar::default().directory("a").file("a/old", b"old").file("a/kept", b"kept").file("b/x", b"x");
+    let upper = Tar::default()
+        .file("a/new", b"new")
+        .file("a/old", b"again")
+        .file("a/.wh.old", b"")
+        .file("b/y", b"y")
+        .file("b/.wh..wh..opq", b"")
+        .file("c/.wh.nothing", b"")
+        .file("a/.wh..wh.plnk", b"");
+    let root = flat([lower, upper]).expect("a root");
+    assert_eq!(text(&root, "a").expect("a"), "kept new old");
+    assert_eq!(text(&root, "a/old").expect("old"), "again");
+    assert_eq!(text(&root, "b").expect("b"), "y");
+    assert_eq!(text(&root, "c"), None, "a whiteout makes no directory");
+}
+
+#[test]
+fn the_last_of_several_members_stays() {
+    let layer = Tar::default()
+        .file("f", b"1")
+        .file("f", b"2")
+        .file("d/in", b"x")
+        .file("d", b"now a file")
+        .symlink("l", "/etc")
+        .directory("l")
+        .file("l/in", b"y");
+    let root = flat([layer]).expect("a root");
+    assert_eq!(text(&root, "f").expect("f"), "2");
+    assert_eq!(text(&root, "d").expect("d"), "now a file");
+    assert_eq!(text(&root, "l").expect("l"), "in", "a directory takes a link's place");
+}
+
+#[test]
+fn links_lead_nowhere_but_into_the_tree() {
+    let layer = Tar::default()
+        .symlink("out", "/../../etc")
+        .file("out/file", b"inside")
+        .symlink("up", "../../../..")
+        .file("up/top", b"top")
+        .file("/absolute", b"a")
+        .hard_link("also", "/absolute")
+        .hard_link("link", "out");
+    let root = flat([layer]).expect("a root");
+    assert_eq!(text(&root, "etc/file").expect("followed"), "inside");
+    assert_eq!(text(&root, "top").expect("top"), "top");
+    assert_eq!(text(&root, "also").expect("also"), "a");
+    assert_eq!(text(&root, "link").expect("a link to a link"), "-> /../../etc");
+}
+
+#[test]
+fn hard_links_reach_lower_layers_and_owners_stay() {
+    let root = flat([Tar::default().file("f", b"x"), Tar::default().hard_link("g", "f").file(".wh.f", b"")]);
+    assert!(root.expect_err("hidden first").contains("a hard link to f, which is not there"));
+    let root = flat([Tar::default().file("f", b"x"), Tar::default().hard_link("g", "f")]).expect("a root");
+    let node = |path: &str| root.resolve(path.as_bytes(), LastLink::Keep).expect("there");
+    assert_eq!(node("f"), node("g"));
+    let attributes = root.node(node("g")).attributes;
+    assert_eq!((attributes.uid, attributes.gid, attributes.permissions), (7, 8, 0o644));
+}
+
+#[test]
+fn attacks_meet_an_error_by_name() {
+    for (layer, why) in [
+        (Tar::default().file("../out", b""), "leads out by .."),
+        (Tar::default().file("a/../../out", b""), "leads out by .."),
+        (Tar::default().file("a/../b", b""), "leads out by .."),
+        (Tar::default().hard_link("f", "../../etc/shadow"), "leads out by .."),
+        (Tar::default().hard_link("f", "etc/shadow"), "not there"),
+        (Tar::default().directory("d").hard_link("f", "d"), "a hard link to a directory"),
+        (Tar::default().symlink("a", "b").symlink("b", "a").file("a/f", b""), "too many symbolic links"),
+        (Tar::default().file("f", b"").file("f/g", b""), "not a directory"),
+        (Tar::default().symlink(".", "/etc"), "the root is a directory"),
+        (Tar::default().file(".wh.", b""), "a whiteout of nothing"),
+        (Tar::default().file(".wh...", b""), "a whiteout of nothing"),
+        (Tar::default().file(".wh.a/b", b""), "below the whiteout"),
+        (Tar::default().raw(b'V', "v", "", b""), "a kind of member"),
+        (Tar::default().symlink("l", ""), "target"),
+        (Tar::default().pax(&[("path", &"n".repeat(300))]).file("f", b""), "too long"),
+    ] {
+        let error = flat([layer]).expect_err(why);
+        assert!(error.contains(why), "{error}, not {why}");
+    }
+    // What a lower layer has made a link is none of the host's either.
+    let layers = [Tar::default().symlink("a", "b").symlink("b", "a"), Tar::default().file("a/.wh.f", b"")];
+    assert!(flat(layers).expect_err("a loop").contains("too many symbolic links"));
+}
+
+#[test]
+fn a_billion_zeros_in_a_hole_are_too_many() {
+    let layer = Tar::default().pax(&[("GNU.sparse.map", "0,0"), ("GNU.sparse.size", "1000000000")]).file("zeros", b"");
+    assert!(flat([layer]).expect_err("a bomb").contains("sparse files of 1000000000"));
+    let layer = Tar::default().pax(&[("GNU.sparse.map", "9,1"), ("GNU.sparse.size", "12")]).file("few", b"x");
+    assert_eq!(text(&flat([layer]).expect("a root"), "few").expect("few"), "\0\0\0\0\0\0\0\0\0x\0\0");
+}
+
+#[test]
+fn device_nodes_are_entries_of_the_tree_alone() {
+    let mut header = tar::Header::new_ustar();
+    header.set_path("null").expect("a name");
+    header.set_entry_type(tar::EntryType::Char);
+    header.set_mode(0o666);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(0);
+    header.set_device_major(1).expect("a number");
+    header.set_device_minor(3).expect("a number");
+    header.set_cksum();
+    let root = flat([Tar::default().header(&header, b"")]).expect("a root");
+    assert!(text(&root, "null").expect("there").contains("major: 1, minor: 3"));
+    header.set_device_major(0o7777).expect("a number");
+    header.set_device_minor(0o7_777_777).expect("a number");
+    header.set_cksum();
+    assert!(flat([Tar::default().header(&header, b"")]).expect_err("no such number").contains("a device of a number"));
+}
