@@ -31,7 +31,7 @@ use aegis_launch::errors;
 
 use options::{Command, Parsed};
 use remote::{exec, verbs};
-use verb::{doctor, run, up};
+use verb::{doctor, images, run, up};
 
 fn main() -> ExitCode {
     let start = Instant::now();
@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         Command::Stop(options) => ended(verbs::stop(&options)),
         Command::Memory(options) => ended(verbs::memory(&options)),
         Command::Tickets(options) => ended(verbs::tickets(&options)),
+        Command::Images(options) => ended(images::images(&options)),
         Command::Bench(options) => ExitCode::from(aegis_bench::bench(&options)),
         Command::Test(options) => ExitCode::from(aegis_bench::compare::test(&options)),
         Command::Doctor => ExitCode::from(doctor::doctor()),

@@ -13,6 +13,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::options::disks::DiskOptions;
 use crate::options::drivers::{DriverOption, parse_driver};
+use crate::options::image::ImageOptions;
 use crate::options::network::NetworkOptions;
 use crate::options::values::{parse_memory, parse_seconds, parse_variable};
 use crate::options::view::ViewOptions;
@@ -32,6 +33,9 @@ pub(crate) struct PodOptions {
     /// Root file system: a directory, served live; a tar file (also .tar.gz) or an EROFS image
     #[arg(long, value_name = "DIR|TAR|IMAGE")]
     pub(crate) root: Option<PathBuf>,
+    /// An image as the root, and how it wants its program to run.
+    #[command(flatten)]
+    pub(crate) image: ImageOptions,
     /// Pack the directory of --root into an image before the start, instead of serving it live; --with does so too
     #[arg(long, requires = "root")]
     pub(crate) pack: bool,
@@ -57,7 +61,7 @@ pub(crate) struct PodOptions {
     /// What it sees of this host.
     #[command(flatten)]
     pub(crate) view: ViewOptions,
-    /// Directory in the machine where the program starts [default: /; the current one with --root / and --here]
+    /// Directory in the machine where the program starts [default: /, or the image's; the current one with --root / and --here]
     #[arg(short = 'w', long = "workdir", value_name = "DIR")]
     pub(crate) working_directory: Option<PathBuf>,
     /// Memory for programs, with K, M or G; the root comes on top

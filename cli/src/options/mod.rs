@@ -7,6 +7,7 @@
 pub(crate) mod disks;
 pub(crate) mod drivers;
 pub(crate) mod groups;
+pub(crate) mod image;
 pub(crate) mod network;
 pub(crate) mod values;
 pub(crate) mod view;
@@ -21,6 +22,7 @@ use aegis_link::pods::{POD_NAME_BYTES_MAX, is_name};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::options::groups::{CPU_COUNT_MAX, MachineOptions, PodOptions};
+use crate::options::image::ImagesOptions;
 use crate::options::values::parse_machine_memory;
 use crate::profile;
 use crate::remote::exec::ExecOptions;
@@ -29,6 +31,8 @@ use crate::remote::verbs;
 /// Most tickets that a currency issues, and the longest name of one: exos's limits.
 const TICKETS_MAX: u64 = (1 << 40) - 1;
 const CURRENCY_BYTES_MAX: usize = 32;
+
+const NO_PROGRAM: &str = "which program? (aegis run [OPTIONS] PROGRAM [ARGS]...)";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,6 +45,7 @@ Examples:
   aegis run -p 8080:80 nginx               port 8080 of this host leads to port 80 of the program
   aegis run -t bash                        a shell on a terminal of its own
   aegis run --root rootfs.tar /bin/sh      another root: a directory, a tar file or an EROFS image
+  aegis run --image docker-archive:web.tar an image of a container, as docker save wrote it
   aegis run --stats --timeout 10 ls /      what it cost, and a time limit
   aegis up shop.toml                       several programs in one machine, isolated, with processor shares
   aegis exec -it web busybox sh            a shell in one of them
@@ -127,6 +132,8 @@ pub(crate) enum Command {
     Memory(verbs::MemoryOptions),
     /// Show or change the tickets of pods
     Tickets(verbs::TicketsOptions),
+    /// Images of containers: list, fetch, remove, build
+    Images(ImagesOptions),
     /// Measure this system and Linux side by side
     Bench(Box<BenchOptions>),
     /// Run programs here and on Linux, and show where they differ
@@ -234,7 +241,7 @@ pub(crate) struct RunOptions {
     pub(crate) no_rewrite: bool,
     /// The program and what follows it.
     #[command(subcommand)]
-    words: Words,
+    words: Option<Words>,
 }
 
 /// clap's name for words that it does not look into: a subcommand that it does not know. Unlike a positional
@@ -248,8 +255,10 @@ enum Words {
 impl RunOptions {
     /// PROGRAM and ARGS as the user wrote them.
     pub(crate) fn program_words(&self) -> &[OsString] {
-        let Words::Program(words) = &self.words;
-        words
+        match &self.words {
+            Some(Words::Program(words)) => words,
+            None => &[],
+        }
     }
 }
 
@@ -276,11 +285,17 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Parsed,
             return match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Help(error.render().to_string())),
                 ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Ok(Parsed::Nothing(error.render().to_string())),
-                ErrorKind::MissingSubcommand => Err("which program? (aegis run [OPTIONS] PROGRAM [ARGS]...)".into()),
+                ErrorKind::MissingSubcommand => Err(NO_PROGRAM.into()),
                 _ => Err(one_line(&error)),
             };
         }
     };
+    if let Command::Run(options) = &command
+        && options.program_words().is_empty()
+        && options.pod.image.image.is_none()
+    {
+        return Err(NO_PROGRAM.into());
+    }
     Ok(Parsed::Command(command))
 }
 

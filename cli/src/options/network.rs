@@ -93,6 +93,11 @@ impl NetworkOptions {
         self.publications.iter().flat_map(|range| &range.0).copied()
     }
 
+    /// Adds a port.
+    pub(crate) fn add_publication(&mut self, range: Range) {
+        self.publications.push(range);
+    }
+
     /// Sets the ports.
     pub(crate) fn publish(&mut self, publications: Vec<Range>) {
         self.publications = publications;

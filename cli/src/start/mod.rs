@@ -3,6 +3,7 @@
 
 pub(crate) mod advice;
 mod drivers;
+pub(crate) mod image;
 pub(crate) mod memory;
 pub(crate) mod network;
 pub(crate) mod pod;

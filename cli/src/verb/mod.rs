@@ -2,6 +2,7 @@
 //! `remote`, benchmarks in `aegis-bench`.
 
 pub(crate) mod doctor;
+pub(crate) mod images;
 pub(crate) mod run;
 pub(crate) mod up;
 pub(crate) mod up_currencies;

@@ -22,6 +22,7 @@ use crate::options::{RunOptions, StatsFormat};
 use crate::profile::{self, Profile, RootFiles, Sources};
 use crate::relay::Session;
 use crate::relay::pump::input_is_empty;
+use crate::start::image::settle;
 use crate::start::memory::memory_mib;
 use crate::start::pod::{Pod, PodFiles, terminal_flags};
 use crate::start::{MachineSpec, Prepared, Starter};
@@ -29,7 +30,11 @@ use crate::start::{MachineSpec, Prepared, Starter};
 /// Runs a program; the answer is the tool's exit status.
 pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    let mut pod = Pod::find(&options.pod, options.program_words(), &cwd)?;
+    let (mut pod_options, mut words) = (options.pod.clone(), options.program_words().to_vec());
+    for warning in settle(&mut pod_options, &mut words, &cwd)?.iter().filter(|_| !options.machine.quiet) {
+        eprintln!("aegis: {warning}");
+    }
+    let mut pod = Pod::find(&pod_options, &words, &cwd)?;
     pod.tickets.clone_from(&options.tickets);
     let mut starter = Starter::find(&options.machine)?;
     let files = pod.files(starter.cache.as_ref())?;

@@ -18,6 +18,7 @@ use toml_span::value::{Key, Table};
 use crate::options::disks::{DiskOptions, parse_disk, parse_order};
 use crate::options::drivers::parse_driver;
 use crate::options::groups::{CPU_COUNT_MAX, MEMORY_DEFAULT, PodOptions};
+use crate::options::image::ImageOptions;
 use crate::options::network::{
     NetworkChoice, NetworkOptions, parse_address, parse_choice, parse_hardware_address, parse_host_entry,
     parse_hostname, parse_name_server, parse_publications, parse_router,
@@ -265,6 +266,7 @@ impl Reader<'_> {
         let mut options = PodOptions {
             fault_disk_domain: 0,
             root: None,
+            image: ImageOptions::default(),
             pack: false,
             volumes: Vec::new(),
             with: Vec::new(),

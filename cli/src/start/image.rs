@@ -1,0 +1,143 @@
+//! An image becomes options and words of a pod: its root, its command, its environment, its user.
+//!
+//! What the user says wins over what the image says, as with `podman run`: words behind the image replace its
+//! arguments, `--entrypoint` replaces its program and drops its arguments, `-e`, `-w` and `-u` replace theirs.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use aegis_launch::cache::Cache;
+use aegis_launch::errors::Error;
+use aegis_launch::images::Settings;
+use aegis_launch::images::accounts::Accounts;
+use aegis_launch::images::errors::ImageError;
+use aegis_launch::images::source::ImageSource;
+use aegis_launch::images::store::{Pull, Store};
+
+use crate::options::groups::PodOptions;
+use crate::options::image::PullChoice;
+use crate::options::network::parse_publications;
+
+/// Longest file of accounts that is read of a root that is a directory.
+const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
+
+/// Takes over what the pod's image says, where it has one, and finds out its user. The answer is what the user should
+/// know.
+///
+/// # Errors
+/// The image cannot be had, has no command, or has no such user.
+pub(crate) fn settle(options: &mut PodOptions, words: &mut Vec<OsString>, base: &Path) -> Result<Vec<String>, Error> {
+    let Some(source) = &options.image.image else {
+        if let Some(user) = &options.image.user {
+            options.image.identity = accounts_of_root(options.root.as_deref(), base).identity(user)?;
+        }
+        return Ok(Vec::new());
+    };
+    let store = Store::open(Cache::open().as_ref())?;
+    let image = match (source, options.image.pull) {
+        (ImageSource::Registry(reference), PullChoice::Never) => {
+            store.obtain(&ImageSource::Kept(reference.shown()), Pull::IfMissing)?
+        }
+        (source, PullChoice::Always) => store.obtain(source, Pull::Always)?,
+        (source, _) => store.obtain(source, Pull::IfMissing)?,
+    };
+    let settings = &image.settings;
+    *words = command(settings, options.image.entrypoint.as_deref(), words)?;
+    let user = options.image.user.as_deref().or(settings.user.as_deref()).unwrap_or_default();
+    let identity = image.accounts.identity(user)?;
+    options.environment = environment(settings, identity.home.as_deref(), options);
+    options.image.identity = identity;
+    if options.working_directory.is_none() {
+        let directory = settings.working_dir.as_deref().unwrap_or_default();
+        options.working_directory = Some(Path::new("/").join(directory));
+    }
+    if options.image.publish_all {
+        publish(settings, options)?;
+    }
+    options.root = Some(image.root);
+    Ok(image.warnings)
+}
+
+/// The program and its arguments.
+fn command(settings: &Settings, entrypoint: Option<&str>, given: &[OsString]) -> Result<Vec<OsString>, Error> {
+    let own = |words: &Option<Vec<String>>| words.iter().flatten().map(OsString::from).collect::<Vec<_>>();
+    let first = match entrypoint {
+        None => own(&settings.entrypoint),
+        Some("") => Vec::new(),
+        Some(text) => match serde_json::from_str::<Vec<String>>(text) {
+            Ok(words) => words.into_iter().map(OsString::from).collect(),
+            Err(_) => vec![text.into()],
+        },
+    };
+    let rest = match (given, entrypoint) {
+        ([], None) => own(&settings.cmd),
+        (given, _) => given.to_vec(),
+    };
+    let words: Vec<OsString> = first.into_iter().chain(rest).collect();
+    match words.first() {
+        Some(program) if !program.is_empty() => Ok(words),
+        _ => Err(Error::Usage("the image names no program; write one behind the options".into())),
+    }
+}
+
+/// Home and host name, then the image's variables, then the user's: of several values the last counts.
+fn environment(settings: &Settings, home: Option<&[u8]>, options: &PodOptions) -> Vec<OsString> {
+    let home = home.map_or_else(|| b"/".to_vec(), <[u8]>::to_vec);
+    let hostname = options.network.hostname.clone().unwrap_or_else(|| "aegis".into());
+    let own = [OsString::from_vec([&b"HOME="[..], &home].concat()), format!("HOSTNAME={hostname}").into()];
+    let images = settings.env.iter().flatten().filter(|it| it.find('=').is_some_and(|at| at > 0)).map(OsString::from);
+    own.into_iter().chain(images).chain(options.environment.iter().cloned()).collect()
+}
+
+fn publish(settings: &Settings, options: &mut PodOptions) -> Result<(), Error> {
+    for port in settings.exposed_ports.iter().flatten().map(|(port, _)| port) {
+        let range = parse_publications(&format!("0:{port}"));
+        let range = range.map_err(|why| ImageError::Source(format!("the image exposes {port:?}: {why}")))?;
+        options.network.add_publication(range);
+    }
+    Ok(())
+}
+
+/// The accounts of a root that is a directory; none of another, where numbers are known and names are not.
+fn accounts_of_root(root: Option<&Path>, base: &Path) -> Accounts {
+    let Some(root) = root.map(|root| base.join(root)) else { return Accounts::default() };
+    let read = |name: &str| {
+        use std::io::Read;
+        let path = root.join(name);
+        let mut bytes = Vec::new();
+        let file =
+            std::fs::metadata(&path).ok().filter(|it| it.is_file()).and_then(|_| std::fs::File::open(&path).ok());
+        let _ = file.map(|file| file.take(ACCOUNTS_BYTES_MAX).read_to_end(&mut bytes));
+        bytes
+    };
+    Accounts { passwd: read("etc/passwd"), group: read("etc/group") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::command;
+    use aegis_launch::images::Settings;
+    use std::ffi::OsString;
+
+    fn words(entry: &[&str], cmd: &[&str], entrypoint: Option<&str>, given: &[&str]) -> Option<Vec<OsString>> {
+        let list = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+        let settings = Settings { entrypoint: list(entry), cmd: list(cmd), ..Settings::default() };
+        let given: Vec<OsString> = given.iter().map(OsString::from).collect();
+        command(&settings, entrypoint, &given).ok()
+    }
+
+    #[test]
+    fn words_come_together_as_podman_puts_them() {
+        let is = |found: Option<Vec<OsString>>, expected: &[&str]| assert_eq!(found.expect("a command"), expected);
+        is(words(&["/entry"], &["a"], None, &[]), &["/entry", "a"]);
+        is(words(&["/entry"], &["a"], None, &["b", "c"]), &["/entry", "b", "c"]);
+        is(words(&[], &["sh"], None, &["b"]), &["b"]);
+        is(words(&["/entry"], &["a"], Some("/x"), &[]), &["/x"]);
+        is(words(&["/entry"], &["a"], Some("/x"), &["b"]), &["/x", "b"]);
+        is(words(&["/entry"], &["a"], Some("[\"/x\",\"y\"]"), &["b"]), &["/x", "y", "b"]);
+        is(words(&["/entry"], &["a"], Some(""), &["b"]), &["b"]);
+        assert_eq!(words(&["/entry"], &["a"], Some(""), &[]), None);
+        assert_eq!(words(&[], &[], None, &[]), None);
+    }
+}
