@@ -91,6 +91,7 @@ impl AddressSpace {
     }
 
     /// Gives the known ones of `pages` these rights, or fewer, whatever their areas have.
+    #[inline(always)]
     pub(super) fn protect_pages(&mut self, pages: Range<u64>, protection: Protection) -> Result<()> {
         if is_long(&pages) {
             return self.in_pieces(pages, |space, pages| space.protect_pages(pages, protection));
