@@ -17,13 +17,18 @@ extern crate alloc;
 extern crate std;
 
 mod bytes;
+mod error;
 pub mod fake;
+pub mod lock;
 pub mod log;
 pub mod medium;
 pub mod memory;
+pub mod store;
 
+pub use error::Error;
 pub use medium::{Medium, MediumError, Window};
 pub use memory::{Access, Memory, MemoryError, PAGE_BYTES, Page, Touched};
+pub use store::{Counters, Options, Outcome, OwnerId, Pending, RegionId, Report, Store, TransactionId};
 
 /// How a transaction's changes are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -96,8 +96,11 @@ impl Image {
 }
 
 /// A way in which a write of so many blocks may be torn.
-fn tear(block_count: usize, draws: &mut Draws) -> Fate {
+fn tear((block_count, is_atomic): (usize, bool), draws: &mut Draws) -> Fate {
     let block = draws.below(block_count);
+    if is_atomic {
+        return if draws.once_in(2) { Fate::Before(block) } else { Fate::From(block) };
+    }
     match draws.below(if block == 0 { 2 } else { 4 }) {
         0 => Fate::Spoilt(block),
         1 => Fate::Unreadable(block),
@@ -148,6 +151,10 @@ struct Inner {
     fault: Option<Fault>,
     /// Flushes that are answered and not done, by their number.
     lies: BTreeSet<u64>,
+    /// Parts whose flushes are, by where they begin.
+    lying_parts: BTreeSet<u64>,
+    /// From here on a crash leaves of every block the old or the new one.
+    atomic_from: Option<u64>,
     is_recording: bool,
 }
 
@@ -197,6 +204,16 @@ impl Disk {
         self.0.borrow_mut().lies.insert(number);
     }
 
+    /// From this byte on a crash leaves every block of 512 bytes as it was or as it was to be, and spoils none.
+    pub fn set_atomic_from(&self, first: u64) {
+        self.0.borrow_mut().atomic_from = Some(first);
+    }
+
+    /// Has the flushes of the part that begins here be answered without being done.
+    pub fn lie_about_part(&self, first: u64) {
+        self.0.borrow_mut().lying_parts.insert(first);
+    }
+
     /// The `length` bytes from `first` on as a medium of its own.
     pub fn part(&self, first: u64, length: u64) -> DiskPart {
         DiskPart { disk: self.clone(), first, length }
@@ -209,7 +226,7 @@ impl Disk {
             return Err(fault.error);
         }
         let number = inner.counts.flushes - 1;
-        if inner.is_recording && !inner.lies.contains(&number) {
+        if inner.is_recording && !inner.lies.contains(&number) && !inner.lying_parts.contains(&first) {
             inner.operations.push(Operation::Flush { first, end });
         }
         Ok(())
@@ -266,12 +283,18 @@ impl Disk {
         draws: &mut Draws,
         each: &mut dyn FnMut(Image),
     ) -> usize {
-        let blocks: Vec<usize> = self
+        let blocks: Vec<(usize, bool)> = self
             .unflushed(point)
             .into_iter()
-            .map(|index| match &self.0.borrow().operations[index] {
-                Operation::Write { bytes, .. } => bytes.len().div_ceil(BLOCK_BYTES),
-                Operation::Flush { .. } => 0,
+            .map(|index| {
+                let inner = self.0.borrow();
+                match &inner.operations[index] {
+                    Operation::Write { bytes, offset } => {
+                        let is_atomic = inner.atomic_from.is_some_and(|first| *offset >= first);
+                        (bytes.len().div_ceil(BLOCK_BYTES), is_atomic)
+                    }
+                    Operation::Flush { .. } => (0, true),
+                }
             })
             .collect();
         let is_small = blocks.len() < usize::BITS as usize - 1 && (1 << blocks.len()) <= subset_count;

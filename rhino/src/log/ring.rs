@@ -153,16 +153,30 @@ impl<M: Medium> Ring<M> {
         Ok((position, (position + length) % self.ring_bytes))
     }
 
-    /// True if a record with this many bytes of payload can be appended now.
+    /// Succeeds if a record with this many bytes of payload can be appended now, and `spare_count` records of a block
+    /// behind it.
     ///
     /// # Errors
     /// As [`Ring::append`] would.
-    pub fn has_room(&self, payload_bytes: usize) -> Result<(), LogError> {
+    pub fn has_room(&self, payload_bytes: usize, spare_count: usize) -> Result<(), LogError> {
         let length = record_bytes(payload_bytes, self.block_bytes).ok_or(LogError::TooLarge)?;
         if length > self.record_bytes_max() {
             return Err(LogError::TooLarge);
         }
-        self.place(length).map(|_| ())
+        let (position, _) = self.place(length)?;
+        let skipped = if position == self.state.tail { 0 } else { self.ring_bytes - self.state.tail };
+        let spare = spare_count as u64 * self.block_bytes;
+        if self.used_bytes() + skipped + length + spare >= self.ring_bytes { Err(LogError::Full) } else { Ok(()) }
+    }
+
+    /// Has the log be broken: its user could not finish what a record began.
+    pub fn set_broken(&mut self) {
+        self.state.is_broken = true;
+    }
+
+    /// Bytes that are free: no record longer than this fits, one as long may not.
+    pub fn free_bytes(&self) -> u64 {
+        self.ring_bytes - self.used_bytes()
     }
 
     /// Writes a record with these parts as its payload behind the last one. It lasts after a flush.
@@ -175,7 +189,7 @@ impl<M: Medium> Ring<M> {
             return Err(LogError::Broken);
         }
         let payload_bytes: usize = parts.iter().map(|part| part.len()).sum();
-        self.has_room(payload_bytes)?;
+        self.has_room(payload_bytes, 0)?;
         let length = record_bytes(payload_bytes, self.block_bytes).ok_or(LogError::TooLarge)?;
         let (position, tail) = self.place(length)?;
         self.buffer.clear();
@@ -344,7 +358,7 @@ impl<M: Medium> Ring<M> {
         let mut used = 0;
         let mut count = 0;
         while let Some((head, place, after)) = self.next(at, &mut record)? {
-            // Records that overlap were made by nobody that keeps the rules. From an older start they may fill the ring.
+            // Records that overlap were not made by a ring. From an older start they may fill it.
             let skipped = if place.position == at.position { 0 } else { self.ring_bytes - at.position };
             used += u64::from(head.length) + skipped;
             if used > self.ring_bytes {

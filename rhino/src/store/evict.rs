@@ -1,0 +1,292 @@
+//! Pages out of memory: clean ones, committed ones, and, by *steal*, ones with uncommitted changes.
+#![forbid(unsafe_code)]
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::entry::{self, Entry};
+use super::replay::{Replayer, each_part, undo};
+use super::{Store, diff};
+use crate::Detector;
+use crate::error::Error;
+use crate::lock::PageName;
+use crate::medium::Medium;
+use crate::memory::{Access, Memory, MemoryError, PAGE_BYTES, Page};
+
+impl<M: Medium, P: Memory> Store<M, P> {
+    /// Takes pages out of memory, uncommitted ones if nothing else is left: the system wants them back. Answers how
+    /// many it were.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn shrink(&mut self, page_count: usize) -> Result<usize, Error> {
+        let mut count = 0;
+        while count < page_count && self.evict_one(None)? {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Evicts until so many more frames fit; never `except`.
+    pub(super) fn make_room(&mut self, count: usize, except: PageName) -> Result<(), Error> {
+        while self.present_count + self.shadow_count + count > self.options.frame_count_max {
+            if !self.evict_one(Some(except))? {
+                return Err(Error::Memory(MemoryError::NoMemory));
+            }
+        }
+        Ok(())
+    }
+
+    fn evict_one(&mut self, except: Option<PageName>) -> Result<bool, Error> {
+        for may_steal in [false, true] {
+            for _ in 0..self.present_count {
+                let Some(name) = self.next_present(self.hand) else { return Ok(false) };
+                self.hand = (name.0, name.1 + 1);
+                if Some(name) != except && self.evict(name, may_steal)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The first page in memory from `from` on, around the end.
+    fn next_present(&self, from: PageName) -> Option<PageName> {
+        let search = |segment: u32, first: u64| {
+            let known = self.segments.get(segment as usize)?;
+            let mut word = (first / 64) as usize;
+            let mut mask = u64::MAX << (first % 64);
+            while let Some(bits) = known.present.get(word) {
+                if bits & mask != 0 {
+                    return Some((segment, word as u64 * 64 + u64::from((bits & mask).trailing_zeros())));
+                }
+                word += 1;
+                mask = u64::MAX;
+            }
+            None
+        };
+        let segment_count = self.segments.len() as u32;
+        search(from.0, from.1)
+            .or_else(|| (1..=segment_count).find_map(|distance| search((from.0 + distance) % segment_count.max(1), 0)))
+    }
+
+    /// Takes a page out of memory; false if it has to stay.
+    fn evict(&mut self, name: PageName, may_steal: bool) -> Result<bool, Error> {
+        let mapping: Vec<u32> =
+            self.regions.iter().filter(|(_, region)| region.page(name).is_some()).map(|(id, _)| *id).collect();
+        let Some(&first) = mapping.first() else { return Ok(false) };
+        let writer = match self.regions[&first].detector {
+            Detector::DirtyBits => {
+                // Only what is closed can be compared.
+                self.close_page(&mapping, name)?;
+                match self.dirty_writer(first, name)? {
+                    Ok(writer) => writer,
+                    Err(()) => return self.reopen(first, name),
+                }
+            }
+            Detector::SetRange | Detector::Page | Detector::Diff => self.open_writer(name),
+        };
+        if let Some((transaction, region)) = writer {
+            let detector = self.regions[&region].detector;
+            let is_ending = self.transactions.get(&transaction).is_some_and(|known| known.is_ending);
+            if !may_steal || is_ending || detector == Detector::SetRange {
+                return if detector == Detector::DirtyBits { self.reopen(region, name) } else { Ok(false) };
+            }
+            self.close_page(&mapping, name)?;
+            match self.steal(transaction, region, name) {
+                Ok(()) => {}
+                Err(error) => {
+                    self.reopen(region, name)?;
+                    let must_stay = matches!(error, Error::LogFull | Error::TooLarge);
+                    return if must_stay { Ok(false) } else { Err(error) };
+                }
+            }
+        } else {
+            self.close_page(&mapping, name)?;
+            if self.is_behind(name) {
+                self.write_committed(first, name)?;
+            }
+        }
+        for transaction in self.transactions.values_mut() {
+            if let Some(touch) = transaction.touches.get_mut(&name) {
+                touch.access = Access::None;
+            }
+        }
+        for id in &mapping {
+            if let Some(region) = self.regions.get_mut(id)
+                && let Some(page) = region.page(name)
+            {
+                region.memory.evict(page..page + 1);
+            }
+        }
+        self.forget_present(name);
+        Ok(true)
+    }
+
+    /// A region ends: its pages go out of memory, which no transaction has touched.
+    pub(super) fn evict_committed(&mut self, name: PageName) -> Result<(), Error> {
+        if self.evict(name, false)? { Ok(()) } else { Err(Error::Busy) }
+    }
+
+    fn forget_present(&mut self, name: PageName) {
+        self.segments[name.0 as usize].set_present(name.1, false);
+        self.present_count -= 1;
+        self.counters.evict_count += 1;
+        self.images.remove(&name);
+    }
+
+    fn close_page(&mut self, mapping: &[u32], name: PageName) -> Result<(), Error> {
+        for id in mapping {
+            if let Some(region) = self.regions.get_mut(id)
+                && let Some(page) = region.page(name)
+            {
+                region.memory.protect(page..page + 1, Access::None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The page stays: the program may store to it as before.
+    fn reopen(&mut self, region: u32, name: PageName) -> Result<bool, Error> {
+        if let Some(region) = self.regions.get_mut(&region)
+            && let Some(page) = region.page(name)
+        {
+            region.memory.protect(page..page + 1, Access::Write)?;
+        }
+        Ok(false)
+    }
+
+    /// The transaction that has the page open for stores, and its region.
+    fn open_writer(&self, name: PageName) -> Option<(u64, u32)> {
+        self.transactions.iter().find_map(|(id, transaction)| {
+            let touch = transaction.touches.get(&name).filter(|touch| touch.access == Access::Write)?;
+            Some((*id, touch.region))
+        })
+    }
+
+    /// Dirty bits: the transaction to which a difference from the committed page belongs; an error if there is a
+    /// difference and no transaction.
+    #[expect(clippy::type_complexity, reason = "three answers: nobody, somebody, it has to stay")]
+    fn dirty_writer(&self, region: u32, name: PageName) -> Result<Result<Option<(u64, u32)>, ()>, Error> {
+        let known = &self.regions[&region];
+        let (mut new, mut old) = (Box::new([0; PAGE_BYTES]), Box::new([0; PAGE_BYTES]));
+        known.memory.read(known.page(name).ok_or(Error::OutOfRange)?, &mut new);
+        self.last_page(name, &mut old)?;
+        if new == old {
+            return Ok(Ok(None));
+        }
+        let mut owners = self.transactions.iter().filter(|(_, transaction)| transaction.owner == known.owner);
+        Ok(owners.next().map(|(id, _)| Some((*id, region))).ok_or(()))
+    }
+
+    /// Writes a page with uncommitted changes to its segment, after what undoes them (STORE-2).
+    fn steal(&mut self, transaction: u64, region: u32, name: PageName) -> Result<(), Error> {
+        let (mut new, mut old) = (Box::new([0; PAGE_BYTES]), Box::new([0; PAGE_BYTES]));
+        let known = &self.regions[&region];
+        let page = known.page(name).ok_or(Error::OutOfRange)?;
+        known.memory.read(page, &mut new);
+        entry::begin(&mut self.payload, transaction);
+        let segment = name.0;
+        let first = name.1 * PAGE_BYTES as u64;
+        if known.detector == Detector::Page {
+            entry::push(&mut self.payload, Entry { segment, is_old: false, offset: first, bytes: &new[..] })?;
+        } else {
+            let has_shadow = known.memory.read_shadow(page, &mut old);
+            if !has_shadow {
+                self.last_page(name, &mut old)?;
+            }
+            let payload = &mut self.payload;
+            diff::runs(&old, &new, |run| {
+                let offset = first + run.start as u64;
+                entry::push(payload, Entry { segment, is_old: true, offset, bytes: &old[run.clone()] })?;
+                entry::push(payload, Entry { segment, is_old: false, offset, bytes: &new[run] })
+            })?;
+        }
+        // Without a difference there is nothing to undo.
+        if self.payload.len() > 8 {
+            self.append_hold(transaction)?;
+            if let Some(known) = self.transactions.get_mut(&transaction) {
+                known.touches.entry(name).or_insert_with(|| super::Touch::new(region, page)).is_stolen = true;
+            }
+        }
+        self.log.ring.flush()?;
+        self.write_page(name, &new)?;
+        self.drop_shadow(region, name);
+        self.counters.steal_count += 1;
+        Ok(())
+    }
+
+    pub(super) fn drop_shadow(&mut self, region: u32, name: PageName) {
+        if let Some(known) = self.regions.get_mut(&region)
+            && known.detector == Detector::Diff
+            && let Some(page) = known.page(name)
+        {
+            known.memory.drop_shadow(page);
+            self.shadow_count = self.shadow_count.saturating_sub(1);
+        }
+    }
+
+    /// Writes a page whose changes are all committed.
+    fn write_committed(&mut self, region: u32, name: PageName) -> Result<(), Error> {
+        let mut page = Box::new([0; PAGE_BYTES]);
+        let known = &self.regions[&region];
+        known.memory.read(known.page(name).ok_or(Error::OutOfRange)?, &mut page);
+        if self.marks.get(&name).is_some_and(|mark| mark.committed > self.log.ring.flushed_through()) {
+            self.log.ring.flush()?;
+        }
+        self.write_page(name, &page)
+    }
+
+    /// Writes a page to its segment, which has everything up to now then.
+    pub(super) fn write_page(&mut self, name: PageName, page: &Page) -> Result<(), Error> {
+        if let Some(truncation) = &mut self.truncation {
+            truncation.cache.forget(name);
+        }
+        self.segments[name.0 as usize].write(name.1, page)?;
+        self.marks.entry(name).or_default().written = self.log.ring.last_sequence();
+        Ok(())
+    }
+
+    /// The page as the last fetch or commit left it: what a dirty page is compared with.
+    pub(super) fn last_page(&self, name: PageName, into: &mut Page) -> Result<(), Error> {
+        if let Some(image) = self.images.get(&name) {
+            into.copy_from_slice(&image[..]);
+            return Ok(());
+        }
+        self.segments[name.0 as usize].read(name.1, into)?;
+        if self.is_behind(name) { self.replay_page(name, into, None) } else { Ok(()) }
+    }
+
+    /// The committed page, whatever a transaction has done to memory and segment: slow, and always possible.
+    pub(super) fn committed_page(&self, name: PageName, into: &mut Page) -> Result<(), Error> {
+        let writer = self.writer(name);
+        self.segments[name.0 as usize].read(name.1, into)?;
+        self.replay_page(name, into, writer)
+    }
+
+    /// Does to a page, as its segment has it, what the log says; then undoes what a transaction has stolen of it.
+    fn replay_page(&self, name: PageName, into: &mut Page, undone: Option<u64>) -> Result<(), Error> {
+        let ring = &self.log.ring;
+        let written = self.marks.get(&name).map_or(0, |mark| mark.written);
+        let mut replayer = Replayer::default();
+        ring.replay(ring.start(), ring.last_sequence(), |head, place, payload| {
+            replayer.record(ring, &self.segment_bytes, (head, place, payload), &mut |entry, sequence| {
+                each_part(entry, &mut |other, offset, bytes| {
+                    if other == name && sequence > written {
+                        into[offset..offset + bytes.len()].copy_from_slice(bytes);
+                    }
+                    Ok(())
+                })
+            })
+        })?;
+        let holds = undone.and_then(|id| self.transactions.get(&id)).map(|transaction| &transaction.holds[..]);
+        undo(ring, &self.segment_bytes, holds.unwrap_or_default(), &mut |entry| {
+            each_part(entry, &mut |other, offset, bytes| {
+                if other == name {
+                    into[offset..offset + bytes.len()].copy_from_slice(bytes);
+                }
+                Ok(())
+            })
+        })
+    }
+}
