@@ -25,6 +25,8 @@ pub(crate) struct Handlers {
     /// In ascending order, disjoint.
     ranges: Vec<(Range<u64>, Handler)>,
     pub(super) shortage: Option<Handler>,
+    /// There is, or was, watched memory ([`super::watched`]).
+    pub(super) has_watched: bool,
     /// Memory was given back since the shortage was told.
     pub(super) may_tell: bool,
 }

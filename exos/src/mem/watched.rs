@@ -61,6 +61,7 @@ impl AddressSpace {
             }
             next = part.end;
         }
+        self.handlers.has_watched = true;
         let mut pace = Pace::default();
         next = range.start;
         while next < range.end {
@@ -86,8 +87,12 @@ impl AddressSpace {
     }
 
     /// The handler that is told of a fault that was resolved: that of watched memory.
+    #[inline]
     #[must_use]
     pub fn watcher(&self, address: u64) -> Option<Handler> {
+        if !self.handlers.has_watched {
+            return None;
+        }
         let handler = self.handlers.at(address)?;
         self.areas.find(address).filter(|area| area.is_watched()).map(|_| handler)
     }
@@ -95,6 +100,6 @@ impl AddressSpace {
     /// Whether exos may not resolve a fault there for the program: nobody would be told.
     #[must_use]
     pub fn is_watched(&self, address: u64) -> bool {
-        self.handlers.at(address).is_some() && self.areas.find(address).is_some_and(Area::is_watched)
+        self.watcher(address).is_some()
     }
 }

@@ -59,7 +59,8 @@ impl Flattener {
         let mut sparse_bytes = 0;
         let mut members = Members::new(&archive)?;
         while let Some(member) = members.next()? {
-            sparse_bytes += member.sparse.as_ref().map_or(0, |(length, _)| *length);
+            let length_bytes = member.sparse.as_ref().map_or(0, |(length, _)| *length);
+            sparse_bytes = length_bytes.saturating_add(sparse_bytes);
             if is_bomb(sparse_bytes, archive_bytes) {
                 let text = format!("a layer of {archive_bytes} bytes has sparse files of {sparse_bytes} and more");
                 return Err(ImageError::TooLarge(text));

@@ -136,7 +136,7 @@ impl<'a> Members<'a> {
             if !is_extension {
                 return self.member(&header, size, &own).map(Some);
             }
-            extension_bytes += size;
+            extension_bytes = size.saturating_add(extension_bytes);
             if extension_bytes > EXTENSION_BYTES_MAX {
                 return Err(self.damaged(format!("extended headers of more than {EXTENSION_BYTES_MAX} bytes")));
             }
