@@ -91,4 +91,29 @@ pub trait DmaBuffer: Volatile {
     /// # Errors
     /// [`AccessError`] if there are not as many bytes; nothing is read then.
     fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result<(), AccessError>;
+
+    /// Copies `byte_count` bytes from `offset` into another buffer at `into_offset`.
+    ///
+    /// # Errors
+    /// [`AccessError`] if either has not as many; some may be written then.
+    fn copy_across(
+        &self,
+        offset: usize,
+        into: &mut Self,
+        into_offset: usize,
+        byte_count: usize,
+    ) -> Result<(), AccessError>
+    where
+        Self: Sized,
+    {
+        let mut piece = [0; 256];
+        let mut done = 0;
+        while done < byte_count {
+            let count = (byte_count - done).min(piece.len());
+            self.copy_out(offset.saturating_add(done), &mut piece[..count])?;
+            into.copy_in(into_offset.saturating_add(done), &piece[..count])?;
+            done += count;
+        }
+        Ok(())
+    }
 }

@@ -33,6 +33,7 @@
 pub mod barrier;
 pub mod block;
 mod dma;
+mod either;
 // The fakes need an allocator, which a kernel that places a driver in itself does not have.
 #[cfg(not(target_os = "none"))]
 pub mod fake;
@@ -46,6 +47,7 @@ pub mod qtest;
 mod region;
 
 pub use dma::{DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES};
+pub use either::{EitherCard, EitherError};
 pub use irq::{Irq, IrqError};
 pub use mmio::{AccessError, Volatile, Width, check_access, check_range};
 pub use pool::{DmaPool, DmaRun};

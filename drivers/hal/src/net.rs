@@ -117,6 +117,17 @@ pub enum TransmitError<E> {
     Broken(E),
 }
 
+impl<E> TransmitError<E> {
+    /// The same, with another's word for what broke.
+    pub fn map<F>(self, name: impl FnOnce(E) -> F) -> TransmitError<F> {
+        match self {
+            Self::Full => TransmitError::Full,
+            Self::Frame => TransmitError::Frame,
+            Self::Broken(error) => TransmitError::Broken(name(error)),
+        }
+    }
+}
+
 /// A frame that came in, in the driver's buffers.
 #[derive(Debug)]
 pub struct Received<'a, B> {
@@ -140,6 +151,18 @@ pub struct ReceivedPiece<'a, B> {
 }
 
 impl<B: DmaBuffer> Received<'_, B> {
+    /// Copies the whole frame into a buffer at `offset`.
+    ///
+    /// # Errors
+    /// [`AccessError`] if it does not fit, or a piece is not within its buffer; some may be written then.
+    pub fn copy_into(&self, into: &mut B, mut offset: usize) -> Result<(), AccessError> {
+        for piece in self.pieces {
+            piece.buffer.copy_across(piece.offset, into, offset, piece.byte_count)?;
+            offset += piece.byte_count;
+        }
+        Ok(())
+    }
+
     /// Copies the frame's first bytes to `into`, as many as there are and fit; how many.
     ///
     /// # Errors

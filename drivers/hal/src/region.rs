@@ -182,6 +182,24 @@ impl DmaBuffer for DmaRegion {
         unsafe { copy_shared(self.memory.base.add(offset).as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
+
+    fn copy_across(
+        &self,
+        offset: usize,
+        into: &mut Self,
+        into_offset: usize,
+        byte_count: usize,
+    ) -> Result<(), AccessError> {
+        check_range(offset, byte_count, self.memory.length_bytes)?;
+        check_range(into_offset, byte_count, into.memory.length_bytes)?;
+        // SAFETY: both ranges were checked above; mapped for reading and writing (constructor, 1); no Rust object (2).
+        // The two are different regions, as one of them is borrowed alone.
+        unsafe {
+            let (from, to) = (self.memory.base.add(offset), into.memory.base.add(into_offset));
+            copy_shared(from.as_ptr(), to.as_ptr(), byte_count);
+        }
+        Ok(())
+    }
 }
 
 /// Copies bytes of which one side is memory that a device may change meanwhile: each once, in order, by instructions
@@ -189,8 +207,8 @@ impl DmaBuffer for DmaRegion {
 /// promised. A string instruction, because it is one for eight bytes where a loop is three.
 ///
 /// # Safety
-/// `byte_count` bytes at `from` are mapped for reading and at `to` for writing, the two do not overlap, and the side
-/// that is not a Rust object's is a device's.
+/// `byte_count` bytes at `from` are mapped for reading and at `to` for writing, the two do not overlap, and a side that
+/// is not a Rust object's is memory that a device may change.
 #[inline]
 unsafe fn copy_shared(from: *const u8, to: *mut u8, byte_count: usize) {
     // SAFETY: the caller's promise; the direction flag is clear (the ABI's), and nothing else is changed.

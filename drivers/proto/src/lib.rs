@@ -1,5 +1,5 @@
 //! Queues in memory that two sides share and that do not trust each other: [`Producer`], [`Consumer`]; and what goes
-//! through them to a disk: [`block`].
+//! through them to a disk ([`block`]) and to a network card ([`net`]).
 //!
 //! A side is a program's library OS, a driver domain, or a kernel with drivers in it. Either can write anything into
 //! the memory at any time. The layout is in `FORMAT.md`.
@@ -22,7 +22,9 @@
 
 pub mod block;
 mod memory;
+pub mod net;
 mod ring;
+mod state;
 
 pub use memory::SharedWords;
 pub use ring::{Broken, Consumer, Producer, PutError, RING_WORD_COUNT, RingPlace, VISIT_SLOT_COUNT_MAX};

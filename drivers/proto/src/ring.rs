@@ -235,13 +235,33 @@ impl<const W: usize> Consumer<W> {
     #[inline]
     #[must_use]
     pub fn release(&mut self, memory: &(impl SharedWords + ?Sized)) -> bool {
-        if self.released == self.mine {
+        self.release_to(memory, self.mine)
+    }
+
+    /// As [`Self::release`], of the slots before `counter` alone: those behind are still looked at. A counter that was
+    /// not taken yet, or was given back already, gives nothing back.
+    #[inline]
+    #[must_use]
+    pub fn release_to(&mut self, memory: &(impl SharedWords + ?Sized), counter: u32) -> bool {
+        let held = self.mine.wrapping_sub(self.released);
+        if counter == self.released || counter.wrapping_sub(self.released) > held {
             return false;
         }
-        let before = core::mem::replace(&mut self.released, self.mine);
-        memory.store_release(self.place.first_word + CONSUMED, u64::from(self.mine));
+        let before = core::mem::replace(&mut self.released, counter);
+        memory.store_release(self.place.first_word + CONSUMED, u64::from(counter));
         memory.fence();
-        crosses(memory.load(self.place.first_word + PRODUCER_WAKE) as u32, before, self.mine)
+        crosses(memory.load(self.place.first_word + PRODUCER_WAKE) as u32, before, counter)
+    }
+
+    /// Whether the other side wants to be woken when one of the slots that were taken is given back.
+    pub fn is_release_awaited(&self, memory: &(impl SharedWords + ?Sized)) -> bool {
+        crosses(memory.load(self.place.first_word + PRODUCER_WAKE) as u32, self.released, self.mine)
+    }
+
+    /// Slots that were taken and not given back.
+    #[must_use]
+    pub const fn held_count(&self) -> u32 {
+        self.mine.wrapping_sub(self.released)
     }
 
     /// Asks to be woken when the next slot is there. `true`: it is already, so look again before you sleep.

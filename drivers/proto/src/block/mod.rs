@@ -14,11 +14,12 @@ mod kernel;
 mod session;
 mod words;
 
+pub use crate::state::State;
 pub use client::{Client, SubmitError};
 pub use kernel::KernelCall;
 pub use session::{Offence, Session};
 pub use words::{
     BUFFER_COUNT_MAX, Buffer, Completion, DEPTH_MAX, Description, EXTENT_COUNT_MAX, Extent, INDIRECT_PAGE_COUNT_MAX,
     INLINE_SEGMENT_COUNT, Limit, Operation, Outcome, RIGHT_DISCARD, RIGHT_READ, RIGHT_WRITE, Request,
-    SEGMENT_COUNT_MAX, Segment, Segments, Shape, State,
+    SEGMENT_COUNT_MAX, Segment, Segments, Shape,
 };

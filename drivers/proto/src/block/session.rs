@@ -1,10 +1,11 @@
 //! The service's side of a session.
 
+use super::State;
+use super::words::MAGIC;
 use super::words::{
     COMPLETION_WORD_COUNT, REQUEST_WORD_COUNT, WORD_GENERATION, WORD_MAGIC, WORD_OLDEST, WORD_PROGRESS, WORD_SHAPE,
     WORD_STATE,
 };
-use super::words::{MAGIC, State};
 use super::{Buffer, Completion, Description, Extent, Request, Segment, Shape};
 use crate::ring::FIRST_CONSUMED_WORD;
 use crate::{Broken, Consumer, Producer, PutError, SharedWords};

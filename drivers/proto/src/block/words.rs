@@ -397,28 +397,3 @@ impl Buffer {
         Self { slot: word as u32, page_count: (word >> 32) as u32 }
     }
 }
-
-/// How a session stands, as the service says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// No service has taken it, or one of another generation.
-    Down,
-    /// It is served.
-    Up,
-    /// The service has ended it for an offence of the client's.
-    Ended,
-}
-
-impl State {
-    pub(super) fn to_word(self, generation: u32) -> u64 {
-        (self as u64) << 32 | u64::from(generation)
-    }
-
-    pub(super) fn from_word(word: u64, generation: u32) -> Self {
-        match word >> 32 {
-            1 if word as u32 == generation => Self::Up,
-            2 if word as u32 == generation => Self::Ended,
-            _ => Self::Down,
-        }
-    }
-}
