@@ -11,7 +11,7 @@ use aegis_abi::{CapSlot, Rights, Status};
 use aegis_rt::call::{self, Outcome, Refusal};
 
 use crate::layout::{
-    CLIENT_COUNT_MAX, PAGE_CONTROL, PAGE_DATA, PAGE_PLAN, PAGE_SAVE_AREA, PAGE_STACK, PLAN_BASE, Plan,
+    CLIENT_COUNT_MAX, PAGE_CONTROL, PAGE_DRIVER, PAGE_PLAN, PAGE_SAVE_AREA, PAGE_STACK, PLAN_BASE, PLAN_WORD_COUNT_MAX,
     SAVE_AREA_PAGE_COUNT, SLOT_BELL, SLOT_DEVICE, SLOT_IMAGE, SLOT_MEMORY, STACK_BASE, STACK_PAGE_COUNT, client_slots,
 };
 
@@ -47,6 +47,8 @@ pub struct Image<'a> {
     pub header: FlatHeader,
     /// All of it.
     pub bytes: &'a [u8],
+    /// Pages of its driver's memory.
+    pub driver_page_count: u64,
 }
 
 impl Image<'_> {
@@ -54,11 +56,16 @@ impl Image<'_> {
         self.header.segments.iter().take(self.header.segment_count as usize)
     }
 
+    /// The first page of what the image writes.
+    const fn data_page(&self) -> u64 {
+        PAGE_DRIVER + self.driver_page_count
+    }
+
     /// Frames that the maker gives a domain of this image.
     #[must_use]
     pub fn memory_page_count(&self) -> u64 {
         let written = self.segments().filter(|segment| segment.flags & FLAT_WRITE != 0);
-        PAGE_DATA + written.map(|segment| u64::from(segment.page_count)).sum::<u64>()
+        self.data_page() + written.map(|segment| u64::from(segment.page_count)).sum::<u64>()
     }
 }
 
@@ -79,15 +86,26 @@ pub struct Slots {
     pub bell: CapSlot,
     /// The bell that rings when the kernel has stopped it.
     pub watch: CapSlot,
+    /// What a session gives besides being read and written.
+    pub session_rights: Rights,
     /// Of each client: frames of its session, and its bell; 0 where there is none.
     pub clients: [[CapSlot; 2]; CLIENT_COUNT_MAX],
+}
+
+/// What a domain is told: a page of words, and where its memory is.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanPage<'a> {
+    /// First frame of what the maker gives.
+    pub memory_frame: u64,
+    /// The words, at most [`PLAN_WORD_COUNT_MAX`].
+    pub words: &'a [u64],
 }
 
 /// Makes a domain and lets it run. What is half made when this fails ends with [`end`].
 ///
 /// # Errors
 /// What the kernel refuses.
-pub fn start(maker: &mut impl Maker, image: &Image<'_>, slots: &Slots, plan: &Plan) -> Result<(), Refusal> {
+pub fn start(maker: &mut impl Maker, image: &Image<'_>, slots: &Slots, plan: &PlanPage<'_>) -> Result<(), Refusal> {
     let environment = slots.environment;
     maker.repeat(&mut || call::frame_allocate(slots.tables, TABLE_FRAME_COUNT, None, 0))?;
     maker.repeat(&mut || call::environment_create(environment, slots.tables, 0))?;
@@ -105,7 +123,9 @@ pub fn start(maker: &mut impl Maker, image: &Image<'_>, slots: &Slots, plan: &Pl
     for (client, [session, bell]) in slots.clients.iter().enumerate() {
         let [session_slot, bell_slot] = client_slots(client);
         if session.0 != 0 {
-            maker.repeat(&mut || call::cap_grant(*session, environment, session_slot, READ_WRITE))?;
+            maker.repeat(&mut || {
+                call::cap_grant(*session, environment, session_slot, READ_WRITE | slots.session_rights)
+            })?;
             maker.repeat(&mut || call::cap_grant(*bell, environment, bell_slot, Rights::RING))?;
         }
     }
@@ -119,7 +139,7 @@ pub fn start(maker: &mut impl Maker, image: &Image<'_>, slots: &Slots, plan: &Pl
 
 /// Maps the image: what is only read from frames that nobody writes, what is written from copies.
 fn map_image(maker: &mut impl Maker, image: &Image<'_>, slots: &Slots, memory_frame: u64) -> Result<(), Refusal> {
-    let mut data_frame = memory_frame + PAGE_DATA;
+    let mut data_frame = memory_frame + image.data_page();
     for segment in image.segments() {
         let page_count = u64::from(segment.page_count);
         let mut flags = BindFlags::empty();
@@ -141,11 +161,11 @@ fn map_image(maker: &mut impl Maker, image: &Image<'_>, slots: &Slots, memory_fr
 }
 
 /// Its processor with its pages, its stack and the plan.
-fn make_processor(maker: &mut impl Maker, slots: &Slots, plan: &Plan) -> Result<(), Refusal> {
+fn make_processor(maker: &mut impl Maker, slots: &Slots, plan: &PlanPage<'_>) -> Result<(), Refusal> {
     let frame = plan.memory_frame;
     maker.write_page(frame + PAGE_CONTROL, &[])?;
-    let mut page = [0; crate::layout::PLAN_WORD_COUNT * 8];
-    for (bytes, word) in page.chunks_exact_mut(8).zip(plan.to_words()) {
+    let mut page = [0; PLAN_WORD_COUNT_MAX * 8];
+    for (bytes, word) in page.chunks_exact_mut(8).zip(plan.words) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
     maker.write_page(frame + PAGE_PLAN, &page)?;

@@ -10,7 +10,7 @@ use aegis_abi::call::ExtensionCall;
 use aegis_abi::device::DeviceKind;
 use aegis_abi::types::{FrameNumber, Status};
 use aegis_hal::block::BlockDevice;
-use aegis_hal::{DmaRun, Irq, IrqError, MmioRegion};
+use aegis_hal::{DmaRun, MmioRegion};
 use aegis_kernel::Hardware;
 use aegis_kernel_core::{DeviceDescription, DeviceId, EnvironmentId, Extension, Id, Machine, State};
 use aegis_lottery::random::Keyed;
@@ -22,7 +22,7 @@ use aegis_virtio::AnyTransport;
 use aegis_virtio::block::{DEVICE_TYPE_BLOCK, Disk, Limits};
 use core::convert::Infallible;
 
-use crate::host::KernelHost;
+use crate::host::{KernelHost, Masked};
 use crate::place::{Driven, PlaceError, driver_memory};
 
 /// Most disks that are driven; those of higher numbers are the first environment's.
@@ -126,18 +126,6 @@ impl Extension<Hardware> for Disks {
         // A disk that cannot go on is found so by the visit.
         let _ = running.service.device().acknowledge(&mut Masked);
         running.visit(state);
-    }
-}
-
-/// The function's interrupt as the driver sees it: the kernel has masked it, and lets it through when it is asked for.
-struct Masked;
-
-impl Irq for Masked {
-    fn count(&self) -> u64 {
-        0
-    }
-    fn unmask(&mut self) -> Result<(), IrqError> {
-        Ok(())
     }
 }
 

@@ -6,9 +6,9 @@
 
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::types::FrameNumber;
-use aegis_hal::DeviceAddress;
 use aegis_hal::block::BlockMemory;
 use aegis_hal::net::{DmaWindow, Place};
+use aegis_hal::{DeviceAddress, Irq, IrqError};
 use aegis_kernel::Hardware;
 use aegis_kernel_core::{DeviceId, EnvironmentId, State};
 use aegis_machine as machine;
@@ -22,13 +22,42 @@ pub(crate) const RANGE_COUNT_MAX: usize = 256;
 const PLACE_COUNT: usize = 512;
 const FRAME_WORD_COUNT: usize = 512;
 
+/// The function's interrupt as a driver sees it: the kernel has masked it, and lets it through when it is asked for.
+pub(crate) struct Masked;
+
+impl Irq for Masked {
+    fn count(&self) -> u64 {
+        0
+    }
+    fn unmask(&mut self) -> Result<(), IrqError> {
+        Ok(())
+    }
+}
+
 /// A range that a client has bound for the function.
 #[derive(Clone, Copy)]
-struct Range {
+pub(crate) struct Range {
     /// Its place in the kernel's table.
     place: u16,
-    first: FrameNumber,
-    count: u64,
+    pub(crate) first: FrameNumber,
+    pub(crate) count: u64,
+}
+
+/// A range that an environment has bound for a function.
+pub(crate) fn find_range(
+    state: &State<'_, Hardware>,
+    device: DeviceId,
+    by: EnvironmentId,
+    (first, count): (FrameNumber, u64),
+) -> Option<Range> {
+    let is_it = |place: &usize| state.reached_frames(device, by, *place) == Some((first, count));
+    let place = (0..PLACE_COUNT).find(is_it)?;
+    Some(Range { place: place as u16, first, count })
+}
+
+/// Whether it still is.
+pub(crate) fn has_range(state: &State<'_, Hardware>, device: DeviceId, by: EnvironmentId, range: &Range) -> bool {
+    state.reached_frames(device, by, usize::from(range.place)) == Some((range.first, range.count))
 }
 
 /// A session: frames that follow each other, as words.
@@ -37,6 +66,11 @@ pub(crate) struct FrameWords {
 }
 
 impl FrameWords {
+    /// Those of a range.
+    pub(crate) const fn new(range: Range) -> Self {
+        Self { range: Some(range) }
+    }
+
     fn word(&self, word: usize) -> Option<&'static AtomicU64> {
         let frame = (word / FRAME_WORD_COUNT) as u64;
         let range = self.range.filter(|range| frame < range.count)?;
@@ -84,18 +118,6 @@ impl KernelHost {
         Self { client: None, session: FrameWords { range: None }, ranges: [None; RANGE_COUNT_MAX], range_end: 0 }
     }
 
-    /// A range that an environment has bound for the function.
-    fn find(
-        state: &State<'_, Hardware>,
-        device: DeviceId,
-        by: EnvironmentId,
-        (first, count): (FrameNumber, u64),
-    ) -> Option<Range> {
-        let is_it = |place: &usize| state.reached_frames(device, by, *place) == Some((first, count));
-        let place = (0..PLACE_COUNT).find(is_it)?;
-        Some(Range { place: place as u16, first, count })
-    }
-
     /// Gives a range that an environment has bound for the function a number that is free.
     pub(crate) fn register(
         &mut self,
@@ -106,7 +128,7 @@ impl KernelHost {
         number: usize,
     ) -> bool {
         let place = self.ranges.get_mut(number).filter(|place| place.is_none());
-        let (Some(place), Some(found)) = (place, Self::find(state, device, by, range)) else { return false };
+        let (Some(place), Some(found)) = (place, find_range(state, device, by, range)) else { return false };
         *place = Some(found);
         self.range_end = self.range_end.max(number + 1);
         true
@@ -120,7 +142,7 @@ impl KernelHost {
         by: EnvironmentId,
         range: (FrameNumber, u64),
     ) -> bool {
-        let Some(found) = Self::find(state, device, by, range) else { return false };
+        let Some(found) = find_range(state, device, by, range) else { return false };
         self.forget_all();
         (self.client, self.session) = (Some(by), FrameWords { range: Some(found) });
         true
@@ -129,9 +151,7 @@ impl KernelHost {
     /// Forgets everything that was registered if a part of it is not bound any more; whether that is so.
     pub(crate) fn forget_gone(&mut self, state: &State<'_, Hardware>, device: DeviceId) -> bool {
         let Some(by) = self.client else { return false };
-        let is_gone = |range: &Range| {
-            state.reached_frames(device, by, usize::from(range.place)) != Some((range.first, range.count))
-        };
+        let is_gone = |range: &Range| !has_range(state, device, by, range);
         let any_gone = self.ranges[..self.range_end].iter().chain([&self.session.range]).flatten().any(is_gone);
         if any_gone {
             self.forget_all();

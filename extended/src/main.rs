@@ -1,8 +1,9 @@
 //! The extended kernel: the kernel's library, and drivers placed in it (ADR 0075).
 //!
 //! Every crate below that drives something is the one that a library OS or a domain links, unchanged. Here is what its
-//! placement takes: registers and memory (`place`), clients' memory (`host`), and the [`Extension`] that answers for
-//! the disks (`disk`). The tool boots this kernel only where `--driver ...=kernel` asks for it.
+//! placement takes: registers and memory (`place`), clients' memory (`host`), and the [`Extension`] (`drivers`) that
+//! answers for disks (`disk`) and cards (`card`). The tool boots this kernel only where `--driver ...=kernel` asks for
+//! it, and says on its command line what is to be driven.
 //!
 //! Invariant: what drivers keep for themselves is taken from memory before the first environment begins, and nobody
 //! else ever gets it.
@@ -11,7 +12,11 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
+mod card;
+#[cfg(target_os = "none")]
 mod disk;
+#[cfg(target_os = "none")]
+mod drivers;
 #[cfg(target_os = "none")]
 mod host;
 #[cfg(target_os = "none")]
@@ -22,9 +27,9 @@ aegis_machine::kernel_main!(main);
 
 #[cfg(target_os = "none")]
 fn main(mut boot: aegis_machine::Boot) -> ! {
-    static DISKS: disk::Disks = disk::Disks::new();
-    DISKS.take_memory(&mut boot.memory);
-    aegis_kernel::start(boot, Some(&DISKS))
+    static DRIVERS: drivers::Drivers = drivers::Drivers::new();
+    DRIVERS.prepare(&mut boot);
+    aegis_kernel::start(boot, Some(&DRIVERS))
 }
 
 /// The kernel is a bare-metal program; on the host there is nothing to run.

@@ -9,6 +9,7 @@ use core::ptr::NonNull;
 use aegis_abi::device::DeviceKind;
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::types::FrameNumber;
+use aegis_e1000::E1000Error;
 use aegis_hal::{DeviceAddress, DmaRegion, MmioRegion};
 use aegis_kernel_core::DeviceDescription;
 use aegis_machine as machine;
@@ -25,6 +26,15 @@ pub(crate) enum PlaceError {
     /// The driver could not start it.
     #[expect(dead_code, reason = "the log shows it as it is derived")]
     Driver(VirtioError),
+    /// The same, of a card of Intel's.
+    #[expect(dead_code, reason = "the log shows it as it is derived")]
+    Card(E1000Error),
+}
+
+impl From<E1000Error> for PlaceError {
+    fn from(error: E1000Error) -> Self {
+        Self::Card(error)
+    }
 }
 
 impl From<VirtioError> for PlaceError {
@@ -85,4 +95,16 @@ pub(crate) fn driver_memory(frames: FrameRange) -> Option<DmaRegion> {
     // SAFETY: the frames were taken from the machine's memory before anybody could own them and are used for nothing
     // but this; the kernel maps all memory, in order; nothing translates for devices, so the address is the frame's.
     unsafe { DmaRegion::new(base, (frames.count * PAGE_SIZE) as usize, DeviceAddress(first.address())) }
+}
+
+/// The pages of a client's range behind the first `skipped_count`, as a driver's device reaches them. `None`: there are
+/// none.
+pub(crate) fn client_memory(first: FrameNumber, count: u64, skipped_count: u64) -> Option<DmaRegion> {
+    let left_count = count.checked_sub(skipped_count).filter(|left_count| *left_count > 0)?;
+    let first = FrameNumber(first.0 + skipped_count);
+    let base = NonNull::new(core::ptr::with_exposed_provenance_mut(machine::frame_address(first) as usize))?;
+    // SAFETY: frames that a client has bound for the function, which the caller asks for again before each use; the
+    // kernel maps all memory, in order. The client accesses them too, as a device would: nothing here believes what it
+    // reads, and every access is volatile. Nothing translates for devices, so the address is the frame's.
+    unsafe { DmaRegion::new(base, (left_count * PAGE_SIZE) as usize, DeviceAddress(first.address())) }
 }

@@ -20,7 +20,7 @@ use aegis_image::bytes::{slice, u16_at, u32_at, u64_at};
 use aegis_image::tree::LINK_TARGET_BYTES_MAX;
 
 use crate::disks::{Disks, TAG_DISK, TAG_REQUEST_ORDER};
-use crate::drivers::{Drivers, TAG_DISK_FAULT, TAG_DRIVER};
+use crate::drivers::{Drivers, TAG_DISK_FAULT, TAG_DRIVER, TAG_NET_FAULT};
 use crate::network::{HostEntry, Network, TAG_NAME, TAG_NETWORK, TAG_NETWORK_ADDRESS};
 
 /// First eight bytes of a configuration.
@@ -410,7 +410,7 @@ impl Config {
             TAG_NETWORK | TAG_NETWORK_ADDRESS => self.network.get_or_insert_default().take_record(tag, value)?,
             TAG_NAME => self.names.push(HostEntry::read(value)?),
             TAG_DRIVER => self.drivers.take_record(value)?,
-            TAG_DISK_FAULT => self.drivers.take_fault(value)?,
+            TAG_DISK_FAULT | TAG_NET_FAULT => self.drivers.take_fault(tag, value)?,
             TAG_DISK | TAG_REQUEST_ORDER => self.disks.take_record(tag, value)?,
             _ => {}
         }

@@ -58,13 +58,20 @@ pub struct Drivers {
     pub disk: Driver,
     /// For tests: a domain of a disk faults so long after its start; 0: it does not.
     pub disk_fault_ms: u32,
+    /// The same of a network card.
+    pub net_fault_ms: u32,
 }
 
 /// A bundle part: the disk domain, a flat image.
 pub const PART_DISK_DOMAIN: u32 = 19;
+/// The same for the network domain.
+pub const PART_NET_DOMAIN: u32 = 20;
+/// The word of the kernel's command line that says what an extended kernel drives: names of roles, with commas.
+pub const KERNEL_WORD: &str = "drive";
 
 pub(crate) const TAG_DRIVER: u32 = 17;
 pub(crate) const TAG_DISK_FAULT: u32 = 40;
+pub(crate) const TAG_NET_FAULT: u32 = 41;
 
 impl Role {
     /// Both.
@@ -143,14 +150,17 @@ impl Drivers {
                 record(TAG_DRIVER, &[role as u8, placement as u8, model as u8]);
             }
         }
-        if self.disk_fault_ms > 0 {
-            record(TAG_DISK_FAULT, &self.disk_fault_ms.to_le_bytes());
+        for (tag, fault_ms) in [(TAG_DISK_FAULT, self.disk_fault_ms), (TAG_NET_FAULT, self.net_fault_ms)] {
+            if fault_ms > 0 {
+                record(tag, &fault_ms.to_le_bytes());
+            }
         }
     }
 
     /// Takes over when a domain faults; `None` for a wrong length.
-    pub(crate) fn take_fault(&mut self, value: &[u8]) -> Option<()> {
-        self.disk_fault_ms = u32::from_le_bytes(value.try_into().ok()?);
+    pub(crate) fn take_fault(&mut self, tag: u32, value: &[u8]) -> Option<()> {
+        let fault_ms = u32::from_le_bytes(value.try_into().ok()?);
+        *(if tag == TAG_NET_FAULT { &mut self.net_fault_ms } else { &mut self.disk_fault_ms }) = fault_ms;
         Some(())
     }
 

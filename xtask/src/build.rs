@@ -31,13 +31,14 @@ const USER_PACKAGES: [&str; 6] =
 const HOST_PACKAGE: &str = "aegis";
 
 /// Names under which the binaries of the guest packages are published; those of `aegis-tests-guest` get theirs by rule.
-const GUEST_ARTEFACTS: [(&str, &str); 7] = [
+const GUEST_ARTEFACTS: [(&str, &str); 8] = [
     ("aegis-kernel", "kernel.elf"),
     ("aegis-kernel-extended", "kernel-extended.elf"),
     ("exos", "exos.elf"),
     ("exos-mini", "exos-mini.elf"),
     ("aegis-pods", "pods.elf"),
     ("aegis-disk-domain", "disk-domain.elf"),
+    ("aegis-net-domain", "net-domain.elf"),
     ("aegis-bench-native", "bench-native.elf"),
 ];
 

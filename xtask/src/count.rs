@@ -33,8 +33,8 @@ pub(crate) fn print(root: &Path) -> Result<(), Error> {
 
 /// What is linked into the kernel, and what into the extended one besides.
 const RING0_FOLDERS: [&str; 4] = ["kernel/", "abi/", "lottery/", "drivers/pci/"];
-const EXTENDED_FOLDERS: [&str; 5] =
-    ["extended/", "drivers/service/", "drivers/hal/", "drivers/proto/", "drivers/virtio/"];
+const EXTENDED_FOLDERS: [&str; 6] =
+    ["extended/", "drivers/e1000/", "drivers/hal/", "drivers/proto/", "drivers/service/", "drivers/virtio/"];
 
 /// Rust, assembly and linker scripts per crate folder, then `kernel (all)`, ring 0 of both kernels, and `total`.
 fn count(sources: &[Source]) -> BTreeMap<String, Count> {

@@ -60,7 +60,7 @@ mod tests {
             Drivers {
                 net: Driver { placement: Placement::Library, model: Model::E1000e },
                 disk: Driver { placement: Placement::Kernel, model: Model::Ide },
-                disk_fault_ms: 0,
+                ..Drivers::default()
             }
         );
         assert_eq!(drivers(&options[..1]).net, Driver { placement: Placement::Domain, model: Model::Virtio });

@@ -76,6 +76,9 @@ pub(crate) struct PodOptions {
     /// For tests: a disk's domain faults so many milliseconds after its start, again and again
     #[arg(long, value_name = "MS", default_value_t = 0, hide = true)]
     pub(crate) fault_disk_domain: u32,
+    /// For tests: the same of a network card's domain
+    #[arg(long, value_name = "MS", default_value_t = 0, hide = true)]
+    pub(crate) fault_net_domain: u32,
     /// Its disks.
     #[command(flatten)]
     pub(crate) disks: DiskOptions,

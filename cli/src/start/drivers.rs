@@ -11,7 +11,7 @@ fn placements(role: Role, model: Model) -> &'static [Placement] {
     match (role, model) {
         (Role::Disk, Model::Virtio) => &Placement::ALL,
         (Role::Disk, _) => &[Placement::Library],
-        (Role::Net, _) => &[Placement::Library],
+        (Role::Net, _) => &Placement::ALL,
     }
 }
 
@@ -38,11 +38,10 @@ fn can_be_in(kind: MachineKind, driver: Driver) -> bool {
     kind.has(driver.model) && (driver.placement != Placement::Kernel || kind != MachineKind::Microvm)
 }
 
-/// Whether the machine needs the extended kernel.
-pub(crate) fn needs_extended_kernel(drivers: &[Drivers]) -> bool {
-    let is_in_kernel =
-        |drivers: &Drivers| Role::ALL.iter().any(|role| drivers.of(*role).placement == Placement::Kernel);
-    drivers.iter().any(is_in_kernel)
+/// What is driven in the kernel, for which the machine needs an extended one.
+pub(crate) fn roles_in_kernel(drivers: &[Drivers]) -> Vec<Role> {
+    let is_in_kernel = |role: &Role| drivers.iter().any(|drivers| drivers.of(*role).placement == Placement::Kernel);
+    Role::ALL.into_iter().filter(is_in_kernel).collect()
 }
 
 /// The machine type for pods with these drivers. `wanted` is what the user says, `usual` what is taken if nothing
@@ -72,9 +71,10 @@ pub(crate) fn machine_for(
 
 #[cfg(test)]
 mod tests {
-    use super::{check, machine_for, needs_extended_kernel};
+    use super::{check, machine_for, roles_in_kernel};
     use crate::options::drivers::{drivers, parse_driver};
     use aegis_launch::machine::qemu::MachineKind::{Microvm, Pc, Q35};
+    use aegis_link::drivers::Role;
 
     #[test]
     fn a_device_has_a_machine_that_it_can_be_in() {
@@ -97,18 +97,19 @@ mod tests {
     #[test]
     fn what_is_not_there_is_said() {
         let said = |word| check(&[parse_driver(word).expect(word)]).map_err(|error| error.to_string());
-        for word in ["net=library:e1000", "disk=library", "disk=domain", "disk=kernel", "disk=library:ide"] {
+        let nets = ["net=library:e1000", "net=domain", "net=kernel:e1000e"];
+        for word in nets.into_iter().chain(["disk=library", "disk=domain", "disk=kernel", "disk=library:ide"]) {
             assert_eq!(said(word), Ok(()), "{word}");
         }
         let refused = |word| Err(format!("--driver {word}: not in this version; take "));
         let not_said = |word, names: &str| refused(word).map_err(|text| text + names);
-        assert_eq!(said("net=kernel"), not_said("net=kernel:virtio", "library"));
         assert_eq!(said("disk=kernel:ide"), not_said("disk=kernel:ide", "library"));
     }
 
     #[test]
     fn a_driver_in_the_kernel_needs_the_kernel_that_is_made_for_it() {
-        let needs = |word| needs_extended_kernel(&[drivers(&[]), drivers(&[parse_driver(word).expect(word)])]);
-        assert_eq!(["disk=kernel", "net=kernel", "disk=domain", "net=library"].map(needs), [true, true, false, false]);
+        let needs = |word| roles_in_kernel(&[drivers(&[]), drivers(&[parse_driver(word).expect(word)])]);
+        assert_eq!(["disk=kernel", "net=kernel"].map(needs), [[Role::Disk], [Role::Net]]);
+        assert_eq!(["disk=domain", "net=library"].map(needs), [const { Vec::new() }; 2]);
     }
 }

@@ -27,7 +27,7 @@ use aegis_launch::machine::network::has_user_network;
 use aegis_launch::machine::process::{GuestEnds, HostEnds, Machine};
 use aegis_launch::machine::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use aegis_launch::symbols::{Line, Symbols};
-use aegis_link::drivers::{Drivers, Model};
+use aegis_link::drivers::{Drivers, KERNEL_WORD, Model, Role};
 
 use crate::options::groups::MachineOptions;
 use crate::relay::ending::Verdict;
@@ -35,7 +35,7 @@ use crate::relay::signals::Signals;
 use crate::relay::stats::Stats;
 use crate::relay::terminal::RawTerminal;
 use crate::relay::{Finished, Session, printable_lines, relay};
-use crate::start::drivers::{machine_for, needs_extended_kernel};
+use crate::start::drivers::{machine_for, roles_in_kernel};
 use crate::start::network::{PodNetwork, Port, Relayed};
 use crate::start::pod::chance;
 
@@ -45,6 +45,8 @@ pub(crate) struct Starter<'a> {
     kind: MachineKind,
     /// The kernel of this machine.
     kernel: PathBuf,
+    /// What is driven in it.
+    kernel_roles: Vec<Role>,
     /// The kernels and what runs on them.
     pub(crate) artifacts: Artifacts,
     /// Root images that were made before.
@@ -97,7 +99,7 @@ impl<'a> Starter<'a> {
             (found, _) => found?,
         };
         let kernel = artifacts.kernel();
-        Ok(Self { options, kind, artifacts, kernel, cache: Cache::open(), qemu })
+        Ok(Self { options, kind, artifacts, kernel, kernel_roles: Vec::new(), cache: Cache::open(), qemu })
     }
 
     /// Decides on a machine type with room for pods that have so many device functions, with these drivers.
@@ -105,7 +107,8 @@ impl<'a> Starter<'a> {
     /// # Errors
     /// The one that was asked for has none, or none has.
     pub(crate) fn fit(&mut self, function_counts: &[usize], driver: Driver, drivers: &[Drivers]) -> Result<(), Error> {
-        self.kernel = self.artifacts.kernel_for(needs_extended_kernel(drivers))?;
+        self.kernel_roles = roles_in_kernel(drivers);
+        self.kernel = self.artifacts.kernel_for(!self.kernel_roles.is_empty())?;
         if let [_] = function_counts {
             self.kind = machine_for(drivers, self.options.kind, MachineKind::Microvm)?;
             return Ok(());
@@ -171,7 +174,7 @@ impl<'a> Starter<'a> {
             cpu_count: spec.cpu_count,
             memory_mib: spec.memory_mib,
             kernel: &self.kernel,
-            kernel_words: &kernel_words(self.options, spec.slice_ms)?,
+            kernel_words: &kernel_words(self.options, spec.slice_ms, &self.kernel_roles)?,
             bundle: Path::new(&bundle_path),
             firmware: firmware_for(self.kind),
             log: guest.log_fd(),
@@ -231,7 +234,7 @@ impl<'a> Starter<'a> {
 
 /// The kernel's command line. With `--icount` the draws are those of the kernel's fixed key or of `--seed`, so that a
 /// run is repeatable.
-fn kernel_words(options: &MachineOptions, slice_ms: Option<u8>) -> Result<String, Error> {
+fn kernel_words(options: &MachineOptions, slice_ms: Option<u8>, roles: &[Role]) -> Result<String, Error> {
     let mut words = Vec::new();
     if options.verbose {
         words.push("log=info".to_owned());
@@ -241,5 +244,9 @@ fn kernel_words(options: &MachineOptions, slice_ms: Option<u8>) -> Result<String
         words.push(format!("lottery={digits}"));
     }
     words.extend(slice_ms.map(|slice_ms| format!("slice_ms={slice_ms}")));
+    if !roles.is_empty() {
+        let names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
+        words.push(format!("{KERNEL_WORD}={}", names.join(",")));
+    }
     Ok(words.join(" "))
 }

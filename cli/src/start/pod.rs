@@ -105,7 +105,11 @@ impl<'a> Pod<'a> {
 
     /// Its drivers.
     pub(crate) fn drivers(&self) -> Drivers {
-        Drivers { disk_fault_ms: self.options.fault_disk_domain, ..drivers(&self.options.drivers) }
+        Drivers {
+            disk_fault_ms: self.options.fault_disk_domain,
+            net_fault_ms: self.options.fault_net_domain,
+            ..drivers(&self.options.drivers)
+        }
     }
 
     fn source(&self) -> Source<'_> {

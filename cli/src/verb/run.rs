@@ -16,7 +16,7 @@ use aegis_launch::machine::qemu::{Driver, function_count};
 use aegis_launch::root::HOSTNAME;
 use aegis_link::config::Flags;
 use aegis_link::control::Mapping;
-use aegis_link::drivers::Placement;
+use aegis_link::drivers::{PART_DISK_DOMAIN, PART_NET_DOMAIN, Placement};
 
 use crate::options::{RunOptions, StatsFormat};
 use crate::profile::{self, Profile, RootFiles, Sources};
@@ -26,6 +26,19 @@ use crate::start::image::settle;
 use crate::start::memory::memory_mib;
 use crate::start::pod::{Pod, PodFiles, terminal_flags};
 use crate::start::{MachineSpec, Prepared, Starter};
+
+/// The images of domains that the pod's drivers are placed in, with their kinds of part.
+fn domains(starter: &Starter<'_>, pod: &Pod<'_>) -> Result<Vec<(u32, Vec<u8>)>, Error> {
+    let drivers = pod.drivers();
+    let mut images = Vec::new();
+    if drivers.disk.placement == Placement::Domain {
+        images.push((PART_DISK_DOMAIN, starter.artifacts.flat_disk_domain()?));
+    }
+    if drivers.net.placement == Placement::Domain {
+        images.push((PART_NET_DOMAIN, starter.artifacts.flat_net_domain()?));
+    }
+    Ok(images)
+}
 
 /// Runs a program; the answer is the tool's exit status.
 pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
@@ -47,10 +60,9 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     starter.fit(&[function_count], Driver::Pod, &[pod.drivers()])?;
     let config = pod.config(&options.machine, switches(options), HOSTNAME, &files, network.as_ref())?;
     let accelerator = starter.accelerator(&library_os)?;
-    let has_domain = pod.drivers().disk.placement == Placement::Domain;
-    let disk_domain = has_domain.then(|| starter.artifacts.flat_disk_domain()).transpose()?;
+    let domains = domains(&starter, &pod)?;
     let root = files.root.as_ref().map(|root| &root.image);
-    let bundle = boot::build(&library_os, &config, disk_domain.as_deref(), root)?;
+    let bundle = boot::build(&library_os, &config, &domains, root)?;
     let (host, mut guest) = sockets(1)?;
     let profiled = options.profile.as_deref().map(|path| Profiled::prepare(path, &mut guest)).transpose()?;
     let spec = MachineSpec {

@@ -265,6 +265,7 @@ impl Reader<'_> {
         let memory = parse_memory(MEMORY_DEFAULT).map_err(|why| self.error(name.span.start, why))?;
         let mut options = PodOptions {
             fault_disk_domain: 0,
+            fault_net_domain: 0,
             root: None,
             image: ImageOptions::default(),
             pack: false,

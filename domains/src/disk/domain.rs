@@ -3,28 +3,21 @@
 
 use core::sync::atomic::AtomicU64;
 
-use aegis_abi::layout::PAGE_SIZE;
-use aegis_abi::memory::{BindEntry, BindFlags};
-use aegis_abi::sleep::{Term, TermOperator, TermSource};
-use aegis_abi::types::SLOT_SELF;
-use aegis_domains::layout::{
-    CLIENT_COUNT_MAX, PLAN_BASE, PLAN_EXTENT_COUNT_MAX, PLAN_WORD_COUNT, Plan, PlanClient, SLOT_BELL, SLOT_DEVICE,
-    buffer_slot, client_slots, session_base,
-};
+use aegis_domains::disk_plan::{PLAN_EXTENT_COUNT_MAX, PLAN_WORD_COUNT, Plan, PlanClient};
+use aegis_domains::function::{self, BellIrq, fault, now_ns};
+use aegis_domains::layout::{CLIENT_COUNT_MAX, PLAN_BASE, SLOT_BELL, SLOT_DEVICE, buffer_slot, client_slots};
 use aegis_hal::DeviceAddress;
 use aegis_hal::block::BlockMemory;
 use aegis_hal::net::{DmaWindow, Place};
 use aegis_lottery::random::Keyed;
 use aegis_proto::block::Extent;
-use aegis_rt::{call, clock};
+use aegis_rt::call;
 use aegis_service::disk::{Buffer, DiskService, Health, Host, ServedExtent};
 
-use crate::device::{self, BellIrq, DomainDisk, SLOT_INTERRUPT};
+use crate::device::{self, DomainDisk};
 
 /// Requests under way.
 const DEPTH: usize = 64;
-/// Most pages of a session.
-const SESSION_PAGE_COUNT_MAX: u64 = 512;
 
 /// What the service needs: places are device addresses.
 struct DomainHost {
@@ -86,7 +79,7 @@ pub(crate) extern "C" fn start() -> ! {
     let Ok(irq) = BellIrq::bind() else { fault() };
     let mut sessions: [&'static [AtomicU64]; CLIENT_COUNT_MAX] = [&[]; CLIENT_COUNT_MAX];
     for (index, (client, session)) in plan.clients.iter().zip(&mut sessions).enumerate() {
-        *session = show_session(index, client);
+        *session = function::show_session(index, client.session_page_count, client.session_page_count);
     }
     let mut service = Service::new(disk, DomainHost { sessions });
     for (index, client) in plan.clients.iter().enumerate() {
@@ -96,23 +89,6 @@ pub(crate) extern "C" fn start() -> ! {
     }
     let fault_ns = if plan.fault_after_ns > 0 { begin_ns + plan.fault_after_ns } else { u64::MAX };
     serve(service, irq, Keyed::new([plan.key, begin_ns]), fault_ns)
-}
-
-/// Maps a client's session, for good.
-fn show_session(index: usize, client: &PlanClient) -> &'static [AtomicU64] {
-    let page_count = client.session_page_count.min(SESSION_PAGE_COUNT_MAX);
-    let slot = client_slots(index)[0];
-    let Ok(first) = call::cap_read(slot, 1) else { return &[] };
-    let base = session_base(index);
-    let entry = BindEntry::map(base, first, page_count as u32, slot, BindFlags::WRITE);
-    // SAFETY: a place that is used for nothing else.
-    if page_count == 0 || unsafe { call::bind(SLOT_SELF, &[entry]) }.is_err() {
-        return &[];
-    }
-    let word_count = (page_count * PAGE_SIZE / 8) as usize;
-    // SAFETY: mapped just now, for good: frames that the client takes away end the domain by a fault, and nothing else.
-    // Everybody who writes there does so by whole words, which is what atomics are about.
-    unsafe { core::slice::from_raw_parts(base as *const AtomicU64, word_count) }
 }
 
 fn attach(service: &mut Service, index: usize, client: &PlanClient) {
@@ -136,16 +112,8 @@ fn attach(service: &mut Service, index: usize, client: &PlanClient) {
 /// The alarm is set when there is none, not at each sleep: what it finds too early is put off.
 fn serve(mut service: Service, mut irq: BellIrq, mut random: Keyed, fault_ns: u64) -> ! {
     let mut alarm_ns = 0;
-    let terms = [(0, SLOT_INTERRUPT), (1, SLOT_BELL)].map(|(product, bell)| Term {
-        product,
-        source: TermSource::Bell as u32,
-        operator: TermOperator::AtLeast as u32,
-        slot: bell.0,
-        address: 0,
-        value: 1,
-    });
     loop {
-        let mut now_ns = self::now_ns();
+        let mut now_ns = function::now_ns();
         let visit = service.visit(now_ns, &mut random);
         if service.health() == Health::Dead || now_ns >= fault_ns {
             fault();
@@ -157,10 +125,8 @@ fn serve(mut service: Service, mut irq: BellIrq, mut random: Keyed, fault_ns: u6
         if due_ns < u64::MAX && alarm_ns <= now_ns && call::bell_ring_at(SLOT_BELL, due_ns).is_ok() {
             alarm_ns = due_ns;
         }
-        // The value is the product that held: the first is the device's.
-        let has_interrupted = call::sleep(&terms) == Ok(0);
-        let _ = call::bell_take(if has_interrupted { SLOT_INTERRUPT } else { SLOT_BELL });
-        now_ns = self::now_ns();
+        let has_interrupted = function::sleep();
+        now_ns = function::now_ns();
         let is_late = alarm_ns <= now_ns;
         if (has_interrupted || is_late) && service.device().acknowledge(&mut irq).is_err() {
             // The next visit finds that, and resets the disk.
@@ -170,19 +136,6 @@ fn serve(mut service: Service, mut irq: BellIrq, mut random: Keyed, fault_ns: u6
             service.watch(now_ns);
         }
     }
-}
-
-/// The machine's clock.
-fn now_ns() -> u64 {
-    // SAFETY: the kernel maps the system page for every environment.
-    let page = unsafe { clock::system_page() };
-    clock::nanoseconds_at(page, clock::time_stamp())
-}
-
-/// Ends the domain: nobody takes its exceptions.
-fn fault() -> ! {
-    // SAFETY: an invalid instruction; the kernel stops the environment.
-    unsafe { core::arch::asm!("ud2", options(noreturn)) }
 }
 
 #[panic_handler]

@@ -104,6 +104,12 @@ impl<const W: usize> Producer<W> {
         self.mine
     }
 
+    /// Slots that were put and not given back, as of the last look.
+    #[must_use]
+    pub const fn under_way_count(&self) -> u32 {
+        self.mine.wrapping_sub(self.others)
+    }
+
     /// Slots that can be put.
     ///
     /// # Errors

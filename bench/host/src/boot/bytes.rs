@@ -30,7 +30,7 @@ pub(super) fn table(
     if machines.has_aegis() {
         let artifacts = Artifacts::find();
         let root = prepare(Source::Program(busybox), &[], Cache::open().as_ref())?;
-        let bundle = boot::build(&artifacts.flat_library_os()?, &[], None, Some(&root.image))?;
+        let bundle = boot::build(&artifacts.flat_library_os()?, &[], &[], Some(&root.image))?;
         sizes.push([length(&artifacts.kernel())?, bundle.size_bytes]);
         let command = "kernel.elf with its symbols, and the boot bundle: exos, configuration, root with busybox";
         columns.push(Column { key: "aegis".into(), title: "Aegis".into(), command: command.into() });

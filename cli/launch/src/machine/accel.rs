@@ -170,7 +170,7 @@ impl Trial<'_> {
         let config = Config { program: b"/".to_vec(), ..Config::default() }
             .encode()
             .map_err(|why| Error::Usage(why.to_string()))?;
-        let bundle = boot::build(self.library_os, &config, None, None)?;
+        let bundle = boot::build(self.library_os, &config, &[], None)?;
         let (host, mut guest) = sockets(1)?;
         let bundle_path = format!("/proc/self/fd/{}", guest.add(&bundle.file)?);
         let pods: Vec<_> = guest

@@ -67,6 +67,11 @@ impl Artifacts {
         flat_of(self.directory.join("disk-domain.elf"))
     }
 
+    /// The network domain, in the same way.
+    pub fn flat_net_domain(&self) -> Result<Vec<u8>, Error> {
+        flat_of(self.directory.join("net-domain.elf"))
+    }
+
     /// The program of the native benchmark rows.
     pub fn native_bench(&self) -> PathBuf {
         self.directory.join("bench-native.elf")

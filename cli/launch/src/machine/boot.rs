@@ -12,7 +12,6 @@ use std::os::fd::OwnedFd;
 use aegis_abi::boot::{PART_CONFIG, PART_INIT, PART_ROOT};
 use aegis_image::Sink;
 use aegis_image::bundle::{PartPlan, Writer, place};
-use aegis_link::drivers::PART_DISK_DOMAIN;
 use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD};
 use rustix::fs::MemfdFlags;
 
@@ -36,15 +35,15 @@ pub struct BootBundle {
     pub size_bytes: u64,
 }
 
-/// Builds the bundle; with the disk domain's image, where the pod's disk is driven by one.
+/// Builds the bundle; with the images of domains that drive the pod's devices, each with its kind of part.
 pub fn build(
     library_os: &[u8],
     config: &[u8],
-    disk_domain: Option<&[u8]>,
+    domains: &[(u32, Vec<u8>)],
     root: Option<&RootImage>,
 ) -> Result<BootBundle, Error> {
     let mut small = vec![(PART_INIT, library_os), (PART_CONFIG, config)];
-    small.extend(disk_domain.map(|image| (PART_DISK_DOMAIN, image)));
+    small.extend(domains.iter().map(|(part, image)| (*part, &image[..])));
     let plan = |(kind, bytes): &(u32, &[u8])| PartPlan { kind: *kind, length_bytes: bytes.len() as u64 };
     let mut plans: Vec<PartPlan> = small.iter().map(plan).collect();
     if let Some(root) = root {
@@ -145,7 +144,7 @@ mod tests {
         let image: Vec<u8> = (0..10_000u32).map(|n| n as u8).collect();
         file.write_all(&image).unwrap();
         let root = RootImage { file, size_bytes: 8192 };
-        let bundle = build(b"library", b"config", Some(b"domain"), Some(&root)).unwrap();
+        let bundle = build(b"library", b"config", &[(PART_DISK_DOMAIN, b"domain".to_vec())], Some(&root)).unwrap();
         let mut file = File::from(bundle.file);
         file.rewind().unwrap();
         let mut bytes = Vec::new();
@@ -188,6 +187,6 @@ mod tests {
     #[test]
     fn a_root_that_shrank_is_an_error() {
         let root = RootImage { file: memory_file("root").unwrap(), size_bytes: 4096 };
-        assert!(build(b"l", b"c", None, Some(&root)).is_err());
+        assert!(build(b"l", b"c", &[], Some(&root)).is_err());
     }
 }

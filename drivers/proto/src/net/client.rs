@@ -118,6 +118,12 @@ impl Client {
         self.head != self.tail
     }
 
+    /// How many there are.
+    #[must_use]
+    pub const fn under_way_count(&self) -> u32 {
+        self.transmit.under_way_count()
+    }
+
     /// Takes in what was given back; how many slots are free.
     fn collect(&mut self, memory: &(impl SharedWords + ?Sized)) -> Result<u32, Broken> {
         let free_count = self.transmit.room(memory)?;

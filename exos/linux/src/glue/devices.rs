@@ -55,6 +55,12 @@ pub(crate) enum DeviceError {
     Memory,
     /// The driver could not start it.
     Driver(VirtioError),
+    /// Its driver is elsewhere, and does not start.
+    Service,
+    /// The boot bundle has no domain for it.
+    NoDomain,
+    /// The kernel does not drive it.
+    NotInKernel,
     /// The same, of a card that is not virtio.
     Card(E1000Error),
     /// The same, of a disk that is not.
@@ -66,6 +72,9 @@ impl core::fmt::Display for DeviceError {
         match self {
             Self::NotFound => formatter.write_str("no device function is a virtio console with the host's four ports"),
             Self::Refused(refusal) => write!(formatter, "the kernel refused it: {refusal:?}"),
+            Self::Service => formatter.write_str("its driver does not start"),
+            Self::NoDomain => formatter.write_str("the boot bundle has no domain for it"),
+            Self::NotInKernel => formatter.write_str("the kernel does not drive it"),
             Self::Memory => formatter.write_str("no memory for its rings"),
             Self::Driver(error) => write!(formatter, "its driver could not start: {error:?}"),
             Self::Card(error) => write!(formatter, "its driver could not start: {error:?}"),
@@ -157,6 +166,13 @@ impl Device {
     pub(crate) fn is_of_type(self, wanted_type: u32) -> bool {
         let Self::Own(slot) = self else { return false };
         device_type(&Own { slot, base: self.base() }).is_ok_and(|found| found == Some(wanted_type))
+    }
+
+    /// Whether it is a PCI function of ours whose vendor and device `is_wanted` knows.
+    pub(crate) fn is_pci(self, is_wanted: impl FnOnce(u16, u16) -> bool) -> bool {
+        let Self::Own(slot) = self else { return false };
+        let kind = Own { slot, base: self.base() }.kind();
+        matches!(kind, Ok(FunctionKind::Pci { vendor, device }) if is_wanted(vendor, device))
     }
 
     /// Its transport, if it is a virtio device of this type.

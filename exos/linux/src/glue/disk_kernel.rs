@@ -18,7 +18,7 @@ use exos::platform::FrameGrant;
 use exos::sync::SpinMutex;
 use exos_linux::host::disk_domain::{DomainPlace, SHAPE};
 
-use super::disk_domain::take_session;
+use super::domain::take_session;
 use super::kernel;
 
 /// A range that is bound for the function: a capability, and its frames from the first on.
@@ -45,10 +45,10 @@ impl Place {
     /// Finds a disk of the kernel's, whose interrupts ring a bell.
     pub(crate) fn find(number: usize, bell: CapSlot) -> Result<Self, Status> {
         let number = number as u64;
-        let function = extension(KernelCall::Find, [number, 0, 0, 0])?;
+        let function = extension(KernelCall::Find as u64, [number, 0, 0, 0])?;
         let device = CapSlot(SLOT_DEVICE_FIRST.0 + function as u32);
         call::device_interrupt_bind(device, 0, bell).map_err(|refusal| refusal.status)?;
-        let (session, words) = take_session(SHAPE.page_count() as u64)?;
+        let (session, words) = take_session(SHAPE.page_count() as u64, SHAPE.page_count() as u64)?;
         let bound = SpinMutex::new(Vec::new());
         Ok(Self { number, device, session, words, bound, is_lost: AtomicBool::new(false) })
     }
@@ -62,20 +62,21 @@ impl Place {
             return false;
         }
         bound.push(range);
-        extension(call, [self.number, range.first.0, range.count, number]).is_ok()
+        extension(call as u64, [self.number, range.first.0, range.count, number]).is_ok()
     }
 
     /// A call about this disk; one that is refused is the session's end.
     fn call(&self, call: KernelCall) -> Option<u64> {
-        let answer = extension(call, [self.number, 0, 0, 0]);
+        let answer = extension(call as u64, [self.number, 0, 0, 0]);
         self.is_lost.fetch_or(answer.is_err(), Ordering::Relaxed);
         answer.ok()
     }
 }
 
-fn extension(operation: KernelCall, [first, second, third, fourth]: [u64; 4]) -> Result<u64, Status> {
+/// A call of the kernel's extension.
+pub(super) fn extension(operation: u64, [first, second, third, fourth]: [u64; 4]) -> Result<u64, Status> {
     // SAFETY: the extension writes where ranges were bound for its function, and nowhere else.
-    let answer = unsafe { call::extension_call(operation as u64, [first, second, third, fourth, 0]) };
+    let answer = unsafe { call::extension_call(operation, [first, second, third, fourth, 0]) };
     answer.map_err(|refusal| refusal.status)
 }
 
@@ -112,7 +113,7 @@ impl DomainPlace for Place {
 
     fn end(&self) -> bool {
         // Refused where the kernel has ended it already.
-        let _ = extension(KernelCall::Detach, [self.number, 0, 0, 0]);
+        let _ = extension(KernelCall::Detach as u64, [self.number, 0, 0, 0]);
         for range in self.bound.lock().drain(..) {
             // SAFETY: the function is stopped before it loses a range; one that was taken by force is none any more.
             let _ = unsafe { call::device_dma_unbind(self.device, range.slot, 0, range.count) };

@@ -21,19 +21,24 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use aegis_abi::CapSlot;
 use aegis_abi::boot::BootInfo;
+use aegis_abi::types::{SLOT_FIRST_PROCESSOR, SLOT_NONE};
 use aegis_e1000::{self as e1000, E1000Error};
-use aegis_hal::{DmaRun, Irq, MmioRegion};
+use aegis_hal::{DmaRegion, DmaRun, Irq, MmioRegion};
+use aegis_link::drivers::{Drivers, Placement};
+use aegis_rt::call;
 use aegis_virtio::VirtioError;
 use aegis_virtio::net::{DEVICE_TYPE_NET, Limits, NetCard};
 use exos::net::inet::Inet;
 use exos::net::inet::wire::{Carrier, Interface};
 use exos::sync::Once;
 use exos_linux::host::card::{Card, CardDriver};
+use exos_linux::host::card_session::{CardPlace, SessionCard};
 
 use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, DeviceTransport, devices};
 use super::kernel;
 use super::machine::Host;
 use super::processor::{self, Bells};
+use super::{net_domain, net_kernel};
 
 const LIMITS: Limits =
     Limits { receive_buffer_count: 256, transmit_buffer_count: 256, reset_poll_count_max: 1_000_000 };
@@ -58,41 +63,52 @@ static BELL: AtomicU32 = AtomicU32::new(0);
 static DUE_NS: AtomicU64 = AtomicU64::new(NEVER);
 static IS_POLLING: AtomicBool = AtomicBool::new(false);
 
-/// A card with its driver. The network's stack calls the driver through [`Interface`], with no word of which it is; the
-/// few calls from here say it once each.
-enum Found {
-    Virtio(Arc<Card<VirtioCard>>),
-    E1000(Arc<Card<E1000Card>>),
+/// What of a card is not the stack's: how it is heard and looked at.
+trait Watched: Send + Sync {
+    /// Takes in an interrupt; whether there was one.
+    fn hear(&self) -> bool;
+    /// As [`Card::has_news`].
+    fn has_news(&self) -> bool;
+    /// Frames that were taken so far.
+    fn taken_count(&self) -> u64;
 }
 
-impl Found {
+impl<D: CardDriver + Send> Watched for Card<D> {
     fn hear(&self) -> bool {
-        match self {
-            Self::Virtio(card) => card.hear(),
-            Self::E1000(card) => card.hear(),
-        }
+        Self::hear(self)
     }
 
     fn has_news(&self) -> bool {
-        match self {
-            Self::Virtio(card) => card.has_news(),
-            Self::E1000(card) => card.has_news(),
-        }
+        Self::has_news(self)
     }
 
     fn taken_count(&self) -> u64 {
-        match self {
-            Self::Virtio(card) => card.taken_count(),
-            Self::E1000(card) => card.taken_count(),
+        Self::taken_count(self)
+    }
+}
+
+impl<P: CardPlace> Watched for SessionCard<P, DmaRegion> {
+    fn hear(&self) -> bool {
+        let has_rung = bell().is_some_and(|bell| call::bell_take(bell).unwrap_or(0) > 0);
+        if has_rung {
+            Self::hear(self);
         }
+        has_rung
     }
 
-    fn ask_for_interrupt(&self) -> bool {
-        match self {
-            Self::Virtio(card) => card.ask_for_interrupt(),
-            Self::E1000(card) => card.ask_for_interrupt(),
-        }
+    fn has_news(&self) -> bool {
+        Self::has_news(self)
     }
+
+    fn taken_count(&self) -> u64 {
+        Self::taken_count(self)
+    }
+}
+
+/// A card that was found. The stack has it as an [`Interface`], with no word of which it is.
+struct Found {
+    watched: Arc<dyn Watched>,
+    interface: Arc<dyn Interface>,
 }
 
 /// A virtio card and its interrupt.
@@ -173,6 +189,7 @@ pub(crate) struct NetCarrier {
     pub(crate) info: BootInfo,
     pub(crate) host: Arc<Host>,
     pub(crate) bells: Arc<Bells>,
+    pub(crate) drivers: Drivers,
 }
 
 impl NetCarrier {
@@ -182,35 +199,77 @@ impl NetCarrier {
             if let Some(transport) = device.open(DEVICE_TYPE_NET)? {
                 let driver = VirtioCard::start(device, transport)?;
                 let bell = driver.irq.bell();
-                return Ok(self.keep(driver, bell, Found::Virtio));
+                return Ok(self.keep_driver(driver, bell));
             }
             let quiet = e1000::NetCard::<MmioRegion, DeviceMemory<DmaRun>>::quiet;
             if let Some((model, registers)) = device.open_pci(e1000::Model::of, quiet)? {
                 let driver = E1000Card::start(device, model, registers)?;
                 let bell = driver.irq.bell();
-                return Ok(self.keep(driver, bell, Found::E1000));
+                return Ok(self.keep_driver(driver, bell));
             }
         }
         Err(DeviceError::NotFound)
     }
 
-    fn keep<D: CardDriver + Send + 'static>(
-        &self,
-        driver: D,
-        bell: CapSlot,
-        found: fn(Arc<Card<D>>) -> Found,
-    ) -> Arc<dyn Interface> {
+    fn keep_driver<D: CardDriver + Send + 'static>(&self, driver: D, bell: CapSlot) -> Arc<dyn Interface> {
+        Self::keep(Arc::new(Card::new(driver, self.log())), bell)
+    }
+
+    fn keep<C: Interface + Watched + 'static>(card: Arc<C>, bell: CapSlot) -> Arc<dyn Interface> {
         BELL.store(bell.0, Ordering::Release);
-        let host = self.host.clone();
-        let card = Arc::new(Card::new(driver, Box::new(move |line| host.log("warn", line))));
-        CARD.call_once(|| found(card.clone()));
+        CARD.call_once(|| Found { watched: card.clone(), interface: card.clone() });
         card
+    }
+
+    fn log(&self) -> Box<dyn Fn(&str) + Send + Sync> {
+        let host = self.host.clone();
+        Box::new(move |line| host.log("warn", line))
+    }
+
+    /// A card over a session, with a domain or the kernel.
+    #[inline(never)]
+    fn open_session<P: CardPlace + 'static>(
+        &self,
+        place: impl FnOnce(CapSlot) -> Result<(P, DmaRegion), DeviceError>,
+    ) -> Result<Arc<dyn Interface>, DeviceError> {
+        let bell = kernel::next_slot();
+        call::bell_create(bell, SLOT_FIRST_PROCESSOR)?;
+        let (place, bytes) = place(bell)?;
+        let pause = || {
+            let _ = call::yield_to(SLOT_NONE);
+        };
+        let card = SessionCard::open(place, bytes, self.log(), pause).ok_or(DeviceError::Service)?;
+        Ok(Self::keep(Arc::new(card), bell))
+    }
+
+    #[inline(never)]
+    fn make_domain(&self, bell: CapSlot) -> Result<(net_domain::Place, DmaRegion), DeviceError> {
+        let is_card = |device: &Device| {
+            device.is_of_type(DEVICE_TYPE_NET)
+                || device.is_pci(|vendor, device| e1000::Model::of(vendor, device).is_some())
+        };
+        let Some(Device::Own(slot)) = devices(&self.info).find(is_card) else { return Err(DeviceError::NotFound) };
+        let fault_ns = u64::from(self.drivers.net_fault_ms) * 1_000_000;
+        net_domain::Place::prepare(&self.info, slot, bell, fault_ns)
+            .map_err(|_| DeviceError::Memory)?
+            .ok_or(DeviceError::NoDomain)
+    }
+
+    /// The card, wherever its driver is to be.
+    fn start(&self) -> Result<Arc<dyn Interface>, DeviceError> {
+        match self.drivers.net.placement {
+            Placement::Library => self.find(),
+            Placement::Domain => self.open_session(|bell| self.make_domain(bell)),
+            Placement::Kernel => {
+                self.open_session(|bell| net_kernel::Place::find(bell).map_err(|_| DeviceError::NotInKernel))
+            }
+        }
     }
 }
 
 impl Carrier for NetCarrier {
     fn open(&self) -> Option<Arc<dyn Interface>> {
-        match self.find() {
+        match self.start() {
             Ok(card) => {
                 // If processor 0 sleeps, it does so without the card's bell.
                 processor::ring_first();
@@ -251,7 +310,7 @@ pub(crate) fn bell() -> Option<CapSlot> {
 /// Where a thread was interrupted in the middle of exos ([`processor::Processor::keep_running`]), it may have what a
 /// poll needs, so that comes as soon as it has left.
 pub(crate) fn absorb(inet: &Arc<Inet>, bells: &Bells, have_bells_rung: bool) {
-    let has_rung = have_bells_rung && CARD.get().is_some_and(|card| card.hear());
+    let has_rung = have_bells_rung && CARD.get().is_some_and(|card| card.watched.hear());
     if !has_rung && DUE_NS.load(Ordering::Acquire) == NEVER {
         return;
     }
@@ -272,7 +331,7 @@ pub(crate) fn look(inet: &Arc<Inet>, bells: &Bells) -> bool {
 
 #[cold]
 fn look_at(inet: &Arc<Inet>, bells: &Bells, has_rung: bool) -> bool {
-    let has_news = has_rung || CARD.get().is_some_and(|card| card.has_news());
+    let has_news = has_rung || CARD.get().is_some_and(|card| card.watched.has_news());
     let is_due = has_news || is_due(kernel::now_ns());
     if is_due {
         poll(inet, bells);
@@ -287,7 +346,7 @@ fn is_due(now_ns: u64) -> bool {
 /// Asks the card to interrupt; false: it has something already, for which a poll is due, and the processor must not
 /// sleep.
 pub(crate) fn may_sleep() -> bool {
-    let has_news = CARD.get().is_some_and(|card| card.ask_for_interrupt());
+    let has_news = CARD.get().is_some_and(|card| card.interface.ask_for_interrupt());
     if has_news {
         DUE_NS.store(0, Ordering::Release);
     }
@@ -301,7 +360,7 @@ fn poll(inet: &Arc<Inet>, bells: &Bells) {
     }
     for _ in 0..POLL_COUNT_MAX {
         DUE_NS.store(NEVER, Ordering::Release);
-        let taken_count = || CARD.get().map_or(0, |card| card.taken_count());
+        let taken_count = || CARD.get().map_or(0, |card| card.watched.taken_count());
         let before_count = taken_count();
         let now_ns = kernel::now_ns();
         if let Some(due_ns) = inet.poll(now_ns) {

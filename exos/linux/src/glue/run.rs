@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use aegis_abi::FrameNumber;
 use aegis_abi::boot::{BootInfo, PART_CONFIG, PART_ROOT};
 use aegis_abi::counter::Counter;
-use aegis_abi::types::{CapSlot, SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_MACHINE};
+use aegis_abi::types::{CapSlot, SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_NONE};
 use aegis_abi::upcall::UpcallFrame;
 use aegis_image::bundle;
 use aegis_link::config::{Config, Flags};
@@ -121,11 +121,13 @@ impl Failure {
 /// Gives the pod its network, if the run has one, and waits for the lease that it may need.
 fn attach_network(info: &BootInfo, config: &Config, platform: &MachinePlatform, pod: &Pod) {
     let Some(configuration) = network::configuration(config) else { return };
-    let carrier = NetCarrier { info: *info, host: platform.host.clone(), bells: platform.bells.clone() };
+    let (host, bells) = (platform.host.clone(), platform.bells.clone());
+    let carrier = NetCarrier { info: *info, host, bells, drivers: config.drivers };
     let inet = &pod.system.files.inet;
     inet.attach(configuration, Arc::new(carrier));
     inet.await_lease(network::LEASE_NS_MAX, || {
-        core::hint::spin_loop();
+        // The driver may be in an environment of its own.
+        let _ = call::yield_to(SLOT_NONE);
         pod.system.kernel.now_ns()
     });
 }

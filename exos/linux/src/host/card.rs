@@ -17,11 +17,11 @@ use exos::net::inet::wire::{
 use exos::sync::SpinMutex;
 
 /// Longest TCP packet that is handed to a card to be cut.
-const SEGMENTED_BYTES_MAX: u32 = u16::MAX as u32;
+pub(super) const SEGMENTED_BYTES_MAX: u32 = u16::MAX as u32;
 /// Frames that are dropped in a row, because they are too long, before whoever looks for one goes on.
-const DROP_COUNT_MAX: usize = 64;
+pub(super) const DROP_COUNT_MAX: usize = 64;
 /// Room that is left to those that do not ask for it, and to other processors that were told of the same room.
-const KEPT_ROOM: usize = 16;
+pub(super) const KEPT_ROOM: usize = 16;
 /// Where a TCP header says how long it is.
 const TCP_LENGTH_OFFSET: usize = 12;
 
@@ -48,11 +48,11 @@ struct State<D> {
 
 /// Who wants room.
 #[derive(Default)]
-struct Demand {
+pub(super) struct Demand {
     /// A frame was refused, and none was taken since.
-    was_full: bool,
+    pub(super) was_full: bool,
     /// Room was looked for and not found; whoever looks at the card next is to look for it again.
-    is_awaited: bool,
+    pub(super) is_awaited: bool,
 }
 
 /// A card.
@@ -271,7 +271,7 @@ impl<D: CardDriver + Send> Interface for Card<D> {
 }
 
 /// What the driver has to know of a frame.
-fn meta_of(parts: &[&[u8]], transmission: Transmission) -> TransmitMeta {
+pub(super) fn meta_of(parts: &[&[u8]], transmission: Transmission) -> TransmitMeta {
     let checksum = transmission
         .checksum
         .map(|place| ChecksumMeta { start_bytes: place.start_bytes, offset_bytes: place.offset_bytes });

@@ -15,6 +15,7 @@
 
 pub mod boot;
 pub mod card;
+pub mod card_session;
 pub mod disk;
 pub mod disk_domain;
 pub mod disks;

@@ -1,0 +1,171 @@
+//! Domains of the pod's devices: made out of images in the boot bundle at a device's first use, given the device
+//! function, frames and bells, and made anew when they are lost.
+//!
+//! Neighbours: `aegis_domains` makes domains, `disk_domain` and `net_domain` say what of.
+
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
+
+use aegis_abi::boot::BootInfo;
+use aegis_abi::layout::PAGE_SIZE;
+use aegis_abi::types::{SLOT_BUNDLE, SLOT_NONE};
+use aegis_abi::{CapSlot, FrameNumber, Rights, Status};
+use aegis_domains::layout::CLIENT_COUNT_MAX;
+use aegis_domains::make::{self, Image, Maker, PlanPage, Slots};
+use aegis_hal::{DeviceAddress, DmaRegion};
+use aegis_image::{bundle, flat};
+use aegis_rt::call::{self, Outcome, Refusal};
+use exos::platform::FrameGrant;
+
+use super::{direct, kernel};
+
+struct ExosMaker;
+
+impl Maker for ExosMaker {
+    fn repeat(&mut self, call: &mut dyn FnMut() -> Outcome) -> Outcome {
+        kernel::with_tables(call).map_err(|status| Refusal { status, value: 0 })
+    }
+
+    fn write_page(&mut self, frame: u64, bytes: &[u8]) -> Result<(), Refusal> {
+        let to = direct::at(FrameNumber(frame), 0, PAGE_SIZE as usize);
+        let count = bytes.len().min(PAGE_SIZE as usize);
+        // SAFETY: a whole frame of the view, of a grant that was shown to write for a domain that does not run; no Rust
+        // object lives there.
+        unsafe {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, count);
+            core::ptr::write_bytes(to.add(count), 0, PAGE_SIZE as usize - count);
+        }
+        Ok(())
+    }
+}
+
+/// Takes frames that stay, shown to write, as zeros.
+fn take_shown(count: u64) -> Result<FrameGrant, Status> {
+    let grant = kernel::take_frames(count, 0)?;
+    direct::show(grant, true).map_err(|fault| fault.status)?;
+    for frame in grant.first.0..grant.first.0 + count {
+        let _ = ExosMaker.write_page(frame, &[]);
+    }
+    Ok(grant)
+}
+
+/// Memory for a session: frames that stay, and the words of the first of them.
+pub(super) fn take_session(
+    page_count: u64,
+    word_page_count: u64,
+) -> Result<(FrameGrant, &'static [AtomicU64]), Status> {
+    let session = take_shown(page_count)?;
+    let word_count = (word_page_count * PAGE_SIZE) as usize / 8;
+    // SAFETY: frames that stay shown for good, in which everybody, the other side included, reads and writes whole
+    // words. There are not fewer than pages of words.
+    let words =
+        unsafe { core::slice::from_raw_parts(direct::address_of(session.first) as *const AtomicU64, word_count) };
+    Ok((session, words))
+}
+
+/// The bytes of a session behind its words.
+pub(super) fn session_bytes(session: FrameGrant, word_page_count: u64) -> Option<DmaRegion> {
+    let base = direct::address_of(FrameNumber(session.first.0 + word_page_count));
+    let length_bytes = (session.count.checked_sub(word_page_count)? * PAGE_SIZE) as usize;
+    // SAFETY: frames that stay shown for good and are used for nothing else. The other side accesses them too, as a
+    // device would: nothing here believes what it reads, and every access is volatile. No device is told of them by
+    // this address.
+    unsafe { DmaRegion::new(NonNull::new(base as *mut u8)?, length_bytes, DeviceAddress(0)) }
+}
+
+/// What a domain is of.
+pub(super) struct Kind {
+    /// The image's part of the bundle.
+    pub(super) part: u32,
+    /// Pages of its driver's memory.
+    pub(super) driver_page_count: u64,
+    /// The device function.
+    pub(super) device: CapSlot,
+    /// The bell that rings when there is something to look at, and when the kernel has stopped the domain.
+    pub(super) own_bell: CapSlot,
+    /// What a session gives besides being read and written.
+    pub(super) session_rights: Rights,
+}
+
+/// A domain, made or to be made.
+pub(super) struct Domain {
+    slots: Slots,
+    image: Image<'static>,
+    memory_frame: u64,
+}
+
+impl Domain {
+    /// Prepares a domain, whose only client has this session. `None`: no image was packed.
+    pub(super) fn prepare(info: &BootInfo, kind: &Kind, session: CapSlot) -> Result<Option<Self>, Status> {
+        // SAFETY: the bundle was shown at the start, and this part is never written.
+        let bundle = unsafe {
+            direct::bytes(FrameNumber(info.bundle_frame), info.bundle_frame_count as usize * PAGE_SIZE as usize)
+        };
+        let parts = bundle::parse(bundle).ok();
+        let found = parts.as_ref().and_then(|parts| Some((parts.find(kind.part)?, parts)));
+        let Some((part, parts)) = found else { return Ok(None) };
+        let bytes: &'static [u8] = bundle
+            .get(part.offset_bytes as usize..)
+            .and_then(|rest| rest.get(..parts.contents(part).len()))
+            .unwrap_or_default();
+        let Ok(header) = flat::parse(bytes) else { return Ok(None) };
+        let (offset, count) = (part.offset_bytes / PAGE_SIZE, part.length_bytes.div_ceil(PAGE_SIZE));
+        let image_slot = kernel::next_slot();
+        let rights = Rights::READ | Rights::EXECUTE | Rights::GRANT;
+        kernel::with_tables(|| call::cap_derive(SLOT_BUNDLE, image_slot, rights, offset, count))?;
+        let first_frame = info.bundle_frame + offset;
+        let image = Image { slot: image_slot, first_frame, header, bytes, driver_page_count: kind.driver_page_count };
+        let memory = take_shown(image.memory_page_count())?;
+        let bell = kernel::next_slot();
+        kernel::with_tables(|| call::bell_create(bell, SLOT_NONE))?;
+        let mut clients = [[SLOT_NONE; 2]; CLIENT_COUNT_MAX];
+        clients[0] = [session, kind.own_bell];
+        let slots = Slots {
+            environment: kernel::next_slot(),
+            tables: kernel::next_slot(),
+            processor: kernel::next_slot(),
+            memory: memory.slot,
+            device: kind.device,
+            bell,
+            watch: kind.own_bell,
+            session_rights: kind.session_rights,
+            clients,
+        };
+        Ok(Some(Self { slots, image, memory_frame: memory.first.0 }))
+    }
+
+    /// The first of the frames that it is given.
+    pub(super) fn memory_frame(&self) -> u64 {
+        self.memory_frame
+    }
+
+    /// Its environment, where there is one.
+    pub(super) fn environment(&self) -> CapSlot {
+        self.slots.environment
+    }
+
+    /// Wakes it.
+    pub(super) fn ring(&self) {
+        let _ = call::bell_ring(self.slots.bell);
+    }
+
+    /// Starts it; false: it cannot be.
+    pub(super) fn start(&self, plan: &[u64]) -> bool {
+        let page = PlanPage { memory_frame: self.memory_frame, words: plan };
+        let is_started = make::start(&mut ExosMaker, &self.image, &self.slots, &page).is_ok();
+        if !is_started {
+            self.end();
+        }
+        is_started
+    }
+
+    /// Ends it, and all that it was given; false: its device may still use memory.
+    pub(super) fn end(&self) -> bool {
+        make::end(&mut ExosMaker, &self.slots) == Ok(true)
+    }
+
+    /// Whether the kernel has stopped it.
+    pub(super) fn is_stopped(&self) -> bool {
+        make::is_stopped(&self.slots)
+    }
+}
