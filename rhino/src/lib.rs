@@ -19,6 +19,9 @@ extern crate std;
 mod bytes;
 mod error;
 pub mod fake;
+pub mod heap;
+#[cfg(target_os = "linux")]
+pub mod linux;
 pub mod lock;
 pub mod log;
 pub mod medium;

@@ -1,0 +1,410 @@
+//! A database of this process: a file, its log, and the store over them behind a lock.
+#![forbid(unsafe_code)]
+
+use alloc::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::vec::Vec;
+
+use super::file::FileMedium;
+use super::memory::{Mapped, ProgramView};
+use super::signal;
+use crate::error::Error;
+use crate::log::LogError;
+use crate::medium::Medium;
+use crate::memory::{Access, PAGE_BYTES};
+use crate::store::{Counters, Options, Outcome, OwnerId, RegionId, Report, Store, TransactionId};
+use crate::{Detector, Durability, Restore};
+
+/// The one address space of a database that is open in a process.
+const OWNER: OwnerId = OwnerId(1);
+
+/// How a database is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Bytes of a log that is made.
+    pub log_bytes: u64,
+    /// The store's.
+    pub options: Options,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { log_bytes: 16 << 20, options: Options::default() }
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    store: Store<Arc<FileMedium>, Mapped>,
+    is_flushing: bool,
+    /// Transactions that have failed and that their threads have not ended yet: why, and which pages are private.
+    failed: BTreeMap<TransactionId, (Error, Vec<(RegionId, usize)>)>,
+    views: BTreeMap<RegionId, Arc<ProgramView>>,
+}
+
+/// What threads and the signal handler share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Locks were given back, or a flush has ended.
+    changed: Condvar,
+    log: Arc<FileMedium>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a fault; false if it is the program's mistake.
+    pub(super) fn fault(&self, transaction: TransactionId, region: RegionId, page: usize, want: Access) -> bool {
+        let mut state = self.lock();
+        if let Some((_, pages)) = state.failed.get_mut(&transaction) {
+            pages.push((region, page));
+            return state.views.get(&region).is_some_and(|view| view.set_private(page, true).is_ok());
+        }
+        match self.wait(state, |store| store.fault(transaction, region, page, want)) {
+            Ok(()) => true,
+            Err(Error::NotDeclared | Error::NoTransaction | Error::NoRegion | Error::OutOfRange) => false,
+            Err(error) => {
+                let mut state = self.lock();
+                // Its locks are needed by others, now.
+                let _ = state.store.abort(transaction);
+                state.failed.insert(transaction, (error, Vec::new()));
+                self.changed.notify_all();
+                drop(state);
+                self.fault(transaction, region, page, want)
+            }
+        }
+    }
+
+    /// Asks until the answer is not to wait.
+    fn wait(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        mut ask: impl FnMut(&mut Store<Arc<FileMedium>, Mapped>) -> Result<Outcome, Error>,
+    ) -> Result<(), Error> {
+        loop {
+            let before = state.store.release_count();
+            let outcome = ask(&mut state.store)?;
+            if state.store.release_count() != before {
+                self.changed.notify_all();
+            }
+            if outcome == Outcome::Done {
+                return Ok(());
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends a transaction that has failed before; `None` if it has not.
+    fn end_failed(&self, transaction: TransactionId) -> Option<Error> {
+        let mut state = self.lock();
+        let (error, pages) = state.failed.remove(&transaction)?;
+        for (region, page) in pages {
+            if let Some(view) = state.views.get(&region) {
+                // A page that stays private is not given to another transaction: the next touch of it is no fault.
+                let _ = view.set_private(page, false);
+            }
+        }
+        Some(error)
+    }
+
+    fn commit(&self, transaction: TransactionId, durability: Durability) -> Result<(), Error> {
+        if let Some(error) = self.end_failed(transaction) {
+            return Err(error);
+        }
+        let mut state = self.lock();
+        let pending = state.store.commit_begin(transaction);
+        let pending = match pending {
+            Ok(pending) => pending,
+            Err(error) => {
+                self.changed.notify_all();
+                return Err(error);
+            }
+        };
+        let mut result = Ok(());
+        if durability == Durability::Flush {
+            (state, result) = self.flush_through(state, pending.sequence());
+        }
+        let result = state.store.commit_end(pending, result);
+        self.changed.notify_all();
+        result?;
+        state.store.truncate_if_full()
+    }
+
+    /// Has the log be flushed through a record: by this thread, or by one that has begun already, whose next flush it
+    /// shares with all that wait (group commit).
+    fn flush_through<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        sequence: u64,
+    ) -> (MutexGuard<'a, State>, Result<(), Error>) {
+        loop {
+            let ring = &state.store.log().ring;
+            if ring.flushed_through() >= sequence {
+                return (state, Ok(()));
+            }
+            if ring.is_broken() {
+                return (state, Err(LogError::Broken.into()));
+            }
+            if state.is_flushing {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.is_flushing = true;
+            let flush = state.store.flush_begin();
+            drop(state);
+            let result = self.log.flush();
+            state = self.lock();
+            state.is_flushing = false;
+            let result = state.store.flush_end(flush, result);
+            self.changed.notify_all();
+            if result.is_err() {
+                return (state, result);
+            }
+        }
+    }
+}
+
+/// A database. Clones are the same one; it is closed with the last.
+#[derive(Clone, Debug)]
+pub struct Database {
+    shared: Arc<Shared>,
+    report: Report,
+}
+
+/// Where the log of a database lies.
+fn log_path(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".log");
+    name.into()
+}
+
+fn io_error(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull => Error::Medium(crate::MediumError::NoSpace),
+        io::ErrorKind::AlreadyExists | io::ErrorKind::WouldBlock => Error::Busy,
+        io::ErrorKind::NotFound => Error::NoSegment,
+        io::ErrorKind::OutOfMemory => Error::NoMemory,
+        io::ErrorKind::InvalidInput => Error::OutOfRange,
+        _ => Error::Medium(crate::MediumError::Io),
+    }
+}
+
+impl Database {
+    /// Makes a database of zeros: a file of so many bytes, whole pages.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if there is one, [`Error::OutOfRange`] if they are none, the medium's.
+    pub fn create(path: &Path, bytes: u64) -> Result<(), Error> {
+        if bytes == 0 || bytes % PAGE_BYTES as u64 != 0 {
+            return Err(Error::OutOfRange);
+        }
+        FileMedium::create(path, bytes).map(|_| ()).map_err(io_error)
+    }
+
+    /// Opens a database, and makes its log if there is none: what the file holds is its first state then.
+    ///
+    /// # Errors
+    /// [`Error::NoSegment`] if there is no such file, [`Error::Busy`] if another process has it open,
+    /// [`Error::Damage`], the medium's.
+    pub fn open(path: &Path, settings: Settings) -> Result<Self, Error> {
+        let segment = Arc::new(FileMedium::open(path).map_err(io_error)?);
+        super::memory::lock_file(segment.descriptor()).map_err(io_error)?;
+        let log_path = log_path(path);
+        if !log_path.exists() {
+            // It has its name when it is whole.
+            let draft = log_path.with_extension("log-draft");
+            let _ = fs::remove_file(&draft);
+            let log = Arc::new(FileMedium::create(&draft, settings.log_bytes).map_err(io_error)?);
+            let log_id = super::memory::random().map_err(io_error)?;
+            drop(Store::<_, Mapped>::create(log, std::vec![Arc::clone(&segment)], log_id, settings.options)?);
+            fs::rename(&draft, &log_path).map_err(io_error)?;
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_error)?;
+        }
+        let log = Arc::new(FileMedium::open(&log_path).map_err(io_error)?);
+        let (store, report) = Store::open(Arc::clone(&log), std::vec![segment], settings.options)?;
+        let state = State { store, is_flushing: false, failed: BTreeMap::new(), views: BTreeMap::new() };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), log });
+        Ok(Self { shared, report })
+    }
+
+    /// What opening it found.
+    pub fn report(&self) -> Report {
+        self.report
+    }
+
+    /// Bytes of the database.
+    pub fn bytes(&self) -> u64 {
+        self.shared.lock().store.segment_bytes(0).unwrap_or(0)
+    }
+
+    /// What was done since it was opened.
+    pub fn counters(&self) -> Counters {
+        self.shared.lock().store.counters()
+    }
+
+    /// Maps pages of the database, at an address if one is wanted (not 0).
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if something lies there or the pages are mapped, [`Error::OutOfRange`], [`Error::NoMemory`].
+    pub fn map(&self, first_page: u64, page_count: usize, detector: Detector, wanted: usize) -> Result<Mapping, Error> {
+        let memory = Mapped::new(page_count, wanted).map_err(io_error)?;
+        let view = memory.program();
+        let mut state = self.shared.lock();
+        let region = state.store.map(OWNER, 0, first_page, detector, memory)?;
+        state.views.insert(region, Arc::clone(&view));
+        drop(state);
+        let shared = Arc::clone(&self.shared);
+        let range = signal::Range { start: view.address(), length: view.length(), region, shared };
+        signal::add(range).map_err(io_error)?;
+        Ok(Mapping { shared: Arc::clone(&self.shared), region, view })
+    }
+
+    /// Begins a transaction of this thread.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if the thread is in one, [`Error::Limit`], [`Error::Broken`].
+    pub fn begin(&self, restore: Restore) -> Result<Transaction, Error> {
+        if signal::current().is_some() {
+            return Err(Error::Busy);
+        }
+        let id = self.shared.lock().store.begin(OWNER, restore)?;
+        signal::set_current(Some((Arc::as_ptr(&self.shared) as usize, id)));
+        Ok(Transaction { shared: Arc::clone(&self.shared), id, is_ended: false })
+    }
+
+    /// Makes all that was committed last.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn flush(&self) -> Result<(), Error> {
+        let state = self.shared.lock();
+        let last = state.store.log().ring.last_sequence();
+        self.shared.flush_through(state, last).1
+    }
+
+    /// Stores what the log has into the database, as far as it can be now.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn truncate(&self) -> Result<(), Error> {
+        self.shared.lock().store.truncate()
+    }
+
+    /// Flushes and truncates: the log is empty then but for transactions that go on.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        self.shared.lock().store.checkpoint()
+    }
+}
+
+/// Pages of a database in memory.
+#[derive(Debug)]
+pub struct Mapping {
+    shared: Arc<Shared>,
+    region: RegionId,
+    view: Arc<ProgramView>,
+}
+
+impl Mapping {
+    /// Where it begins. Its bytes may be touched within a transaction.
+    pub fn address(&self) -> *mut u8 {
+        self.view.address() as *mut u8
+    }
+
+    /// Bytes of it.
+    pub fn length(&self) -> usize {
+        self.view.length()
+    }
+
+    /// Which region of the store it is.
+    pub fn region(&self) -> RegionId {
+        self.region
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        // A region that a transaction has touched stays mapped, and is the store's until it is closed.
+        if state.store.unmap(self.region).is_ok() {
+            signal::remove(self.view.address());
+            state.views.remove(&self.region);
+        }
+    }
+}
+
+/// A transaction of a thread; it is aborted if it is dropped.
+#[derive(Debug)]
+pub struct Transaction {
+    shared: Arc<Shared>,
+    id: TransactionId,
+    is_ended: bool,
+}
+
+impl Transaction {
+    /// Says which bytes of a mapping will be changed; needed with [`Detector::SetRange`] alone.
+    ///
+    /// # Errors
+    /// As [`Store::set_range`].
+    pub fn set_range(&self, mapping: &Mapping, offset: u64, length: u64) -> Result<(), Error> {
+        let state = self.shared.lock();
+        if let Some((error, _)) = state.failed.get(&self.id) {
+            return Err(*error);
+        }
+        self.shared.wait(state, |store| store.set_range(self.id, mapping.region, offset, length))
+    }
+
+    /// Why it can only be aborted; `None` while it can commit.
+    pub fn failure(&self) -> Option<Error> {
+        let state = self.shared.lock();
+        state.failed.get(&self.id).map(|failed| failed.0).or_else(|| state.store.failure(self.id))
+    }
+
+    /// Ends it with all of its changes.
+    ///
+    /// # Errors
+    /// It was aborted: as [`Store::commit`].
+    pub fn commit(mut self, durability: Durability) -> Result<(), Error> {
+        self.is_ended = true;
+        signal::set_current(None);
+        self.shared.commit(self.id, durability)
+    }
+
+    /// Ends it without.
+    ///
+    /// # Errors
+    /// The medium's; the database has to be opened again.
+    pub fn abort(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.is_ended = true;
+        signal::set_current(None);
+        if self.shared.end_failed(self.id).is_some() {
+            return Ok(());
+        }
+        let result = self.shared.lock().store.abort(self.id);
+        self.shared.changed.notify_all();
+        result
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            // Nobody is left to tell.
+            let _ = self.end();
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! A region's pages: a memory file, mapped once for the program and once for the store.
+#![allow(unsafe_code, reason = "maps memory, and copies between mappings")]
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use core::ops::Range;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use crate::memory::{Access, Memory, MemoryError, PAGE_BYTES, Page};
+
+/// One mapping of a memory file.
+#[derive(Debug)]
+struct View {
+    address: usize,
+    length: usize,
+}
+
+impl View {
+    fn new(file: &OwnedFd, length: usize, wanted: usize, protection: i32) -> io::Result<Self> {
+        let fixed = if wanted == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
+        // SAFETY: a new mapping, which replaces none.
+        let address =
+            unsafe { libc::mmap(wanted as *mut _, length, protection, libc::MAP_SHARED | fixed, file.as_raw_fd(), 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let view = Self { address: address as usize, length };
+        // Old kernels take the address as a suggestion.
+        if wanted != 0 && view.address != wanted { Err(io::ErrorKind::AddrInUse.into()) } else { Ok(view) }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this one's; whoever had its address was told that it ends.
+        unsafe { libc::munmap(self.address as *mut _, self.length) };
+    }
+}
+
+/// The program's mapping, and what is needed to put private copies into it.
+#[derive(Debug)]
+pub(super) struct ProgramView {
+    view: View,
+    file: OwnedFd,
+}
+
+impl ProgramView {
+    pub(super) fn address(&self) -> usize {
+        self.view.address
+    }
+
+    pub(super) fn length(&self) -> usize {
+        self.view.length
+    }
+
+    /// Puts a private, open copy of a page in its place, or the shared page, closed.
+    pub(super) fn set_private(&self, page: usize, is_private: bool) -> io::Result<()> {
+        let offset = page * PAGE_BYTES;
+        let (sharing, protection) = if is_private {
+            (libc::MAP_PRIVATE, libc::PROT_READ | libc::PROT_WRITE)
+        } else {
+            (libc::MAP_SHARED, libc::PROT_NONE)
+        };
+        if offset >= self.view.length {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let place = (self.view.address + offset) as *mut _;
+        // SAFETY: replaces a page of the program's mapping, whose contents belong to a transaction that was aborted.
+        let address = unsafe {
+            libc::mmap(
+                place,
+                PAGE_BYTES,
+                protection,
+                sharing | libc::MAP_FIXED,
+                self.file.as_raw_fd(),
+                offset as libc::off_t,
+            )
+        };
+        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// A region's pages on Linux.
+#[derive(Debug)]
+pub struct Mapped {
+    program: Arc<ProgramView>,
+    /// Always open; nobody but this has its address.
+    own: View,
+    shadows: BTreeMap<usize, Box<Page>>,
+}
+
+impl Mapped {
+    /// Pages of zeros, at an address if one is wanted (not 0).
+    ///
+    /// # Errors
+    /// The system's; `AlreadyExists` if something lies there.
+    pub fn new(page_count: usize, wanted: usize) -> io::Result<Self> {
+        let length = page_count.checked_mul(PAGE_BYTES).filter(|&length| length > 0);
+        let length = length.ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: makes a descriptor, which is owned from here on.
+        let file = unsafe { libc::memfd_create(c"rhino".as_ptr(), libc::MFD_CLOEXEC) };
+        if file < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: as above.
+        let file = unsafe { OwnedFd::from_raw_fd(file) };
+        // SAFETY: sets the length of that file.
+        if unsafe { libc::ftruncate(file.as_raw_fd(), length as libc::off_t) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let own = View::new(&file, length, 0, libc::PROT_READ | libc::PROT_WRITE)?;
+        let view = View::new(&file, length, wanted, libc::PROT_NONE)?;
+        Ok(Self { program: Arc::new(ProgramView { view, file }), own, shadows: BTreeMap::new() })
+    }
+
+    pub(super) fn program(&self) -> Arc<ProgramView> {
+        Arc::clone(&self.program)
+    }
+
+    fn place(&self, page: usize, offset: usize) -> *mut u8 {
+        (self.own.address + page * PAGE_BYTES + offset) as *mut u8
+    }
+
+    fn is_inside(&self, page: usize, offset: usize, length: usize) -> bool {
+        page < self.own.length / PAGE_BYTES && offset + length <= PAGE_BYTES
+    }
+}
+
+impl Memory for Mapped {
+    fn page_count(&self) -> usize {
+        self.own.length / PAGE_BYTES
+    }
+
+    fn protect(&mut self, pages: Range<usize>, access: Access) -> Result<(), MemoryError> {
+        let protection = match access {
+            Access::None => libc::PROT_NONE,
+            Access::Read => libc::PROT_READ,
+            Access::Write => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        if pages.end > self.page_count() || pages.start > pages.end {
+            return Err(MemoryError::Refused);
+        }
+        let place = self.program.address() + pages.start * PAGE_BYTES;
+        // SAFETY: pages of the program's mapping, which Rust code has no references into.
+        let result = unsafe { libc::mprotect(place as *mut _, pages.len() * PAGE_BYTES, protection) };
+        // Linux refuses for want of memory alone: the mapping would have too many parts.
+        if result == 0 { Ok(()) } else { Err(MemoryError::NoMemory) }
+    }
+
+    fn read(&self, page: usize, into: &mut Page) {
+        if self.is_inside(page, 0, PAGE_BYTES) {
+            // SAFETY: inside the mapping; the program cannot store to the page now (the store has closed it, or opened
+            // it for loads alone).
+            unsafe { core::ptr::copy_nonoverlapping(self.place(page, 0), into.as_mut_ptr(), PAGE_BYTES) };
+        }
+    }
+
+    fn write(&mut self, page: usize, offset: usize, from: &[u8]) {
+        if self.is_inside(page, offset, from.len()) {
+            // SAFETY: inside the mapping, which no reference points into.
+            unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), self.place(page, offset), from.len()) };
+        }
+    }
+
+    fn make_shadow(&mut self, page: usize) -> Result<(), MemoryError> {
+        let mut shadow = Box::new([0; PAGE_BYTES]);
+        self.read(page, &mut shadow);
+        self.shadows.insert(page, shadow);
+        Ok(())
+    }
+
+    fn read_shadow(&self, page: usize, into: &mut Page) -> bool {
+        self.shadows.get(&page).map(|shadow| into.copy_from_slice(&shadow[..])).is_some()
+    }
+
+    fn drop_shadow(&mut self, page: usize) {
+        self.shadows.remove(&page);
+    }
+
+    fn evict(&mut self, pages: Range<usize>) {
+        let place = self.own.address + pages.start * PAGE_BYTES;
+        // SAFETY: pages of the store's mapping; their contents are not needed. Failure keeps the memory, no more.
+        unsafe { libc::madvise(place as *mut _, pages.len() * PAGE_BYTES, libc::MADV_REMOVE) };
+    }
+}
+
+/// Has this process be the only one that has the file open as a database.
+pub(super) fn lock_file(descriptor: i32) -> io::Result<()> {
+    // SAFETY: locks an open file.
+    if unsafe { libc::flock(descriptor, libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// A number of the system's.
+pub(super) fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    // SAFETY: fills the array.
+    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if count == 8 { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,24 @@
+//! The back end for Linux as it is: files as media, `mprotect` for access, SIGSEGV for faults. It is what the Rhino
+//! paper compares itself with, and what a program has that does not run on Aegis.
+//!
+//! A database is a file, and a log beside it (`NAME.log`). One process has it open at a time ([`Database`]), or a
+//! service that others talk to.
+//!
+//! # Invariants
+//!
+//! - LINUX-1 The store never touches a region through the program's mapping: it has one of its own, always open. So a
+//!   fault is the program's, and the store's lock is not held by the thread that takes it.
+//! - LINUX-2 A fault without a transaction, or in memory that is no region, goes to whoever handled SIGSEGV before.
+//! - LINUX-3 After a failure (deadlock, full log) the transaction is aborted at once, and what the program does until
+//!   it ends goes to private copies of the pages, which are dropped. `commit` tells.
+
+mod c;
+mod database;
+mod file;
+mod memory;
+mod signal;
+
+pub use c::*;
+pub use database::{Database, Mapping, Settings, Transaction};
+pub use file::FileMedium;
+pub use memory::Mapped;

@@ -1,0 +1,123 @@
+//! SIGSEGV: which region an address is in, and which transaction the thread is in.
+//!
+//! The handler takes locks and allocates. It may, because the signal is synchronous: it comes from a load or store of
+//! the program into a region, and neither this crate nor an allocator touches regions while it holds a lock.
+#![allow(unsafe_code, reason = "installs a signal handler, and reads what the kernel gives it")]
+
+use core::cell::Cell;
+use core::ffi::c_int;
+use std::io;
+use std::sync::{Arc, Once, OnceLock, RwLock};
+use std::vec::Vec;
+
+use super::database::Shared;
+use crate::memory::{Access, PAGE_BYTES};
+use crate::store::{RegionId, TransactionId};
+
+/// A mapped region of this process.
+#[derive(Clone, Debug)]
+pub(super) struct Range {
+    pub start: usize,
+    pub length: usize,
+    pub region: RegionId,
+    pub shared: Arc<Shared>,
+}
+
+static RANGES: RwLock<Vec<Range>> = RwLock::new(Vec::new());
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+static INSTALLED: Once = Once::new();
+
+std::thread_local! {
+    /// The thread's transaction, with the address of its database's shared part.
+    static CURRENT: Cell<Option<(usize, TransactionId)>> = const { Cell::new(None) };
+}
+
+/// The thread is in this transaction from now on.
+pub(super) fn set_current(current: Option<(usize, TransactionId)>) {
+    CURRENT.set(current);
+}
+
+/// The transaction that the thread is in.
+pub(super) fn current() -> Option<(usize, TransactionId)> {
+    CURRENT.get()
+}
+
+/// Faults in the range are the region's.
+pub(super) fn add(range: Range) -> io::Result<()> {
+    let mut result = Ok(());
+    INSTALLED.call_once(|| result = install());
+    RANGES.write().map_err(|_| io::ErrorKind::Other)?.push(range);
+    result
+}
+
+/// The range's region has ended.
+pub(super) fn remove(start: usize) {
+    if let Ok(mut ranges) = RANGES.write() {
+        ranges.retain(|range| range.start != start);
+    }
+}
+
+fn install() -> io::Result<()> {
+    // SAFETY: the structures are plain; the handler is a function for the life of the program.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = handle as *const () as usize;
+        // On the thread's own stack, which is no region: alternative ones are too small for what is done here.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+        let mut before: libc::sigaction = core::mem::zeroed();
+        if libc::sigaction(libc::SIGSEGV, &action, &mut before) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let _ = BEFORE.set(before);
+    }
+    Ok(())
+}
+
+extern "C" fn handle(signal: c_int, information: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel gives both with SA_SIGINFO. Bit 1 of the error code says that it was a store (Intel SDM vol.
+    // 3, 4.7).
+    let (address, is_store) = unsafe {
+        let machine = &(*context.cast::<libc::ucontext_t>()).uc_mcontext;
+        ((*information).si_addr() as usize, machine.gregs[libc::REG_ERR as usize] & 2 != 0)
+    };
+    // SAFETY: the thread's own error number, which the interrupted code may be about to read.
+    let error_number = unsafe { *libc::__errno_location() };
+    let range = RANGES
+        .read()
+        .ok()
+        .and_then(|ranges| ranges.iter().find(|range| address.wrapping_sub(range.start) < range.length).cloned());
+    let is_handled = range.is_some_and(|range| {
+        let want = if is_store { Access::Write } else { Access::Read };
+        let transaction = current().filter(|current| current.0 == Arc::as_ptr(&range.shared) as usize);
+        let page = (address - range.start) / PAGE_BYTES;
+        transaction.is_some_and(|(_, transaction)| range.shared.fault(transaction, range.region, page, want))
+    });
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = error_number };
+    if !is_handled {
+        forward(signal, information, context);
+    }
+}
+
+/// Does what would have been done without this handler.
+fn forward(signal: c_int, information: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let before = BEFORE.get().filter(|before| before.sa_sigaction > libc::SIG_IGN);
+    // SAFETY: what was installed before is called as the kernel would; else the default ends the process when the
+    // instruction is repeated.
+    unsafe {
+        match before {
+            Some(before) if before.sa_flags & libc::SA_SIGINFO != 0 => {
+                let function: extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                    core::mem::transmute(before.sa_sigaction);
+                function(signal, information, context);
+            }
+            Some(before) => {
+                let function: extern "C" fn(c_int) = core::mem::transmute(before.sa_sigaction);
+                function(signal);
+            }
+            None => {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The back end for Linux: files, `mprotect`, SIGSEGV. Processes that are killed run this test program again.
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code, missing_docs, clippy::unwrap_used, reason = "a test of mapped memory")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Barrier;
+use std::{env, fs, thread};
+
+use rhino::linux::{Database, Mapping, Settings};
+use rhino::{Detector, Durability, Error, PAGE_BYTES, Restore};
+
+const DETECTORS: [Detector; 3] = [Detector::SetRange, Detector::Page, Detector::Diff];
+const PAGE_COUNT: usize = 16;
+
+/// A database of its own for each test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let folder = env::temp_dir().join(format!("rhino-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        Database::create(&folder.join("data"), (PAGE_COUNT * PAGE_BYTES) as u64).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.join("data")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(path: &Path, detector: Detector) -> (Database, Mapping) {
+    let settings = Settings { log_bytes: 1 << 20, ..Settings::default() };
+    let database = Database::open(path, settings).unwrap();
+    let mapping = database.map(0, PAGE_COUNT, detector, 0).unwrap();
+    (database, mapping)
+}
+
+fn word(mapping: &Mapping, index: usize) -> *mut u64 {
+    assert!(index * 8 < mapping.length());
+    // SAFETY: inside.
+    unsafe { mapping.address().cast::<u64>().add(index) }
+}
+
+fn load(mapping: &Mapping, index: usize) -> u64 {
+    // SAFETY: mapped.
+    unsafe { word(mapping, index).read_volatile() }
+}
+
+fn store(mapping: &Mapping, index: usize, value: u64) {
+    // SAFETY: mapped.
+    unsafe { word(mapping, index).write_volatile(value) }
+}
+
+#[test]
+fn stores_last_when_they_were_committed() {
+    for detector in DETECTORS {
+        let place = Place::new(&format!("last-{detector:?}"));
+        for round in 0..4 {
+            let (database, mapping) = open(&place.path(), detector);
+            let transaction = database.begin(Restore::Yes).unwrap();
+            for index in (0..4096).step_by(512) {
+                transaction.set_range(&mapping, index as u64 * 8, 8).unwrap();
+                assert_eq!(load(&mapping, index), round * 10);
+                store(&mapping, index, (round + 1) * 10);
+            }
+            transaction.commit(Durability::Flush).unwrap();
+            // An abort, and one that is dropped, leave nothing.
+            for is_dropped in [false, true] {
+                let transaction = database.begin(Restore::Yes).unwrap();
+                transaction.set_range(&mapping, 8 * 512, 8).unwrap();
+                store(&mapping, 512, 99);
+                if is_dropped { drop(transaction) } else { transaction.abort().unwrap() }
+            }
+            let transaction = database.begin(Restore::Yes).unwrap();
+            assert_eq!(load(&mapping, 512), (round + 1) * 10);
+            transaction.commit(Durability::Flush).unwrap();
+            if round == 2 {
+                database.checkpoint().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn one_process_has_a_database() {
+    let place = Place::new("one");
+    let (database, mapping) = open(&place.path(), Detector::Diff);
+    assert_eq!(Database::open(&place.path(), Settings::default()).unwrap_err(), Error::Busy);
+    assert_eq!(Database::open(Path::new("/nowhere/at/all"), Settings::default()).unwrap_err(), Error::NoSegment);
+    assert_eq!(database.map(0, 1, Detector::Diff, 0).unwrap_err(), Error::Busy);
+    assert_eq!(database.map(15, 2, Detector::Diff, 0).unwrap_err(), Error::OutOfRange);
+    let transaction = database.begin(Restore::Yes).unwrap();
+    assert_eq!(database.begin(Restore::Yes).unwrap_err(), Error::Busy);
+    drop(transaction);
+    drop(mapping);
+    drop(database);
+    drop(open(&place.path(), Detector::Page));
+}
+
+/// Two threads of one process cannot be on the same segment; the one that is refused sees a private copy until it ends.
+#[test]
+fn a_second_thread_is_refused_and_harmless() {
+    let place = Place::new("threads");
+    let (database, mapping) = open(&place.path(), Detector::Diff);
+    let barrier = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let transaction = database.begin(Restore::Yes).unwrap();
+            store(&mapping, 0, 7);
+            barrier.wait();
+            barrier.wait();
+            transaction.commit(Durability::Flush).unwrap();
+            barrier.wait();
+        });
+        barrier.wait();
+        let transaction = database.begin(Restore::Yes).unwrap();
+        store(&mapping, 600, 8);
+        assert_eq!(load(&mapping, 600), 8);
+        assert_eq!(transaction.failure(), Some(Error::Busy));
+        assert_eq!(transaction.commit(Durability::Flush), Err(Error::Busy));
+        barrier.wait();
+        barrier.wait();
+        let transaction = database.begin(Restore::Yes).unwrap();
+        assert_eq!((load(&mapping, 0), load(&mapping, 600)), (7, 0));
+        transaction.commit(Durability::Flush).unwrap();
+    });
+}
+
+#[test]
+fn a_transaction_that_is_too_large_tells_so() {
+    let place = Place::new("large");
+    let settings = Settings { log_bytes: 64 << 10, ..Settings::default() };
+    let database = Database::open(&place.path(), settings).unwrap();
+    let mapping = database.map(0, PAGE_COUNT, Detector::Page, 0).unwrap();
+    let transaction = database.begin(Restore::Yes).unwrap();
+    for page in 0..PAGE_COUNT {
+        store(&mapping, page * 512, 5);
+    }
+    let error = transaction.commit(Durability::Flush).unwrap_err();
+    assert!(matches!(error, Error::LogFull | Error::TooLarge), "{error:?}");
+    let transaction = database.begin(Restore::Yes).unwrap();
+    assert!((0..PAGE_COUNT).all(|page| load(&mapping, page * 512) == 0));
+    store(&mapping, 0, 6);
+    transaction.commit(Durability::Flush).unwrap();
+}
+
+/// Pages that do not fit into the budget go to their segment, uncommitted ones too, and come back.
+#[test]
+fn more_pages_than_memory() {
+    for detector in [Detector::Page, Detector::Diff] {
+        let place = Place::new(&format!("steal-{detector:?}"));
+        let mut settings = Settings { log_bytes: 1 << 20, ..Settings::default() };
+        settings.options.frame_count_max = 6;
+        let database = Database::open(&place.path(), settings).unwrap();
+        let mapping = database.map(0, PAGE_COUNT, detector, 0).unwrap();
+        for is_committed in [false, true, false] {
+            let transaction = database.begin(Restore::Yes).unwrap();
+            for round in 1..3 {
+                for page in 0..PAGE_COUNT {
+                    store(&mapping, page * 512 + 1, if is_committed { round } else { 77 });
+                }
+            }
+            if is_committed { transaction.commit(Durability::Flush) } else { transaction.abort() }.unwrap();
+        }
+        assert!(database.counters().steal_count > 10);
+        let transaction = database.begin(Restore::Yes).unwrap();
+        assert!((0..PAGE_COUNT).all(|page| load(&mapping, page * 512 + 1) == 2));
+        drop(transaction);
+    }
+}
+
+/// Runs a test of this program that ends by a signal, on a database; answers the signal.
+fn run_child(name: &str, path: &Path) -> Option<i32> {
+    use std::os::unix::process::ExitStatusExt;
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", name, "--ignored", "--test-threads=1"]).env("RHINO_TEST_PATH", path);
+    command.output().unwrap().status.signal()
+}
+
+fn child_path() -> PathBuf {
+    PathBuf::from(env::var_os("RHINO_TEST_PATH").expect("a test that another one runs"))
+}
+
+#[test]
+#[ignore = "another test runs it"]
+fn child_dies_in_a_transaction() {
+    let (database, mapping) = open(&child_path(), Detector::Page);
+    let transaction = database.begin(Restore::Yes).unwrap();
+    store(&mapping, 3, 33);
+    transaction.commit(Durability::Flush).unwrap();
+    let _transaction = database.begin(Restore::Yes).unwrap();
+    store(&mapping, 3, 44);
+    std::process::abort();
+}
+
+#[test]
+fn a_process_that_dies_leaves_nothing_of_its_transaction() {
+    let place = Place::new("dies");
+    assert_eq!(run_child("child_dies_in_a_transaction", &place.path()), Some(libc::SIGABRT));
+    let (database, mapping) = open(&place.path(), Detector::Diff);
+    assert_eq!((database.report().replayed_count, database.report().undone_count), (1, 1));
+    let _transaction = database.begin(Restore::Yes).unwrap();
+    assert_eq!(load(&mapping, 3), 33);
+}
+
+#[test]
+#[ignore = "another test runs it"]
+fn child_stores_without_a_transaction() {
+    let (_database, mapping) = open(&child_path(), Detector::Diff);
+    store(&mapping, 0, 1);
+}
+
+#[test]
+#[ignore = "another test runs it"]
+fn child_stores_what_it_has_not_declared() {
+    let (database, mapping) = open(&child_path(), Detector::SetRange);
+    let _transaction = database.begin(Restore::Yes).unwrap();
+    store(&mapping, 0, 1);
+}
+
+#[test]
+fn mistakes_end_the_program() {
+    let place = Place::new("mistakes");
+    for name in ["child_stores_without_a_transaction", "child_stores_what_it_has_not_declared"] {
+        assert_eq!(run_child(name, &place.path()), Some(libc::SIGSEGV), "{name}");
+    }
+}
