@@ -8,6 +8,7 @@
 //! | `start` | a program and what belongs to it, the machine that is made for one or several, its run and verdict |
 //! | `relay` | while it lives: bytes, lines, signals, times; what came of it |
 //! | `remote` | `ps`, `exec`, `stop` and the others, and the end of a running machine that answers them |
+//! | `oci` | `aegis-oci`: the same binary as the runtime of other people's engines |
 //! | `profile` | looks on from a thread of its own and draws where the time goes |
 //! | `aegis-launch` | root images, QEMU's command line and process (a crate, because benchmarks start machines too) |
 //! | `aegis-bench` | `bench` and `test` |
@@ -17,6 +18,7 @@
 //! Invariants: one thread starts every process (`profile` has another, which starts none); the exit
 //! status is always one of those in `errors` or the program's own; no QEMU outlives the tool.
 
+mod oci;
 mod options;
 mod profile;
 mod relay;
@@ -24,6 +26,7 @@ mod remote;
 mod start;
 mod verb;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -35,7 +38,11 @@ use verb::{doctor, images, run, up};
 
 fn main() -> ExitCode {
     let start = Instant::now();
-    let command = match options::parse(std::env::args_os()) {
+    let all: Vec<OsString> = std::env::args_os().collect();
+    if let Some(words) = oci::words(&all) {
+        return oci::main(words);
+    }
+    let command = match options::parse(all) {
         Ok(Parsed::Command(command)) => command,
         Ok(Parsed::Help(text)) => {
             print!("{text}");

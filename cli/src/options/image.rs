@@ -32,6 +32,9 @@ pub(crate) struct ImageOptions {
     /// Publish each port that the image exposes on a free port of this host's loopback
     #[arg(short = 'P', long, requires = "image")]
     pub(crate) publish_all: bool,
+    /// Further groups, where an engine says them.
+    #[arg(skip)]
+    pub(crate) groups: Option<Vec<u32>>,
     /// What the user comes to, once that is known.
     #[arg(skip)]
     pub(crate) identity: Identity,

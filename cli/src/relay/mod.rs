@@ -475,7 +475,9 @@ impl<'a> Relay<'a> {
             self.first_failure.get_or_insert(number);
         }
         let line = line.or_else(|| (status != 0).then(|| format!("ended with status {status}")));
-        for line in line.into_iter().chain(next) {
+        // One alone says by its status how it ended.
+        let is_marked = self.is_marked;
+        for line in line.into_iter().chain(next).filter(|_| is_marked) {
             self.tell(number, &format!("aegis: {line}"));
         }
         self.note_end();

@@ -24,6 +24,18 @@ pub(crate) struct Machine {
     path: PathBuf,
 }
 
+impl Machine {
+    /// The one that listens there.
+    pub(crate) fn at(name: &str, path: PathBuf) -> Self {
+        Self { name: name.into(), path }
+    }
+
+    /// Asks for something whose answer is that it was done.
+    pub(crate) fn tell(&self, request: &Request) -> Result<(), Error> {
+        Conversation::open(self)?.output(request).map(drop)
+    }
+}
+
 /// All that run.
 pub(crate) fn running() -> Result<Vec<Machine>, Error> {
     let found = address::running().map_err(|why| Error::Usage(format!("looking for running machines: {why}")))?;

@@ -24,6 +24,8 @@ pub(crate) enum Request {
     Exec(Exec),
     /// The end of these pods, or of all.
     Stop { grace_ms: u64, pods: Vec<String> },
+    /// A signal to a pod's program.
+    Signal { pod: String, number: u8 },
     /// What a pod wrote, or what all did.
     Logs { follows: bool, pod: Option<String> },
 }

@@ -31,6 +31,9 @@ pub(crate) fn settle(options: &mut PodOptions, words: &mut Vec<OsString>, base: 
     let Some(source) = &options.image.image else {
         if let Some(user) = &options.image.user {
             options.image.identity = accounts_of_root(options.root.as_deref(), base).identity(user)?;
+            if let Some(groups) = options.image.groups.take() {
+                options.image.identity.groups = groups;
+            }
         }
         return Ok(Vec::new());
     };

@@ -14,7 +14,7 @@ use aegis_launch::machine::boot;
 use aegis_launch::machine::process::{GuestEnds, sockets};
 use aegis_launch::machine::qemu::{Driver, function_count};
 use aegis_launch::root::HOSTNAME;
-use aegis_link::config::Flags;
+use aegis_link::config::{Config, Flags};
 use aegis_link::control::Mapping;
 use aegis_link::drivers::{PART_DISK_DOMAIN, PART_NET_DOMAIN, Placement};
 
@@ -22,6 +22,11 @@ use crate::options::{RunOptions, StatsFormat};
 use crate::profile::{self, Profile, RootFiles, Sources};
 use crate::relay::Session;
 use crate::relay::pump::input_is_empty;
+use crate::remote::address::{Address, NameChoice};
+use crate::remote::server::ControlServer;
+use crate::remote::server::channel::Channel;
+use crate::remote::server::payers::Payers;
+use crate::remote::server::restart::Restart;
 use crate::start::image::settle;
 use crate::start::memory::memory_mib;
 use crate::start::pod::{Pod, PodFiles, terminal_flags};
@@ -42,6 +47,12 @@ fn domains(starter: &Starter<'_>, pod: &Pod<'_>) -> Result<Vec<(u32, Vec<u8>)>, 
 
 /// Runs a program; the answer is the tool's exit status.
 pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
+    run_attended(options, start, None)
+}
+
+/// As [`run`], in a machine that other processes find by a name, if it has one: signals and further programs reach the
+/// pod by its server.
+pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&str>) -> Result<u8, Error> {
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let (mut pod_options, mut words) = (options.pod.clone(), options.program_words().to_vec());
     for warning in settle(&mut pod_options, &mut words, &cwd)?.iter().filter(|_| !options.machine.quiet) {
@@ -64,6 +75,7 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     let root = files.root.as_ref().map(|root| &root.image);
     let bundle = boot::build(&library_os, &config, &domains, root)?;
     let (host, mut guest) = sockets(1)?;
+    let attended = name.map(|name| Attended::prepare(name, &config, &mut guest)).transpose()?;
     let profiled = options.profile.as_deref().map(|path| Profiled::prepare(path, &mut guest)).transpose()?;
     let spec = MachineSpec {
         cpu_count: options.cpus,
@@ -78,12 +90,13 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
         networks: vec![network],
         disks: vec![disks],
         orders: None,
-        sessions: Vec::new(),
+        sessions: attended.iter().map(|attended| attended.sessions).collect(),
         debugger: profiled.as_ref().map(|profiled| profiled.debugger),
     };
     let Some(machine) = starter.prepare(spec, accelerator, host, guest)? else { return Ok(0) };
     drop(bundle);
-    let mut session = Session { names: &[], server: None, has_terminal: options.terminal, start, mappings: None };
+    let (server, _orders) = attended.map(|attended| (attended.server, attended.orders)).unzip();
+    let mut session = Session { names: &[], server, has_terminal: options.terminal, start, mappings: None };
     let Some(profiled) = profiled else {
         let status = run_machine(options, &starter, machine, session)?;
         // A signal's end says nothing about files.
@@ -135,6 +148,31 @@ fn switches(options: &RunOptions) -> Flags {
     flags.set(Flags::TERMINAL, options.terminal);
     flags.set(Flags::INPUT_IS_EMPTY, input_is_empty());
     flags
+}
+
+/// The server of a machine that has one pod and no manager.
+struct Attended {
+    server: ControlServer,
+    /// The machine's end of the line of sessions.
+    sessions: RawFd,
+    /// The manager's end of the line of orders, where nobody listens; it stays open so that nobody has hung up.
+    orders: UnixStream,
+}
+
+impl Attended {
+    fn prepare(name: &str, config: &[u8], guest: &mut GuestEnds) -> Result<Self, Error> {
+        let what = "making the machine's sockets";
+        let address = Address::take(&NameChoice::Exactly(name.into())).map_err(|why| Error::Usage(why.to_string()))?;
+        let (orders, manager) = UnixStream::pair().doing(what)?;
+        let (ours, theirs) = UnixStream::pair().doing(what)?;
+        orders.set_nonblocking(true).doing(what)?;
+        ours.set_nonblocking(true).doing(what)?;
+        let config = Config::decode(config).map_err(|why| Error::Usage(why.to_string()))?;
+        let (names, restarts) = ([name.to_owned()], vec![Restart::NO]);
+        let (payers, channels) = (Payers::new(&[], vec![None]), vec![Channel::new(ours, config)]);
+        let server = ControlServer::new(Some(address), &names, restarts, payers, orders, channels);
+        Ok(Self { server, sessions: guest.add(&theirs.into())?, orders: manager })
+    }
 }
 
 /// The tool's end of the debugger's port, and the machine's.

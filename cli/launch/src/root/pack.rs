@@ -198,6 +198,13 @@ pub enum PackError {
     },
     /// Neither directory nor tar file nor image.
     UnknownFormat(PathBuf),
+    /// An archive of a container's image, which is no root by itself.
+    ContainerImage {
+        /// The archive.
+        path: PathBuf,
+        /// What `--image` calls it.
+        transport: &'static str,
+    },
     /// A damaged archive.
     Archive {
         /// The archive.
@@ -238,6 +245,10 @@ impl fmt::Display for PackError {
             ),
             Self::UnknownFormat(path) => {
                 write!(formatter, "{}: not a directory, a tar file or an EROFS image", path.display())
+            }
+            Self::ContainerImage { path, transport } => {
+                let path = path.display();
+                write!(formatter, "{path}: the image of a container; run it with --image {transport}:{path}")
             }
             Self::Archive { path, reason } => {
                 write!(formatter, "{}: damaged archive: {reason}", path.display())

@@ -113,6 +113,13 @@ impl Unpacker<'_> {
             let reason = "it has no members".to_string();
             return Err(PackError::Archive { path: self.path.to_path_buf(), reason });
         }
+        // A root has no file of these names at its top; an archive of an image has nothing else.
+        let form = [("manifest.json", "docker-archive"), ("oci-layout", "oci-archive")];
+        let is_there = |name: &str| self.tree.lookup(self.tree.root(), name.as_bytes()).is_some();
+        let has_programs = ["bin", "usr", "etc", "sbin"].into_iter().any(is_there);
+        if let Some((_, transport)) = form.into_iter().find(|(name, _)| !has_programs && is_there(name)) {
+            return Err(PackError::ContainerImage { path: self.path.to_path_buf(), transport });
+        }
         Ok(Packed { tree: self.tree, warnings: self.warnings })
     }
 

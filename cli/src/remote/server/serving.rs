@@ -165,6 +165,7 @@ impl ControlServer {
             Ok(Request::Memory { pod, guaranteed, limit }) => self.change_memory(number, &pod, guaranteed, limit),
             Ok(Request::Exec(exec)) => self.begin_session(number, exec, links),
             Ok(Request::Stop { grace_ms, pods }) => self.stop(number, grace_ms, &pods, links),
+            Ok(Request::Signal { pod, number: signal }) => self.signal(number, &pod, signal, links),
             Ok(Request::Logs { follows, pod }) => self.show_logs(number, follows, pod.as_deref()),
             Err(_) => Err("this version of the tool does not know that".to_owned()),
         };

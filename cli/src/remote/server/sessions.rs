@@ -13,6 +13,9 @@ use super::state::{Client, ControlServer, Job};
 use crate::relay::pod_link::PodLink;
 use crate::remote::request::{Bytes, Exec};
 
+/// The last of Linux's signals.
+const SIGNAL_MAX: u8 = 64;
+
 impl ControlServer {
     pub(super) fn begin_session(&mut self, number: u64, exec: Exec, links: &mut [PodLink]) -> Result<(), String> {
         let name = exec.pod.clone();
@@ -34,6 +37,27 @@ impl ControlServer {
             links[pod].send(ToGuest::Sessions { token });
         }
         self.begin(number, Job::Session { pod, session })
+    }
+
+    /// Sends a pod's program a signal.
+    pub(super) fn signal(&mut self, number: u64, name: &str, signal: u8, links: &mut [PodLink]) -> Result<(), String> {
+        let pod = self.pod(name)?;
+        if signal > SIGNAL_MAX {
+            return Err(format!("{signal}: signals are 1 to {SIGNAL_MAX}, and 0 to ask whether it hears them"));
+        }
+        if self.is_over(pod, links) {
+            return Err(format!("{name}: has ended"));
+        }
+        if !links[pod].has_greeted() {
+            return Err(format!("{name}: is still starting"));
+        }
+        if signal > 0 {
+            links[pod].send(ToGuest::Signal(signal));
+        }
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.end(0, "");
+        }
+        Ok(())
     }
 
     /// A message of a caller.
@@ -95,6 +119,9 @@ fn description(pod: &Config, exec: Exec) -> Result<Config, String> {
     config.flags.set(Flags::TERMINAL, exec.terminal.is_some());
     if let Some((rows, columns)) = exec.terminal {
         (config.terminal_rows, config.terminal_columns) = (rows, columns);
+    }
+    if exec.user.is_some() {
+        config.groups.clear();
     }
     (config.uid, config.gid) = exec.user.unwrap_or((config.uid, config.gid));
     config.working_directory = exec.directory.map_or(config.working_directory, |directory| directory.0);

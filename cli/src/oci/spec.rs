@@ -1,0 +1,355 @@
+//! `config.json` of a bundle, and what of it a machine can keep: the words of an `aegis run`.
+//!
+//! Pure but for looking at what is bound. What protects a kernel that containers share (capabilities, seccomp, masked
+//! paths, labels) has nothing to protect here and is passed over; what a program would notice and a machine cannot give
+//! is refused by name.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::oci::errors::{OciError, Result};
+
+/// Least memory of a machine.
+const MEMORY_BYTES_MIN: u64 = 8 << 20;
+/// Where the machine has its own file systems, whatever the engine would mount.
+const OWN_PLACES: [&str; 7] = ["/proc", "/sys", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/sys/fs/cgroup"];
+/// Files that the machine makes itself, with names and addresses that are right in it.
+const OWN_FILES: [&str; 3] = ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf"];
+/// Files that engines leave as marks.
+const MARKS: [&str; 2] = ["/run/.containerenv", "/.dockerenv"];
+/// Devices that every machine has.
+const OWN_DEVICES: [&str; 8] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/console", "/dev/ptmx"];
+/// Most processors of a machine.
+const CPU_COUNT_MAX: i64 = 8;
+/// `cpu.shares` of a container that says nothing.
+const SHARES_DEFAULT: u64 = 1024;
+
+/// A container's configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Spec {
+    pub(crate) oci_version: String,
+    pub(crate) process: Option<Process>,
+    root: Option<Root>,
+    hostname: Option<String>,
+    #[serde(default)]
+    mounts: Vec<Mount>,
+    #[serde(default)]
+    pub(crate) hooks: Hooks,
+    #[serde(default)]
+    pub(crate) annotations: BTreeMap<String, String>,
+    linux: Option<Linux>,
+}
+
+/// A program.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Process {
+    #[serde(default)]
+    pub(crate) terminal: bool,
+    #[serde(default)]
+    pub(crate) args: Vec<String>,
+    #[serde(default)]
+    env: Vec<String>,
+    cwd: String,
+    #[serde(default)]
+    pub(crate) user: User,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct User {
+    uid: u32,
+    gid: u32,
+    pub(crate) additional_gids: Vec<u32>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Root {
+    path: PathBuf,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Mount {
+    destination: String,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    source: Option<PathBuf>,
+    #[serde(default)]
+    options: Vec<String>,
+}
+
+/// Programs of the host that an engine wants run.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Hooks {
+    pub(crate) prestart: Vec<Hook>,
+    pub(crate) create_runtime: Vec<Hook>,
+    pub(crate) create_container: Vec<Hook>,
+    start_container: Vec<Hook>,
+    pub(crate) poststart: Vec<Hook>,
+    pub(crate) poststop: Vec<Hook>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Hook {
+    pub(crate) path: PathBuf,
+    #[serde(default)]
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Option<Vec<String>>,
+    pub(crate) timeout: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Linux {
+    namespaces: Vec<Namespace>,
+    uid_mappings: Vec<Value>,
+    devices: Vec<Device>,
+    resources: Option<Resources>,
+    sysctl: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Namespace {
+    #[serde(rename = "type")]
+    kind: String,
+    path: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Device {
+    path: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    memory: Option<Memory>,
+    cpu: Option<Cpu>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Memory {
+    limit: Option<i64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Cpu {
+    shares: Option<u64>,
+    quota: Option<i64>,
+    period: Option<u64>,
+}
+
+/// What a machine's card is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Network {
+    /// Nothing.
+    None,
+    /// What the tool reaches where it is.
+    Host,
+    /// What is reached from the network namespace at this path.
+    Joined(PathBuf),
+}
+
+/// The program, said as `aegis run` is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// The command line.
+    pub(crate) words: Vec<OsString>,
+    /// Further groups.
+    pub(crate) groups: Vec<u32>,
+    pub(crate) network: Network,
+    pub(crate) has_terminal: bool,
+    /// What was passed over that a program might notice.
+    pub(crate) warnings: Vec<String>,
+}
+
+fn cannot(text: impl Into<String>) -> OciError {
+    OciError::Cannot(text.into())
+}
+
+impl Spec {
+    /// Reads a configuration.
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let spec: Self =
+            serde_json::from_slice(bytes).map_err(|error| OciError::Document(path.into(), error.to_string()))?;
+        if !spec.oci_version.starts_with("1.") {
+            return Err(OciError::Document(path.into(), format!("ociVersion {}: 1.x is known", spec.oci_version)));
+        }
+        Ok(spec)
+    }
+
+    /// The root directory, as an absolute path.
+    pub(crate) fn root(&self, bundle: &Path) -> Result<PathBuf> {
+        let root = self.root.as_ref().ok_or_else(|| cannot("config.json has no root"))?;
+        Ok(bundle.join(&root.path))
+    }
+
+    /// Whether it only holds a pod's namespaces, as engines of Kubernetes start one before the others.
+    pub(crate) fn is_sandbox(&self) -> bool {
+        self.annotations.get("io.kubernetes.cri.container-type").is_some_and(|kind| kind == "sandbox")
+    }
+
+    /// Whether something is mounted over a path or above it.
+    pub(crate) fn is_mounted(&self, path: &str) -> bool {
+        self.mounts.iter().any(|mount| Path::new(path).starts_with(&mount.destination))
+    }
+
+    fn network(&self, linux: &Linux) -> Result<Network> {
+        let of_network = linux.namespaces.iter().find(|it| it.kind == "network");
+        if linux.namespaces.iter().any(|it| it.kind == "user") || !linux.uid_mappings.is_empty() {
+            return Err(cannot("linux.namespaces: user: a machine has its own users; run without user namespaces"));
+        }
+        Ok(match of_network {
+            None => Network::Host,
+            Some(Namespace { path: None, .. }) => Network::None,
+            Some(Namespace { path: Some(path), .. }) => Network::Joined(path.clone()),
+        })
+    }
+
+    /// What to run, and how.
+    ///
+    /// # Errors
+    /// `Cannot`, `Document`.
+    pub(crate) fn plan(&self, bundle: &Path) -> Result<Plan> {
+        let process = self.process.as_ref().ok_or_else(|| cannot("config.json has no process"))?;
+        let linux = self.linux.clone().unwrap_or_default();
+        if process.args.first().is_none_or(String::is_empty) {
+            return Err(cannot("process.args is empty"));
+        }
+        if !process.cwd.starts_with('/') {
+            return Err(cannot(format!("process.cwd {}: an absolute path is wanted", process.cwd)));
+        }
+        if !self.hooks.start_container.is_empty() {
+            return Err(cannot("hooks.startContainer: programs of the host cannot run in a machine"));
+        }
+        if let Some(device) = linux.devices.iter().find(|it| !OWN_DEVICES.contains(&it.path.as_str())) {
+            return Err(cannot(format!("linux.devices: {}: a machine has no devices of the host", device.path)));
+        }
+        let network = self.network(&linux)?;
+        let mut warnings: Vec<String> =
+            linux.sysctl.keys().map(|key| format!("linux.sysctl: {key} is passed over")).collect();
+        let mut words: Vec<OsString> = ["aegis", "run", "--quiet", "--root"].map(Into::into).to_vec();
+        words.push(self.root(bundle)?.into());
+        let mut add = |option: &str, value: OsString| words.extend([option.into(), value]);
+        for mount in &self.mounts {
+            if let Some(volume) = mount.volume(bundle, &mut warnings)? {
+                add("-v", volume);
+            }
+        }
+        add("-w", process.cwd.clone().into());
+        add("-u", format!("{}:{}", process.user.uid, process.user.gid).into());
+        add("--network", if network == Network::None { "none" } else { "user" }.into());
+        if let Some(hostname) = self.hostname.as_ref().filter(|name| !name.is_empty()) {
+            add("--hostname", hostname.into());
+        }
+        for variable in process.env.iter().filter(|it| it.contains('=')) {
+            add("-e", variable.into());
+        }
+        let resources = linux.resources.unwrap_or_default();
+        if let Some(limit) = resources.memory.and_then(|memory| memory.limit).filter(|limit| *limit > 0) {
+            add("-m", limit.unsigned_abs().max(MEMORY_BYTES_MIN).to_string().into());
+        }
+        if let Some(cpu) = resources.cpu {
+            cpu.words(&mut add);
+        }
+        if process.terminal {
+            words.push("-t".into());
+        }
+        words.push("--".into());
+        words.extend(process.args.iter().map(OsString::from));
+        let groups = process.user.additional_gids.clone();
+        Ok(Plan { words, groups, network, has_terminal: process.terminal, warnings })
+    }
+}
+
+impl Cpu {
+    /// A quota becomes processors, shares become tickets.
+    fn words(&self, add: &mut impl FnMut(&str, OsString)) {
+        let period = i64::try_from(self.period.unwrap_or(100_000)).unwrap_or(i64::MAX).max(1);
+        if let Some(quota) = self.quota.filter(|quota| *quota > 0) {
+            let whole = quota / period + i64::from(quota % period != 0);
+            add("--cpus", whole.clamp(1, CPU_COUNT_MAX).to_string().into());
+        }
+        if let Some(shares) = self.shares.filter(|shares| *shares > 0 && *shares != SHARES_DEFAULT) {
+            add("--tickets", shares.to_string().into());
+        }
+    }
+}
+
+impl Mount {
+    /// The value of a `-v`, if it is one of the host's directories or files that is to be shown.
+    fn volume(&self, bundle: &Path, warnings: &mut Vec<String>) -> Result<Option<OsString>> {
+        let place = self.destination.as_str();
+        let kind = self.kind.as_deref().unwrap_or("bind");
+        let is_bind = kind == "bind" || self.options.iter().any(|it| it == "bind" || it == "rbind");
+        if !Path::new(place).is_absolute() || Path::new(place).components().any(|it| it == Component::ParentDir) {
+            return Err(cannot(format!("mounts: {place}: an absolute path without .. is wanted")));
+        }
+        if OWN_PLACES.contains(&place) || OWN_FILES.contains(&place) {
+            return Ok(None);
+        }
+        if MARKS.contains(&place) {
+            warnings.push(format!("mounts: {place}: a mark of the engine's is passed over"));
+            return Ok(None);
+        }
+        if is_bind {
+            let source = self.source.as_ref().ok_or_else(|| cannot(format!("mounts: {place}: no source")))?;
+            let mut text = bundle.join(source).into_os_string();
+            text.push(":");
+            text.push(place);
+            text.push(if self.options.iter().any(|it| it == "ro" || it == "rro") { ":ro" } else { "" });
+            return Ok(Some(text));
+        }
+        match kind {
+            // What programs write is in memory everywhere; in a place that the image has nothing in, that is a tmpfs.
+            "tmpfs" | "ramfs" => Ok(None),
+            "proc" | "sysfs" | "devpts" | "mqueue" | "cgroup" | "cgroup2" => {
+                Err(cannot(format!("mounts: {kind} at {place}: a machine has it at its usual place alone")))
+            }
+            other => {
+                Err(cannot(format!("mounts: {place}: a file system of type {other} cannot be shown in a machine")))
+            }
+        }
+    }
+}
+
+impl Process {
+    /// The words of an `aegis exec` for a further program.
+    ///
+    /// # Errors
+    /// `Cannot`.
+    pub(crate) fn exec_words(&self, container: &str) -> Result<Vec<OsString>> {
+        if self.args.first().is_none_or(String::is_empty) {
+            return Err(cannot("process.args is empty"));
+        }
+        let mut words: Vec<OsString> = ["aegis", "exec", "-i"].map(Into::into).to_vec();
+        if self.terminal {
+            words.push("-t".into());
+        }
+        let cwd = if self.cwd.is_empty() { "/" } else { &self.cwd };
+        words.extend(["-w".into(), cwd.into()]);
+        words.extend(["-u".into(), format!("{}:{}", self.user.uid, self.user.gid).into()]);
+        for variable in self.env.iter().filter(|it| it.contains('=')) {
+            words.extend(["-e".into(), variable.into()]);
+        }
+        words.push(container.into());
+        words.extend(self.args.iter().map(OsString::from));
+        Ok(words)
+    }
+
+    /// Directories in which the program is looked for.
+    pub(crate) fn path(&self) -> &str {
+        self.env.iter().find_map(|it| it.strip_prefix("PATH=")).unwrap_or("/usr/local/bin:/usr/bin:/bin")
+    }
+}
+
+#[cfg(test)]
+#[path = "spec_tests.rs"]
+mod tests;

@@ -1,0 +1,77 @@
+//! What of a configuration a machine keeps, and what is refused.
+
+use super::{Network, Plan, Spec};
+use std::path::Path;
+
+fn plan(change: impl FnOnce(&mut serde_json::Value)) -> Result<Plan, String> {
+    let mut config = serde_json::json!({
+        "ociVersion": "1.0.2",
+        "root": { "path": "rootfs" },
+        "process": {
+            "args": ["sh", "-c", "x y"], "cwd": "/w", "env": ["PATH=/bin", "A=b c"],
+            "user": { "uid": 5, "gid": 6, "additionalGids": [7] },
+        },
+        "linux": { "namespaces": [{ "type": "network" }] },
+    });
+    change(&mut config);
+    let spec =
+        Spec::parse(Path::new("config.json"), config.to_string().as_bytes()).map_err(|error| error.to_string())?;
+    spec.plan(Path::new("/b")).map_err(|error| error.to_string())
+}
+
+fn words(plan: &Plan) -> String {
+    plan.words.iter().map(|word| format!("{}|", word.to_string_lossy())).collect()
+}
+
+#[test]
+fn a_container_becomes_the_words_of_a_run() {
+    let plain = plan(|_| {}).expect("a plan");
+    assert_eq!(
+        words(&plain),
+        "aegis|run|--quiet|--root|/b/rootfs|-w|/w|-u|5:6|--network|none|-e|PATH=/bin|-e|A=b c|--|sh|-c|x y|"
+    );
+    assert_eq!((plain.network, plain.groups, plain.has_terminal), (Network::None, vec![7], false));
+    let full = plan(|config| {
+        config["hostname"] = "box".into();
+        config["process"]["terminal"] = true.into();
+        config["linux"]["namespaces"] = serde_json::json!([{ "type": "network", "path": "/run/netns/x" }]);
+        config["linux"]["resources"] = serde_json::json!({
+            "memory": { "limit": 67_108_864 }, "cpu": { "shares": 512, "quota": 150_000, "period": 100_000 },
+        });
+        config["mounts"] = serde_json::json!([
+            { "destination": "/proc", "type": "proc" },
+            { "destination": "/tmp", "type": "tmpfs" },
+            { "destination": "/etc/hosts", "type": "bind", "source": "/x/hosts" },
+            { "destination": "/data", "type": "none", "source": "here", "options": ["rbind", "ro"] },
+        ]);
+    })
+    .expect("a plan");
+    let text = words(&full);
+    for part in
+        ["|-v|/b/here:/data:ro|", "|--hostname|box|", "|-m|67108864|", "|--cpus|2|", "|--tickets|512|", "|-t|--|"]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains("/etc/hosts"));
+    assert_eq!(full.network, Network::Joined("/run/netns/x".into()));
+}
+
+#[test]
+fn what_cannot_be_kept_is_named() {
+    type Change = fn(&mut serde_json::Value);
+    let cases: [(Change, &str); 9] = [
+        (|it| it["ociVersion"] = "2.0.0".into(), "ociVersion"),
+        (|it| it["process"]["args"] = serde_json::json!([]), "process.args"),
+        (|it| it["process"]["cwd"] = "w".into(), "process.cwd"),
+        (|it| it["linux"]["namespaces"] = serde_json::json!([{ "type": "user" }]), "user"),
+        (|it| it["linux"]["devices"] = serde_json::json!([{ "path": "/dev/kvm" }]), "/dev/kvm"),
+        (|it| it["mounts"] = serde_json::json!([{ "destination": "/x", "type": "nfs" }]), "nfs"),
+        (|it| it["mounts"] = serde_json::json!([{ "destination": "/x", "type": "proc" }]), "usual place"),
+        (|it| it["mounts"] = serde_json::json!([{ "destination": "../x", "type": "bind" }]), "absolute path"),
+        (|it| it["hooks"] = serde_json::json!({ "startContainer": [{ "path": "/x" }] }), "startContainer"),
+    ];
+    for (change, part) in cases {
+        let error = plan(change).expect_err(part);
+        assert!(error.contains(part), "{error}, without {part}");
+    }
+}

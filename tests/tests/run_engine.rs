@@ -1,0 +1,197 @@
+//! The runtime of other engines, played as conmon plays it: a caller that inherits the container's process, gives it
+//! pipes, reads its pid file, and waits for it.
+
+use std::io::{Read, Write, pipe};
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use aegis_tests::programs::{host, remote_tool};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
+
+/// A bundle, a root of the runtime, and where they lie.
+struct Engine {
+    folder: PathBuf,
+}
+
+impl Engine {
+    fn new(test: &str) -> Self {
+        set_child_subreaper(Some(getpid())).expect("Linux");
+        let folder = std::env::temp_dir().join(format!("aegis-engine-{}-{test}", std::process::id()));
+        let bin = folder.join("bundle/rootfs/bin");
+        std::fs::create_dir_all(&bin).expect("writable");
+        std::fs::create_dir_all(folder.join("data")).expect("writable");
+        let found = String::from_utf8(host(&["which", "busybox"], b"").output).expect("text");
+        std::fs::copy(found.trim(), bin.join("busybox")).expect("busybox is there");
+        for name in ["sh", "cat", "sleep", "id", "hostname"] {
+            symlink("busybox", bin.join(name)).expect("writable");
+        }
+        Self { folder }
+    }
+
+    /// Writes the configuration: a shell with this script.
+    fn config(&self, script: &str, more: &str) -> &Self {
+        let data = self.folder.join("data");
+        let config = format!(
+            r#"{{"ociVersion":"1.0.2","root":{{"path":"rootfs"}},"hostname":"box",
+            "process":{{"args":["sh","-c","{script}"],"cwd":"/","env":["PATH=/bin","A=b"],
+            "user":{{"uid":0,"gid":0,"additionalGids":[4,5]}}}},
+            "mounts":[{{"destination":"/proc","type":"proc"}},
+            {{"destination":"/data","type":"bind","source":"{}","options":["rbind","rw"]}}],
+            "linux":{{"namespaces":[{{"type":"pid"}},{{"type":"network"}}]}}{more}}}"#,
+            data.display()
+        );
+        std::fs::write(self.folder.join("bundle/config.json"), config).expect("writable");
+        self
+    }
+
+    fn verb(&self, words: &[&str]) -> Command {
+        let root = self.folder.join("run").display().to_string();
+        let all: Vec<&str> = ["oci", "--root", &root, "--accel", "tcg"].iter().chain(words).copied().collect();
+        remote_tool("engine", &all)
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.verb(words).stdin(Stdio::null()).output().expect("the runtime starts")
+    }
+
+    fn fails(&self, words: &[&str], text: &str) {
+        let output = self.run(words);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && errors.contains(text), "{words:?}: {errors}");
+    }
+
+    fn works(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    fn status(&self, id: &str) -> String {
+        let state = self.works(&["state", id]);
+        let said = state.split("\"status\": \"").nth(1).and_then(|rest| rest.split('"').next());
+        said.unwrap_or("?").into()
+    }
+
+    /// Creates a container with this input; its process, and where its output comes.
+    fn create(&self, id: &str, input: &[u8]) -> Container {
+        let (from, mut to) = pipe().expect("a pipe");
+        let (output, ours) = pipe().expect("a pipe");
+        let (errors, theirs) = pipe().expect("a pipe");
+        let pid_file = self.folder.join("pid").display().to_string();
+        let bundle = self.folder.join("bundle").display().to_string();
+        let mut create = self.verb(&["create", "--bundle", &bundle, "--pid-file", &pid_file, id]);
+        let status = create.stdin(from).stdout(ours).stderr(theirs).status().expect("the runtime starts");
+        drop(create);
+        assert!(status.success());
+        to.write_all(input).expect("there is room");
+        let pid = std::fs::read_to_string(pid_file).expect("written").parse().expect("a number");
+        Container { pid: Pid::from_raw(pid).expect("a process"), output, errors }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+struct Container {
+    pid: Pid,
+    output: std::io::PipeReader,
+    errors: std::io::PipeReader,
+}
+
+impl Container {
+    /// Output, errors, and status as an engine makes it.
+    fn end(mut self) -> (String, String, i32) {
+        let (mut output, mut errors) = (String::new(), String::new());
+        self.output.read_to_string(&mut output).expect("text");
+        self.errors.read_to_string(&mut errors).expect("text");
+        (output, errors, wait(self.pid))
+    }
+}
+
+/// What an engine says of an end: the status, or 128 and the signal.
+fn wait(pid: Pid) -> i32 {
+    let (_, status) = waitpid(Some(pid), WaitOptions::empty()).expect("a child").expect("it ended");
+    status.exit_status().unwrap_or_else(|| 128 + status.terminating_signal().unwrap_or(0))
+}
+
+#[test]
+fn a_container_lives_as_its_engine_says() {
+    let engine = Engine::new("life");
+    engine.config("echo out; echo err >&2; id; hostname; cat; echo $A > /data/f; exit 7", "");
+    let container = engine.create("c", b"input\n");
+    assert_eq!(engine.status("c"), "created");
+    engine.fails(&["exec", "c", "id"], "container not running");
+    engine.works(&["start", "c"]);
+    engine.fails(&["start", "c"], "not created");
+    let (output, errors, status) = container.end();
+    assert_eq!(output, "out\nuid=0 gid=0 groups=4,5\nbox\ninput\n");
+    assert_eq!((errors.as_str(), status), ("err\n", 7));
+    assert_eq!(std::fs::read_to_string(engine.folder.join("data/f")).expect("written"), "b\n");
+    assert_eq!(engine.status("c"), "stopped");
+    engine.fails(&["kill", "--all", "c", "9"], "container not running");
+    engine.works(&["delete", "c"]);
+    engine.works(&["delete", "--force", "c"]);
+    engine.fails(&["state", "c"], "does not exist");
+    assert_eq!(std::fs::read_dir(engine.folder.join("run")).expect("there").count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn signals_and_further_programs_reach_a_container() {
+    let engine = Engine::new("signals");
+    engine.config("trap 'echo got; exit 3' USR1; trap 'echo term' TERM; echo up; while true; do sleep 0.1; done", "");
+    let mut container = engine.create("c", b"");
+    engine.works(&["start", "c"]);
+    let process = engine.folder.join("process.json");
+    let text = r#"{"args":["sh","-c","echo in; id -u; exit 5"],"cwd":"/","env":["PATH=/bin"],
+        "user":{"uid":33,"gid":44}}"#;
+    std::fs::write(&process, text).expect("writable");
+    let exec = engine.run(&["exec", "--process", &process.display().to_string(), "c"]);
+    assert_eq!((exec.status.code(), exec.stdout.as_slice()), (Some(5), &b"in\n33\n"[..]));
+    let pid_file = engine.folder.join("exec-pid").display().to_string();
+    engine.works(&["exec", "--process", &process.display().to_string(), "--detach", "--pid-file", &pid_file, "c"]);
+    let pid = std::fs::read_to_string(pid_file).expect("written").parse().expect("a number");
+    assert_eq!(wait(Pid::from_raw(pid).expect("a process")), 5);
+    assert_eq!(engine.works(&["ps", "--format", "json", "c"]).trim(), format!("[{}]", container.pid.as_raw_nonzero()));
+    engine.fails(&["delete", "c"], "not stopped");
+    engine.works(&["kill", "c", "15"]);
+    let mut first = [0; 8];
+    container.output.read_exact(&mut first).expect("its answer");
+    assert_eq!(&first, b"up\nterm\n");
+    engine.works(&["kill", "c", "USR1"]);
+    let (output, _, status) = container.end();
+    assert_eq!((output.as_str(), status), ("got\n", 3));
+    engine.works(&["delete", "c"]);
+}
+
+#[test]
+fn a_container_can_be_ended_at_any_time() {
+    let engine = Engine::new("ends");
+    engine.config("sleep 1000", "");
+    let (running, created) = (engine.create("r", b""), engine.create("n", b""));
+    engine.works(&["start", "r"]);
+    engine.works(&["kill", "r", "KILL"]);
+    assert_eq!(running.end().2, 137);
+    engine.works(&["delete", "--force", "n"]);
+    assert_eq!(created.end().2, 137);
+    engine.works(&["delete", "r"]);
+    engine.fails(&["pause", "r"], "not supported");
+}
+
+#[test]
+fn what_cannot_be_kept_fails_at_create_and_leaves_nothing() {
+    let engine = Engine::new("refused");
+    let bundle = engine.folder.join("bundle").display().to_string();
+    engine.config("true", r#","hooks":{"prestart":[{"path":"/bin/false"}]}"#);
+    engine.fails(&["create", "--bundle", &bundle, "c"], "hook /bin/false");
+    engine.config("true", r#","hooks":{"startContainer":[{"path":"/bin/true"}]}"#);
+    engine.fails(&["create", "--bundle", &bundle, "c"], "startContainer");
+    std::fs::remove_file(engine.folder.join("bundle/rootfs/bin/sh")).expect("there");
+    engine.config("true", "");
+    engine.fails(&["create", "--bundle", &bundle, "c"], "executable file not found in $PATH");
+    engine.fails(&["create", "--bundle", "/no/such", "c"], "/no/such");
+    assert!(std::fs::read_dir(engine.folder.join("run")).is_ok_and(|mut all| all.next().is_none()));
+}
