@@ -2,12 +2,16 @@
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, missing_docs, clippy::unwrap_used, reason = "a test of mapped memory")]
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Barrier, mpsc};
+use std::time::Duration;
 use std::{env, fs, thread};
 
-use rhino::linux::{Database, Mapping, Settings};
+use rhino::linux::{Client, Database, Mapping, Service, Settings};
 use rhino::{Detector, Durability, Error, PAGE_BYTES, Restore};
 
 const DETECTORS: [Detector; 3] = [Detector::SetRange, Detector::Page, Detector::Diff];
@@ -232,4 +236,123 @@ fn mistakes_end_the_program() {
     for name in ["child_stores_without_a_transaction", "child_stores_what_it_has_not_declared"] {
         assert_eq!(run_child(name, &place.path()), Some(libc::SIGSEGV), "{name}");
     }
+}
+
+/// A service in a thread, for as long as `body` runs.
+fn with_service(name: &str, body: impl FnOnce(&Path)) {
+    let place = Place::new(name);
+    let socket = place.0.join("socket");
+    let settings = Settings { log_bytes: 1 << 20, ..Settings::default() };
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (ready, started) = mpsc::channel();
+        let (is_over, socket, path) = (&is_over, &socket, place.path());
+        scope.spawn(move || {
+            let mut service = Service::new(&path, socket, settings).unwrap();
+            ready.send(()).unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                service.turn(Duration::from_millis(20)).unwrap();
+            }
+        });
+        started.recv().unwrap();
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(socket)));
+        is_over.store(true, Ordering::Relaxed);
+        result.unwrap();
+    });
+}
+
+fn client_word(client: &Client, index: usize) -> *mut u64 {
+    assert!(index * 8 < client.length());
+    // SAFETY: inside.
+    unsafe { client.address().cast::<u64>().add(index) }
+}
+
+fn client_load(client: &Client, index: usize) -> u64 {
+    // SAFETY: mapped.
+    unsafe { client_word(client, index).read_volatile() }
+}
+
+fn client_store(client: &Client, index: usize, value: u64) {
+    // SAFETY: mapped.
+    unsafe { client_word(client, index).write_volatile(value) }
+}
+
+/// Address spaces that use one database: a counter that all increase after reading it, which is an upgrade of locks and
+/// so a deadlock each time that two do it at once. The one that is chosen tries again.
+#[test]
+fn clients_that_deadlock_try_again() {
+    with_service("deadlock", |socket| {
+        let deadlocks = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for number in 0..3 {
+                let deadlocks = &deadlocks;
+                scope.spawn(move || {
+                    let client = Client::connect(socket, DETECTORS[1 + number % 2]).unwrap();
+                    let mut count = 0;
+                    while count < 40 {
+                        client.begin().unwrap();
+                        let before = client_load(&client, 0);
+                        thread::yield_now();
+                        client_store(&client, 0, before + 1);
+                        client_store(&client, 512 * (1 + number), before);
+                        match client.commit(if count % 4 == 0 { Durability::Flush } else { Durability::Lazy }) {
+                            Ok(()) => count += 1,
+                            Err(error) => {
+                                assert_eq!(error, Error::Deadlock);
+                                deadlocks.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let client = Client::connect(socket, Detector::Diff).unwrap();
+        client.begin().unwrap();
+        assert_eq!(client_load(&client, 0), 120);
+        client.commit(Durability::Flush).unwrap();
+        println!("{} deadlocks", deadlocks.load(Ordering::Relaxed));
+    });
+}
+
+#[test]
+#[ignore = "another test runs it"]
+fn child_of_a_service_dies_in_a_transaction() {
+    let client = Client::connect(&child_path(), Detector::Diff).unwrap();
+    client.begin().unwrap();
+    client_store(&client, 9, 90);
+    client.commit(Durability::Flush).unwrap();
+    client.begin().unwrap();
+    client_store(&client, 9, 91);
+    std::process::abort();
+}
+
+/// A process that waits for a page which another one holds that is killed gets it as it was.
+#[test]
+fn a_client_that_dies_leaves_nothing_and_holds_nothing() {
+    with_service("client-dies", |socket| {
+        let client = Client::connect(socket, Detector::Page).unwrap();
+        assert_eq!(run_child("child_of_a_service_dies_in_a_transaction", socket), Some(libc::SIGABRT));
+        client.begin().unwrap();
+        assert_eq!(client_load(&client, 9), 90);
+        client.abort().unwrap();
+    });
+}
+
+/// Bytes that are no requests end their sender alone.
+#[test]
+fn garbage_ends_its_client() {
+    with_service("garbage", |socket| {
+        for byte in [0, 0xff] {
+            let mut stream = UnixStream::connect(socket).unwrap();
+            stream.write_all(&[byte; 200]).unwrap();
+            let mut rest = Vec::new();
+            let _ = stream.read_to_end(&mut rest);
+        }
+        let client = Client::connect(socket, Detector::SetRange).unwrap();
+        assert_eq!(client.commit(Durability::Flush), Err(Error::NoTransaction));
+        client.begin().unwrap();
+        client.set_range(8, 8).unwrap();
+        client_store(&client, 1, 3);
+        client.commit(Durability::Flush).unwrap();
+    });
 }

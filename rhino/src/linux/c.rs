@@ -1,5 +1,5 @@
-//! The calls of `include/rhino.h`: the paper's six, and some more. Numbers in and out; errors are negative error numbers of
-//! Linux. What each does is said in the header.
+//! The calls of `include/rhino.h`: the paper's six, and some more. Numbers in and out; errors are negative error
+//! numbers of Linux. What each does is said in the header.
 #![allow(unsafe_code, reason = "functions of C, with pointers of C")]
 
 use core::cell::RefCell;

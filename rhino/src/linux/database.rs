@@ -11,7 +11,7 @@ use std::vec::Vec;
 
 use super::file::FileMedium;
 use super::memory::{Mapped, ProgramView};
-use super::signal;
+use super::signal::{self, Faults};
 use crate::error::Error;
 use crate::log::LogError;
 use crate::medium::Medium;
@@ -39,7 +39,7 @@ impl Default for Settings {
 
 #[derive(Debug)]
 struct State {
-    store: Store<Arc<FileMedium>, Mapped>,
+    store: FileStore,
     is_flushing: bool,
     /// Transactions that have failed and that their threads have not ended yet: why, and which pages are private.
     failed: BTreeMap<TransactionId, (Error, Vec<(RegionId, usize)>)>,
@@ -55,13 +55,23 @@ pub(super) struct Shared {
     log: Arc<FileMedium>,
 }
 
+impl Faults for Shared {
+    fn fault(&self, transaction: u64, region: RegionId, page: usize, want: Access) -> bool {
+        self.take(TransactionId::from_number(transaction), region, page, want)
+    }
+
+    fn identity(&self) -> usize {
+        core::ptr::from_ref(self) as usize
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a fault; false if it is the program's mistake.
-    pub(super) fn fault(&self, transaction: TransactionId, region: RegionId, page: usize, want: Access) -> bool {
+    fn take(&self, transaction: TransactionId, region: RegionId, page: usize, want: Access) -> bool {
         let mut state = self.lock();
         if let Some((_, pages)) = state.failed.get_mut(&transaction) {
             pages.push((region, page));
@@ -77,7 +87,7 @@ impl Shared {
                 state.failed.insert(transaction, (error, Vec::new()));
                 self.changed.notify_all();
                 drop(state);
-                self.fault(transaction, region, page, want)
+                self.take(transaction, region, page, want)
             }
         }
     }
@@ -86,7 +96,7 @@ impl Shared {
     fn wait(
         &self,
         mut state: MutexGuard<'_, State>,
-        mut ask: impl FnMut(&mut Store<Arc<FileMedium>, Mapped>) -> Result<Outcome, Error>,
+        mut ask: impl FnMut(&mut FileStore) -> Result<Outcome, Error>,
     ) -> Result<(), Error> {
         loop {
             let before = state.store.release_count();
@@ -185,7 +195,7 @@ fn log_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn io_error(error: io::Error) -> Error {
+pub(super) fn io_error(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::StorageFull => Error::Medium(crate::MediumError::NoSpace),
         io::ErrorKind::AlreadyExists | io::ErrorKind::WouldBlock => Error::Busy,
@@ -194,6 +204,30 @@ fn io_error(error: io::Error) -> Error {
         io::ErrorKind::InvalidInput => Error::OutOfRange,
         _ => Error::Medium(crate::MediumError::Io),
     }
+}
+
+/// A store over files.
+pub(super) type FileStore = Store<Arc<FileMedium>, Mapped>;
+
+/// Opens files as a store, and makes the log if there is none; the log's medium is for flushes without the store.
+pub(super) fn open_store(path: &Path, settings: Settings) -> Result<(Arc<FileMedium>, FileStore, Report), Error> {
+    let segment = Arc::new(FileMedium::open(path).map_err(io_error)?);
+    super::memory::lock_file(segment.descriptor()).map_err(io_error)?;
+    let log_path = log_path(path);
+    if !log_path.exists() {
+        // It has its name when it is whole.
+        let draft = log_path.with_extension("log-draft");
+        let _ = fs::remove_file(&draft);
+        let log = Arc::new(FileMedium::create(&draft, settings.log_bytes).map_err(io_error)?);
+        let log_id = super::memory::random().map_err(io_error)?;
+        drop(Store::<_, Mapped>::create(log, std::vec![Arc::clone(&segment)], log_id, settings.options)?);
+        fs::rename(&draft, &log_path).map_err(io_error)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_error)?;
+    }
+    let log = Arc::new(FileMedium::open(&log_path).map_err(io_error)?);
+    let (store, report) = Store::open(Arc::clone(&log), std::vec![segment], settings.options)?;
+    Ok((log, store, report))
 }
 
 impl Database {
@@ -214,22 +248,7 @@ impl Database {
     /// [`Error::NoSegment`] if there is no such file, [`Error::Busy`] if another process has it open,
     /// [`Error::Damage`], the medium's.
     pub fn open(path: &Path, settings: Settings) -> Result<Self, Error> {
-        let segment = Arc::new(FileMedium::open(path).map_err(io_error)?);
-        super::memory::lock_file(segment.descriptor()).map_err(io_error)?;
-        let log_path = log_path(path);
-        if !log_path.exists() {
-            // It has its name when it is whole.
-            let draft = log_path.with_extension("log-draft");
-            let _ = fs::remove_file(&draft);
-            let log = Arc::new(FileMedium::create(&draft, settings.log_bytes).map_err(io_error)?);
-            let log_id = super::memory::random().map_err(io_error)?;
-            drop(Store::<_, Mapped>::create(log, std::vec![Arc::clone(&segment)], log_id, settings.options)?);
-            fs::rename(&draft, &log_path).map_err(io_error)?;
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_error)?;
-        }
-        let log = Arc::new(FileMedium::open(&log_path).map_err(io_error)?);
-        let (store, report) = Store::open(Arc::clone(&log), std::vec![segment], settings.options)?;
+        let (log, store, report) = open_store(path, settings)?;
         let state = State { store, is_flushing: false, failed: BTreeMap::new(), views: BTreeMap::new() };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), log });
         Ok(Self { shared, report })
@@ -256,12 +275,12 @@ impl Database {
     /// [`Error::Busy`] if something lies there or the pages are mapped, [`Error::OutOfRange`], [`Error::NoMemory`].
     pub fn map(&self, first_page: u64, page_count: usize, detector: Detector, wanted: usize) -> Result<Mapping, Error> {
         let memory = Mapped::new(page_count, wanted).map_err(io_error)?;
-        let view = memory.program();
+        let view = memory.program().ok_or(Error::NoMemory)?;
         let mut state = self.shared.lock();
         let region = state.store.map(OWNER, 0, first_page, detector, memory)?;
         state.views.insert(region, Arc::clone(&view));
         drop(state);
-        let shared = Arc::clone(&self.shared);
+        let shared: Arc<dyn Faults> = Arc::<Shared>::clone(&self.shared);
         let range = signal::Range { start: view.address(), length: view.length(), region, shared };
         signal::add(range).map_err(io_error)?;
         Ok(Mapping { shared: Arc::clone(&self.shared), region, view })
@@ -276,7 +295,7 @@ impl Database {
             return Err(Error::Busy);
         }
         let id = self.shared.lock().store.begin(OWNER, restore)?;
-        signal::set_current(Some((Arc::as_ptr(&self.shared) as usize, id)));
+        signal::set_current(Some((self.shared.identity(), id.number())));
         Ok(Transaction { shared: Arc::clone(&self.shared), id, is_ended: false })
     }
 

@@ -47,6 +47,34 @@ pub(super) struct ProgramView {
 }
 
 impl ProgramView {
+    /// Maps a memory file for the program, closed.
+    pub(super) fn new(file: OwnedFd, length: usize, wanted: usize) -> io::Result<Self> {
+        let view = View::new(&file, length, wanted, libc::PROT_NONE)?;
+        Ok(Self { view, file })
+    }
+
+    /// Sets what the program may do with pages.
+    pub(super) fn protect(&self, pages: Range<usize>, access: Access) -> Result<(), MemoryError> {
+        let protection = match access {
+            Access::None => libc::PROT_NONE,
+            Access::Read => libc::PROT_READ,
+            Access::Write => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        if pages.end > self.view.length / PAGE_BYTES || pages.start > pages.end {
+            return Err(MemoryError::Refused);
+        }
+        let place = self.view.address + pages.start * PAGE_BYTES;
+        // SAFETY: pages of the program's mapping, which Rust code has no references into.
+        let result = unsafe { libc::mprotect(place as *mut _, pages.len() * PAGE_BYTES, protection) };
+        // Linux refuses for want of memory alone: the mapping would have too many parts.
+        if result == 0 { Ok(()) } else { Err(MemoryError::NoMemory) }
+    }
+
+    /// The memory file's descriptor.
+    pub(super) fn descriptor(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+
     pub(super) fn address(&self) -> usize {
         self.view.address
     }
@@ -85,9 +113,10 @@ impl ProgramView {
 /// A region's pages on Linux.
 #[derive(Debug)]
 pub struct Mapped {
-    program: Arc<ProgramView>,
-    /// Always open; nobody but this has its address.
-    own: View,
+    /// None in a service, whose programs have their own.
+    program: Option<Arc<ProgramView>>,
+    /// Always open; nobody but the store has its address.
+    own: Arc<View>,
     shadows: BTreeMap<usize, Box<Page>>,
 }
 
@@ -110,13 +139,18 @@ impl Mapped {
         if unsafe { libc::ftruncate(file.as_raw_fd(), length as libc::off_t) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let own = View::new(&file, length, 0, libc::PROT_READ | libc::PROT_WRITE)?;
-        let view = View::new(&file, length, wanted, libc::PROT_NONE)?;
-        Ok(Self { program: Arc::new(ProgramView { view, file }), own, shadows: BTreeMap::new() })
+        let own = Arc::new(View::new(&file, length, 0, libc::PROT_READ | libc::PROT_WRITE)?);
+        let program = Some(Arc::new(ProgramView::new(file, length, wanted)?));
+        Ok(Self { program, own, shadows: BTreeMap::new() })
     }
 
-    pub(super) fn program(&self) -> Arc<ProgramView> {
-        Arc::clone(&self.program)
+    /// The same pages for another address space, which closes and opens them for itself.
+    pub(super) fn sharing(&self) -> Self {
+        Self { program: None, own: Arc::clone(&self.own), shadows: BTreeMap::new() }
+    }
+
+    pub(super) fn program(&self) -> Option<Arc<ProgramView>> {
+        self.program.clone()
     }
 
     fn place(&self, page: usize, offset: usize) -> *mut u8 {
@@ -134,19 +168,10 @@ impl Memory for Mapped {
     }
 
     fn protect(&mut self, pages: Range<usize>, access: Access) -> Result<(), MemoryError> {
-        let protection = match access {
-            Access::None => libc::PROT_NONE,
-            Access::Read => libc::PROT_READ,
-            Access::Write => libc::PROT_READ | libc::PROT_WRITE,
-        };
-        if pages.end > self.page_count() || pages.start > pages.end {
-            return Err(MemoryError::Refused);
+        match &self.program {
+            Some(program) => program.protect(pages, access),
+            None => Ok(()),
         }
-        let place = self.program.address() + pages.start * PAGE_BYTES;
-        // SAFETY: pages of the program's mapping, which Rust code has no references into.
-        let result = unsafe { libc::mprotect(place as *mut _, pages.len() * PAGE_BYTES, protection) };
-        // Linux refuses for want of memory alone: the mapping would have too many parts.
-        if result == 0 { Ok(()) } else { Err(MemoryError::NoMemory) }
     }
 
     fn read(&self, page: usize, into: &mut Page) {

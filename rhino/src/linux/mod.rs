@@ -2,7 +2,7 @@
 //! paper compares itself with, and what a program has that does not run on Aegis.
 //!
 //! A database is a file, and a log beside it (`NAME.log`). One process has it open at a time ([`Database`]), or a
-//! service that others talk to.
+//! [`Service`] that others talk to ([`Client`]).
 //!
 //! # Invariants
 //!
@@ -13,12 +13,17 @@
 //!   it ends goes to private copies of the pages, which are dropped. `commit` tells.
 
 mod c;
+mod client;
 mod database;
 mod file;
 mod memory;
+mod service;
 mod signal;
+mod wire;
 
 pub use c::*;
+pub use client::Client;
 pub use database::{Database, Mapping, Settings, Transaction};
 pub use file::FileMedium;
 pub use memory::Mapped;
+pub use service::Service;

@@ -10,17 +10,24 @@ use std::io;
 use std::sync::{Arc, Once, OnceLock, RwLock};
 use std::vec::Vec;
 
-use super::database::Shared;
 use crate::memory::{Access, PAGE_BYTES};
-use crate::store::{RegionId, TransactionId};
+use crate::store::RegionId;
+
+/// What takes the faults of a region.
+pub(super) trait Faults: Send + Sync {
+    /// Takes a fault of a thread in this transaction; false if it is the program's mistake.
+    fn fault(&self, transaction: u64, region: RegionId, page: usize, want: Access) -> bool;
+    /// Which one it is: a thread's transaction belongs to one.
+    fn identity(&self) -> usize;
+}
 
 /// A mapped region of this process.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Range {
     pub start: usize,
     pub length: usize,
     pub region: RegionId,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<dyn Faults>,
 }
 
 static RANGES: RwLock<Vec<Range>> = RwLock::new(Vec::new());
@@ -29,16 +36,16 @@ static INSTALLED: Once = Once::new();
 
 std::thread_local! {
     /// The thread's transaction, with the address of its database's shared part.
-    static CURRENT: Cell<Option<(usize, TransactionId)>> = const { Cell::new(None) };
+    static CURRENT: Cell<Option<(usize, u64)>> = const { Cell::new(None) };
 }
 
 /// The thread is in this transaction from now on.
-pub(super) fn set_current(current: Option<(usize, TransactionId)>) {
+pub(super) fn set_current(current: Option<(usize, u64)>) {
     CURRENT.set(current);
 }
 
 /// The transaction that the thread is in.
-pub(super) fn current() -> Option<(usize, TransactionId)> {
+pub(super) fn current() -> Option<(usize, u64)> {
     CURRENT.get()
 }
 
@@ -88,7 +95,7 @@ extern "C" fn handle(signal: c_int, information: *mut libc::siginfo_t, context: 
         .and_then(|ranges| ranges.iter().find(|range| address.wrapping_sub(range.start) < range.length).cloned());
     let is_handled = range.is_some_and(|range| {
         let want = if is_store { Access::Write } else { Access::Read };
-        let transaction = current().filter(|current| current.0 == Arc::as_ptr(&range.shared) as usize);
+        let transaction = current().filter(|current| current.0 == range.shared.identity());
         let page = (address - range.start) / PAGE_BYTES;
         transaction.is_some_and(|(_, transaction)| range.shared.fault(transaction, range.region, page, want))
     });

@@ -50,12 +50,24 @@ pub const REGION_COUNT_MAX: usize = 1024;
 pub const TRANSACTION_COUNT_MAX: usize = 1024;
 
 /// A region: pages of a segment in an address space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RegionId(u32);
 
 /// A transaction. A larger number is younger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TransactionId(u64);
+
+impl TransactionId {
+    /// The transaction's number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The transaction with a number; the store knows whether there is one.
+    pub fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+}
 
 /// An address space: a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
