@@ -54,8 +54,10 @@ struct Series {
     placement: Option<&'static str>,
 }
 
-static SERIES: [Series; 2] = [
+static SERIES: [Series; 4] = [
     Series { key: "linux", title: "Linux native", placement: None },
+    Series { key: "kernel", title: "Aegis, kernel", placement: Some("kernel") },
+    Series { key: "domain", title: "Aegis, domain", placement: Some("domain") },
     Series { key: "library", title: "Aegis, library", placement: Some("library") },
 ];
 
@@ -344,7 +346,7 @@ impl Placement<'_> {
             suite: "placement".into(),
             unit: unit.into(),
             columns: self.series.iter().map(column).collect(),
-            compared: (self.series.len() > 1).then_some((1, 0)),
+            compared: (self.series.len() > 1).then_some((self.series.len() - 1, 0)),
             rows,
         }
     }
