@@ -2,7 +2,9 @@
 
 CARGO := scripts/cargo
 
-.PHONY: run test compare network repeat setup build check fmt clean
+PREFIX ?= /usr/local
+
+.PHONY: run test compare network repeat setup build install uninstall deb check fmt clean
 
 # Installs what is missing, builds, boots, and runs a real Linux program.
 run: setup
@@ -32,6 +34,17 @@ setup:
 
 build: setup
 	@$(CARGO) xtask build
+
+# The tool, the kernels and library OSes, manual pages, and completion for bash and zsh: `make install PREFIX=/somewhere`.
+install: build
+	@scripts/install "$(DESTDIR)" "$(PREFIX)"
+
+uninstall:
+	@scripts/install --remove "$(DESTDIR)" "$(PREFIX)"
+
+# A Debian package, in target/.
+deb: build
+	@scripts/deb
 
 # Formatting, clippy, limits and laws (tidy.toml).
 check:

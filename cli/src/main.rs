@@ -34,7 +34,7 @@ use aegis_launch::errors;
 
 use options::{Command, Parsed};
 use remote::{exec, verbs};
-use verb::{doctor, images, run, up};
+use verb::{doctor, images, manual, run, up};
 
 fn main() -> ExitCode {
     let start = Instant::now();
@@ -70,6 +70,8 @@ fn main() -> ExitCode {
         Command::Images(options) => ended(images::images(&options)),
         Command::Bench(options) => ExitCode::from(aegis_bench::bench(&options)),
         Command::Test(options) => ExitCode::from(aegis_bench::compare::test(&options)),
+        Command::Completion(options) => ended(manual::completion(&options)),
+        Command::Man(options) => ended(manual::man(&options)),
         Command::Doctor => ExitCode::from(doctor::doctor()),
         Command::Draws => ExitCode::from(u8::from(!aegis_bench::measure_draws())),
         Command::Version => {

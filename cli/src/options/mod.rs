@@ -7,7 +7,9 @@
 pub(crate) mod disks;
 pub(crate) mod drivers;
 pub(crate) mod groups;
+pub(crate) mod habits;
 pub(crate) mod image;
+pub(crate) mod manual;
 pub(crate) mod network;
 pub(crate) mod values;
 pub(crate) mod view;
@@ -22,7 +24,9 @@ use aegis_link::pods::{POD_NAME_BYTES_MAX, is_name};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::options::groups::{CPU_COUNT_MAX, MachineOptions, PodOptions};
+use crate::options::habits::HabitOptions;
 use crate::options::image::ImagesOptions;
+use crate::options::manual::{CompletionOptions, ManOptions};
 use crate::options::values::parse_machine_memory;
 use crate::profile;
 use crate::remote::exec::ExecOptions;
@@ -140,6 +144,11 @@ pub(crate) enum Command {
     Test(TestOptions),
     /// Say what is there, what is missing, and how to get it
     Doctor,
+    /// Print completion for a shell (bash, zsh, fish)
+    Completion(CompletionOptions),
+    /// Write the manual's pages into a directory
+    #[command(hide = true)]
+    Man(ManOptions),
     /// Print the version
     Version,
     /// What `bench lottery` runs in a machine: measure draws in this process
@@ -196,6 +205,9 @@ pub(crate) struct RunOptions {
         value_parser = clap::value_parser!(u8).range(1..=CPU_COUNT_MAX)
     )]
     pub(crate) cpus: u8,
+    /// What other engines call so.
+    #[command(flatten)]
+    pub(crate) habits: HabitOptions,
     /// How the machine is started.
     #[command(flatten)]
     pub(crate) machine: MachineOptions,

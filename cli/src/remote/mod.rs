@@ -13,6 +13,7 @@
 pub(crate) mod address;
 pub(crate) mod client;
 pub(crate) mod exec;
+mod keys;
 pub(crate) mod report;
 pub(crate) mod request;
 pub(crate) mod server;

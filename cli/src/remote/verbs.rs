@@ -9,6 +9,7 @@ use aegis_link::frame::Kind;
 use clap::Args;
 
 use super::client::{Conversation, running, the_machine};
+use super::keys::Keys;
 use super::report::json;
 use super::request::{End, Request, no_amount};
 use super::table::{memory_table, pods_table, tickets_table, top_table};
@@ -143,6 +144,7 @@ pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
 pub(crate) fn top(options: &TopOptions) -> Result<u8, Error> {
     let mut conversation = options.choice.open()?;
     let clears = io::stdout().is_terminal() && !options.once;
+    let keys = Keys::listen(clears);
     let mut before = None;
     loop {
         let now = conversation.report(&Request::Processes)?;
@@ -153,7 +155,9 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Error> {
             return Ok(0);
         }
         before = Some(now);
-        std::thread::sleep(options.interval);
+        if keys.wait(options.interval) {
+            return Ok(0);
+        }
     }
 }
 

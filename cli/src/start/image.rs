@@ -30,7 +30,9 @@ const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
 pub(crate) fn settle(options: &mut PodOptions, words: &mut Vec<OsString>, base: &Path) -> Result<Vec<String>, Error> {
     let Some(source) = &options.image.image else {
         if let Some(user) = &options.image.user {
-            options.image.identity = accounts_of_root(options.root.as_deref(), base).identity(user)?;
+            // Without a root of its own a program sees this host's accounts.
+            let root = options.root.as_deref().or((!options.view.bare).then_some(Path::new("/")));
+            options.image.identity = accounts_of_root(root, base).identity(user)?;
             if let Some(groups) = options.image.groups.take() {
                 options.image.identity.groups = groups;
             }

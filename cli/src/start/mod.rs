@@ -13,12 +13,13 @@ pub(crate) mod program;
 mod tap;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
 use aegis_launch::cache::Cache;
 use aegis_launch::errors::{Doing, Error};
-use aegis_launch::machine::accel::{Trial, choose, firmware_for};
+use aegis_launch::machine::accel::{AccelChoice, Trial, choose, firmware_for};
 use aegis_launch::machine::artifacts::{Artifacts, find_qemu};
 use aegis_launch::machine::boot::BootBundle;
 use aegis_launch::machine::disks::DiskImage;
@@ -28,6 +29,7 @@ use aegis_launch::machine::process::{GuestEnds, HostEnds, Machine};
 use aegis_launch::machine::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use aegis_launch::symbols::{Line, Symbols};
 use aegis_link::drivers::{Drivers, KERNEL_WORD, Model, Role};
+use clap::ValueEnum;
 
 use crate::options::groups::MachineOptions;
 use crate::relay::ending::Verdict;
@@ -142,8 +144,10 @@ impl<'a> Starter<'a> {
             machine: self.kind,
             cache: self.cache.as_ref().filter(|_| !self.options.dry_run),
         };
-        let choice = choose(self.options.accel, self.options.icount.is_some(), &trial)?;
-        if self.options.verbose || (choice.is_new && !self.options.quiet) {
+        let choice = choose(wanted_accelerator(self.options.accel)?, self.options.icount.is_some(), &trial)?;
+        // A script's errors are its program's: the news is for somebody who looks.
+        let is_news = choice.is_new && !self.options.quiet && std::io::stderr().is_terminal();
+        if self.options.verbose || is_news {
             eprintln!("aegis: --accel {}: {}", choice.accelerator.name(), choice.reason);
         }
         Ok(choice.accelerator)
@@ -229,6 +233,17 @@ impl<'a> Starter<'a> {
         if let Some(line) = &verdict.line {
             eprintln!("aegis: {line}");
         }
+    }
+}
+
+/// What was asked for on the command line, or else by `AEGIS_ACCEL`.
+fn wanted_accelerator(option: AccelChoice) -> Result<AccelChoice, Error> {
+    match std::env::var_os("AEGIS_ACCEL").filter(|_| option == AccelChoice::Auto) {
+        Some(text) if !text.is_empty() => {
+            let choice = text.to_str().and_then(|text| AccelChoice::from_str(text, false).ok());
+            choice.ok_or_else(|| Error::Usage(format!("AEGIS_ACCEL={}: one of auto, kvm and tcg", text.display())))
+        }
+        _ => Ok(option),
     }
 }
 

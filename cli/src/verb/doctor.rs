@@ -6,7 +6,7 @@
 use std::process::Command;
 
 use aegis_launch::cache::Cache;
-use aegis_launch::machine::accel::{KVM_DEVICE, open_device};
+use aegis_launch::machine::accel::{KVM_DEVICE, NESTED, is_nested, open_device};
 use aegis_launch::machine::artifacts::{Artifacts, find_qboot, find_qemu};
 use aegis_launch::machine::network::has_user_network;
 use aegis_launch::machine::qemu::Driver;
@@ -113,6 +113,7 @@ fn isolation() -> Finding {
 
 fn kvm() -> Finding {
     match open_device() {
+        Ok(()) if is_nested() => finding(State::Note, "KVM", format!("{NESTED}; TCG is used, which is slower")),
         Ok(()) => {
             finding(State::Fine, "KVM", format!("{KVM_DEVICE} can be opened; --accel auto tries it once and remembers"))
         }

@@ -3,6 +3,7 @@
 
 pub(crate) mod doctor;
 pub(crate) mod images;
+pub(crate) mod manual;
 pub(crate) mod run;
 pub(crate) mod up;
 pub(crate) mod up_currencies;

@@ -41,6 +41,9 @@ pub enum AccelChoice {
 
 /// The longest time that the trial may take.
 const TRIAL_LIMIT: Duration = Duration::from_secs(2);
+/// Why KVM is not tried where it is nested.
+pub const NESTED: &str =
+    "this host is a virtual machine, where KVM is not tried unasked (AEGIS_ACCEL=kvm, --accel kvm)";
 /// Name of the remembered verdict.
 const NOTE: &str = "accel";
 /// The host's device.
@@ -92,9 +95,19 @@ pub struct Trial<'a> {
     pub cache: Option<&'a Cache>,
 }
 
+/// Whether this host is itself a virtual machine, as the processor says (`hypervisor` among the flags).
+pub fn is_nested() -> bool {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    text.lines().find(|line| line.starts_with("flags")).is_some_and(|line| line.split(' ').any(|it| it == "hypervisor"))
+}
+
 fn choose_by_trial(trial: &Trial<'_>) -> Choice {
     if let Err(why) = open_device() {
         return Choice::known(Accelerator::Tcg, &why);
+    }
+    // A trial boots a machine, which nested virtualisation may not survive, and nobody has asked for it.
+    if is_nested() {
+        return Choice::known(Accelerator::Tcg, NESTED);
     }
     // Without a memory of the verdict every run would pay for a trial.
     let Some(cache) = trial.cache else {

@@ -25,7 +25,7 @@ pub struct Artifacts {
 
 impl Artifacts {
     /// The directory is `$AEGIS_ARTIFACTS`; without it, the one of this executable, or `aegis/` next to that
-    /// one (the layout of a cargo target directory).
+    /// one (the layout of a cargo target directory), or `lib/aegis/` there (that of an installation).
     pub fn find() -> Self {
         if let Some(directory) = std::env::var_os("AEGIS_ARTIFACTS") {
             return Self { directory: directory.into() };
@@ -34,7 +34,8 @@ impl Artifacts {
         let beside = own.parent().unwrap_or(Path::new("/"));
         let published = beside.parent().unwrap_or(Path::new("/")).join("aegis");
         let has_kernel = |directory: &&Path| directory.join("kernel.elf").is_file();
-        let found = [beside, &published].into_iter().find(has_kernel);
+        let installed = beside.parent().unwrap_or(Path::new("/")).join("lib/aegis");
+        let found = [beside, &published, &installed].into_iter().find(has_kernel);
         Self { directory: found.unwrap_or(&published).to_path_buf() }
     }
 

@@ -26,7 +26,7 @@ impl ControlServer {
         if !is_wanted || known.starts_in_a_row >= count_max {
             link.life = Life::Over { end: LifeEnd::of(report), is_flushed };
             self.let_go(pod);
-            return is_wanted.then(|| format!("not started again: it ended {count_max} times in a row"));
+            return is_wanted.then(|| format!("not started again: it was, {count_max} times in a row"));
         }
         let wait = Restart::back_off(known.starts_in_a_row);
         known.starts_in_a_row += 1;

@@ -159,7 +159,7 @@ fn a_pod_that_fails_waits_is_made_anew_and_given_up_after_so_many_starts() {
         assert_eq!(world.links[0].phase(), PodPhase::Running);
     }
     let said = world.server.on_end(0, Some(Report::Exit(3)), &mut world.links[0]);
-    assert_eq!(said.as_deref(), Some("not started again: it ended 2 times in a row"));
+    assert_eq!(said.as_deref(), Some("not started again: it was, 2 times in a row"));
     assert_eq!(ended(&world.links[0]), Some(&LifeEnd::Ended(Report::Exit(3))));
     assert_eq!(world.actions(), [(Action::Release, 0)]);
 }

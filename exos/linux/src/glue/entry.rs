@@ -398,7 +398,12 @@ fn serve_shown(pod: &Pod, frame: &mut UpcallFrame) -> Served {
     let arguments = arguments(context.frame);
     let pending = trace::enter(&context, number, arguments);
     let result = table::dispatch(&mut context, number, arguments);
-    let line = pending.finish(&context, result);
+    let mut line = pending.finish(&context, result);
+    // As strace marks them: the first needs no number.
+    let number_of_thread = context.caller.thread.tid();
+    if number_of_thread != pod.thread.tid() {
+        line.insert_str(0, &alloc::format!("[pid {number_of_thread}] "));
+    }
     pod.system.platform.trace(&line);
     let Context { caller, replaces_registers, restart, .. } = context;
     Served { number, result, replaces_registers, restart, needs_attention: caller.thread.needs_attention() }
