@@ -65,6 +65,7 @@ fn main() -> ExitCode {
         Command::Logs(options) => ended(verbs::logs(&options)),
         Command::Exec(options) => ended(exec::exec(&options)),
         Command::Stop(options) => ended(verbs::stop(&options)),
+        Command::Kill(options) => ended(verbs::kill(&options)),
         Command::Memory(options) => ended(verbs::memory(&options)),
         Command::Tickets(options) => ended(verbs::tickets(&options)),
         Command::Images(options) => ended(images::images(&options)),

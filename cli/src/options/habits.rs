@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use aegis_launch::errors::Error;
 use clap::Args;
 
-use crate::options::values::parse_variable;
+use crate::options::values::{parse_name, parse_variable};
 
 /// Longest file of variables that is read, and most variables in one.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -22,6 +22,12 @@ pub(crate) struct HabitOptions {
     /// Nothing of a run is kept in any case: nothing changes
     #[arg(long)]
     pub(crate) rm: bool,
+    /// Call the run so: `aegis ps`, `logs`, `exec` and `stop` find it by this name; its input is empty
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    pub(crate) name: Option<String>,
+    /// Run in the background, under --name or the program's own name, which is printed
+    #[arg(short = 'd', long, conflicts_with = "terminal")]
+    pub(crate) detach: bool,
     /// Set the variables of a file: NAME=VALUE or NAME on each line, # begins a comment (repeatable)
     #[arg(long, value_name = "FILE")]
     pub(crate) env_file: Vec<PathBuf>,

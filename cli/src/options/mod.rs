@@ -20,14 +20,13 @@ use std::path::PathBuf;
 use aegis_bench::BenchOptions;
 use aegis_bench::compare::TestOptions;
 use aegis_link::config::Tickets;
-use aegis_link::pods::{POD_NAME_BYTES_MAX, is_name};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::options::groups::{CPU_COUNT_MAX, MachineOptions, PodOptions};
 use crate::options::habits::HabitOptions;
 use crate::options::image::ImagesOptions;
 use crate::options::manual::{CompletionOptions, ManOptions};
-use crate::options::values::parse_machine_memory;
+use crate::options::values::{parse_machine_memory, parse_name};
 use crate::profile;
 use crate::remote::exec::ExecOptions;
 use crate::remote::verbs;
@@ -132,6 +131,8 @@ pub(crate) enum Command {
     Exec(Box<ExecOptions>),
     /// End pods, or a whole machine
     Stop(verbs::StopOptions),
+    /// End pods at once
+    Kill(verbs::KillOptions),
     /// Show or change the memory of pods
     Memory(verbs::MemoryOptions),
     /// Show or change the tickets of pods
@@ -324,13 +325,6 @@ fn one_line(error: &clap::Error) -> String {
         Some(hint) => line.replacen(&format!(" {hint}"), &format!("; {hint}"), 1),
         None => line,
     }
-}
-
-fn parse_name(text: &str) -> Result<String, String> {
-    if is_name(text) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("1 to {POD_NAME_BYTES_MAX} letters, digits, - and _, not beginning with -"))
 }
 
 /// `N[.CURRENCY]`: what is wrong here would be refused in the machine.

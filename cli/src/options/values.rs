@@ -6,10 +6,20 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use aegis_link::pods::{POD_NAME_BYTES_MAX, is_name};
+
 /// Least memory of a machine in bytes: the kernel, exos and a small program.
 pub(crate) const MEMORY_BYTES_MIN: u64 = 8 << 20;
 /// Most memory of a machine in bytes.
 pub(crate) const MEMORY_BYTES_MAX: u64 = 64 << 30;
+
+/// The name of a machine or of a pod.
+pub(crate) fn parse_name(text: &str) -> Result<String, String> {
+    if is_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("1 to {POD_NAME_BYTES_MAX} letters, digits, - and _, not beginning with -"))
+}
 
 /// As [`parse_bytes`], within the limits of `-m`.
 pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {

@@ -66,6 +66,12 @@ impl NameChoice {
         Self::About(if is_name(name) { name.to_owned() } else { "machine".to_owned() })
     }
 
+    /// The name that is tried first.
+    pub(crate) fn first(&self) -> String {
+        let (Self::Exactly(name) | Self::About(name)) = self;
+        name.clone()
+    }
+
     fn candidates(&self) -> Vec<String> {
         match self {
             Self::Exactly(name) => vec![name.clone()],

@@ -42,9 +42,13 @@ pub(crate) fn running() -> Result<Vec<Machine>, Error> {
     Ok(found.into_iter().map(|(name, path)| Machine { name, path }).collect())
 }
 
-/// The one that is meant: by its name, or the only one.
-pub(crate) fn the_machine(name: Option<&str>) -> Result<Machine, Error> {
+/// The one that is meant: by its name, or the only one, or the one that is called as the pod.
+pub(crate) fn the_machine(name: Option<&str>, pod: Option<&str>) -> Result<Machine, Error> {
     let all = running()?;
+    let of_pod = pod.filter(|_| name.is_none() && all.len() > 1);
+    if let Some(machine) = of_pod.and_then(|pod| all.iter().find(|machine| machine.name == pod)) {
+        return Ok(machine.clone());
+    }
     let names = || all.iter().map(|machine| machine.name.as_str()).collect::<Vec<_>>().join(", ");
     let found = match (name, &all[..]) {
         (_, []) => return Err(Error::Usage("no machine with pods runs; `aegis up FILE` starts one".into())),

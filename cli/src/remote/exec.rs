@@ -84,7 +84,7 @@ fn parse_user(text: &str) -> Result<(u32, u32), String> {
 
 /// Runs it; the answer is the tool's exit status.
 pub(crate) fn exec(options: &ExecOptions) -> Result<u8, Error> {
-    let stream = options.choice.open()?.into_stream();
+    let stream = options.choice.open_for(Some(&options.pod))?.into_stream();
     let told_size = if options.terminal { window_size().unwrap_or((0, 0)) } else { (0, 0) };
     let request = json(&Request::Exec(request(options, told_size)));
     if request.len() > SOCKET_BYTES_MAX {

@@ -32,7 +32,12 @@ pub(crate) struct MachineChoice {
 impl MachineChoice {
     /// Begins to speak with it.
     pub(super) fn open(&self) -> Result<Conversation, Error> {
-        Conversation::open(&the_machine(self.machine.as_deref())?)
+        self.open_for(None)
+    }
+
+    /// Begins to speak with it about a pod.
+    pub(super) fn open_for(&self, pod: Option<&OsString>) -> Result<Conversation, Error> {
+        Conversation::open(&the_machine(self.machine.as_deref(), pod.map(name).as_deref())?)
     }
 }
 
@@ -88,6 +93,16 @@ pub(crate) struct StopOptions {
     pods: Vec<OsString>,
 }
 
+/// `aegis kill`.
+#[derive(Debug, Args)]
+pub(crate) struct KillOptions {
+    #[command(flatten)]
+    choice: MachineChoice,
+    /// The pods
+    #[arg(value_name = "POD", required = true)]
+    pods: Vec<OsString>,
+}
+
 /// `aegis tickets`.
 #[derive(Debug, Args)]
 pub(crate) struct TicketsOptions {
@@ -121,7 +136,7 @@ fn parse_grace(text: &str) -> Result<Duration, String> {
 /// `aegis ps`.
 pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
     let machines = match &options.choice.machine {
-        Some(name) => vec![the_machine(Some(name))?],
+        Some(name) => vec![the_machine(Some(name), None)?],
         None => running()?,
     };
     let request = if options.processes || options.json { Request::Processes } else { Request::Pods };
@@ -164,14 +179,20 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Error> {
 /// `aegis logs`.
 pub(crate) fn logs(options: &LogsOptions) -> Result<u8, Error> {
     let request = Request::Logs { follows: options.follow, pod: options.pod.as_ref().map(name) };
-    finish(options.choice.open()?.ask(&request, None, pass_on)?)
+    finish(options.choice.open_for(options.pod.as_ref())?.ask(&request, None, pass_on)?)
 }
 
 /// `aegis stop`.
 pub(crate) fn stop(options: &StopOptions) -> Result<u8, Error> {
     let grace_ms = options.grace.as_millis().try_into().unwrap_or(u64::MAX);
     let request = Request::Stop { grace_ms, pods: options.pods.iter().map(name).collect() };
-    finish(options.choice.open()?.ask(&request, None, pass_on)?)
+    finish(options.choice.open_for(options.pods.first())?.ask(&request, None, pass_on)?)
+}
+
+/// `aegis kill`.
+pub(crate) fn kill(options: &KillOptions) -> Result<u8, Error> {
+    let request = Request::Stop { grace_ms: 0, pods: options.pods.iter().map(name).collect() };
+    finish(options.choice.open_for(options.pods.first())?.ask(&request, None, pass_on)?)
 }
 
 /// `aegis tickets`.

@@ -5,6 +5,7 @@ pub(crate) mod doctor;
 pub(crate) mod images;
 pub(crate) mod manual;
 pub(crate) mod run;
+pub(crate) mod run_named;
 pub(crate) mod up;
 pub(crate) mod up_currencies;
 pub(crate) mod up_file;

@@ -31,6 +31,7 @@ use crate::start::image::settle;
 use crate::start::memory::memory_mib;
 use crate::start::pod::{Pod, PodFiles, terminal_flags};
 use crate::start::{MachineSpec, Prepared, Starter};
+use crate::verb::run_named::{is_named, run_named};
 
 /// The images of domains that the pod's drivers are placed in, with their kinds of part.
 fn domains(starter: &Starter<'_>, pod: &Pod<'_>) -> Result<Vec<(u32, Vec<u8>)>, Error> {
@@ -58,6 +59,9 @@ pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&s
     pod_options.environment.splice(0..0, options.habits.variables()?);
     for warning in settle(&mut pod_options, &mut words, &cwd)?.iter().filter(|_| !options.machine.quiet) {
         eprintln!("aegis: {warning}");
+    }
+    if is_named(options) {
+        return run_named(options, pod_options, words, &cwd, start);
     }
     let mut pod = Pod::find(&pod_options, &words, &cwd)?;
     pod.tickets.clone_from(&options.tickets);

@@ -19,6 +19,7 @@ use aegis_link::drivers::{Drivers, Model, Placement, Role};
 use aegis_link::pods::{CurrencyPlan, PodPlan, encode};
 
 use crate::options::UpOptions;
+use crate::options::groups::MachineOptions;
 use crate::relay::Session;
 use crate::relay::ending::verdict_of_pods;
 use crate::remote::address::{Address, NameChoice};
@@ -44,12 +45,29 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let mut file = read(&path, folder).map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
     file.trusts_devices |= options.trust_devices;
-    let pods = found(&file, folder)?;
-    let mut starter = Starter::find(&options.machine)?;
+    let name = NameChoice::new(options.name.as_deref(), &options.file);
+    let is_named = options.name.is_some();
+    run_pods(&file, folder, &Wanted { machine: &options.machine, name, is_named, on_start: &|_| Ok(()) }, start)
+}
+
+/// How the machine of several pods is to run.
+pub(crate) struct Wanted<'a> {
+    pub(crate) machine: &'a MachineOptions,
+    pub(crate) name: NameChoice,
+    /// It has to be called so.
+    pub(crate) is_named: bool,
+    /// What is done with the machine's name when all that can be wrong beforehand is right.
+    pub(crate) on_start: &'a dyn Fn(&str) -> Result<(), Error>,
+}
+
+/// Runs these pods; the answer is the tool's exit status.
+pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start: Instant) -> Result<u8, Error> {
+    let pods = found(file, folder)?;
+    let mut starter = Starter::find(options.machine)?;
     let mut files = Vec::new();
     for (entry, pod) in file.pods.iter().zip(&pods) {
         let ready = pod.files(starter.cache.as_ref()).map_err(|error| of_pod(entry, error))?;
-        ready.report(&options.machine);
+        ready.report(options.machine);
         files.push(ready);
     }
     let networks = pods.iter().zip(&file.pods).map(|(pod, entry)| network(pod, entry, &starter));
@@ -59,7 +77,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
         file.pods.iter().zip(&pods).map(|(entry, pod)| disks(pod, entry, driver)).collect::<Result<Vec<_>, _>>()?;
     let counts: Vec<usize> = files.iter().zip(&networks).zip(&disks).map(function_count_of).collect();
     let drivers: Vec<_> = pods.iter().map(Pod::drivers).collect();
-    check_guarded(&file, &drivers, driver)?;
+    check_guarded(file, &drivers, driver)?;
     starter.fit(&counts, driver, &drivers)?;
     if options.machine.verbose {
         eprintln!("aegis: {}", confinement(driver));
@@ -68,11 +86,11 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let manager = starter.artifacts.flat_manager()?;
     let mut configs = Vec::new();
     for (((entry, pod), files), network) in file.pods.iter().zip(&pods).zip(&files).zip(&networks) {
-        let config = pod.config(&options.machine, Flags::empty(), entry.name.as_bytes(), files, network.as_ref());
+        let config = pod.config(options.machine, Flags::empty(), entry.name.as_bytes(), files, network.as_ref());
         configs.push(config.map_err(|error| of_pod(entry, error))?);
     }
     let accelerator = starter.accelerator(&library_os)?;
-    let bundle = bundle_of(&file, &library_os, &manager, &configs, &files, &counts)?;
+    let bundle = bundle_of(file, &library_os, &manager, &configs, &files, &counts)?;
     let (host, mut guest) = sockets(pods.len())?;
     let (orders, orders_guest) = UnixStream::pair().doing("making the machine's sockets")?;
     orders.set_nonblocking(true).doing("making the machine's sockets")?;
@@ -80,7 +98,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let ports = networks.iter().map(shown_ports).collect();
     let spec = MachineSpec {
         cpu_count: file.cpus,
-        memory_mib: memory_mib(&file, networks.iter().flatten().count(), &bundle)?,
+        memory_mib: memory_mib(file, networks.iter().flatten().count(), &bundle)?,
         slice_ms: file.slice_ms,
         bundle: &bundle,
         driver,
@@ -97,7 +115,9 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     // Their machine's ends are QEMU's now.
     let channels = sessions.into_iter().zip(&configs).map(|((ours, _), config)| channel(ours, config));
     let channels = channels.collect::<Result<Vec<_>, _>>()?;
-    let server = Some(server(options, &file, &names, orders, channels)?.with_ports(ports));
+    let (server, name) = server(options, file, &names, orders, channels)?;
+    let server = Some(server.with_ports(ports));
+    (options.on_start)(&name)?;
     let session = Session { names: &names, server, has_terminal: false, start, mappings: None };
     let (finished, _) = starter.run(machine, session)?;
     let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
@@ -116,15 +136,15 @@ pub(crate) fn confinement(driver: Driver) -> &'static str {
 /// Where commands for the machine come in. A machine runs without a place for them, if the host has none and nobody
 /// asked for a name.
 fn server(
-    options: &UpOptions,
+    options: &Wanted<'_>,
     file: &UpFile,
     names: &[String],
     orders: UnixStream,
     channels: Vec<Channel>,
-) -> Result<ControlServer, Error> {
-    let address = match Address::take(&NameChoice::new(options.name.as_deref(), &options.file)) {
+) -> Result<(ControlServer, String), Error> {
+    let address = match Address::take(&options.name) {
         Ok(address) => Some(address),
-        Err(why) if options.name.is_some() => return Err(Error::Usage(why.to_string())),
+        Err(why) if options.is_named => return Err(Error::Usage(why.to_string())),
         Err(why) => {
             if !options.machine.quiet {
                 eprintln!("aegis: no commands can reach this machine: {why}");
@@ -134,7 +154,10 @@ fn server(
     };
     let restarts = file.pods.iter().map(|entry| entry.restart).collect();
     let pod_payers = file.pods.iter().map(|entry| entry.payer).collect();
-    Ok(ControlServer::new(address, names, restarts, Payers::new(&file.currencies, pod_payers), orders, channels))
+    let name = address.as_ref().map(|address| address.name.clone()).unwrap_or_default();
+    let server =
+        ControlServer::new(address, names, restarts, Payers::new(&file.currencies, pod_payers), orders, channels);
+    Ok((server, name))
 }
 
 /// Both ends of a pod's line of sessions.

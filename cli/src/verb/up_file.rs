@@ -30,7 +30,7 @@ use crate::start::program::absolute;
 use crate::verb::up_currencies::{self, BASE, CurrencyEntry, Use, Written};
 
 /// Tickets of a pod or currency that says nothing.
-const TICKETS_DEFAULT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
+pub(crate) const TICKETS_DEFAULT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
 /// Longest slice in milliseconds.
 const SLICE_MS_MAX: i64 = 100;
 

@@ -1,0 +1,116 @@
+//! `aegis run --name` and `-d`: a program as the only pod of a machine that answers `ps`, `logs`, `exec` and `stop`.
+//!
+//! It is `aegis up` with a file of one pod. In the background the tool starts itself again, in a session of its own;
+//! what goes wrong before the machine starts is still told here, and the name is printed once it starts. Afterwards
+//! the pod's output is in the machine's log alone.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use aegis_launch::errors::{Doing, Error, STATUS_TOOL};
+
+use crate::options::RunOptions;
+use crate::options::groups::PodOptions;
+use crate::remote::address::NameChoice;
+use crate::remote::server::restart::Restart;
+use crate::verb::up::{Wanted, run_pods};
+use crate::verb::up_file::{PodEntry, TICKETS_DEFAULT, UpFile};
+
+/// Set in the tool that runs in the background.
+const BACKGROUND: &str = "AEGIS_IN_BACKGROUND";
+/// What it tells before it lets go of the user's streams is no longer than this.
+const TOLD_BYTES_MAX: u64 = 4096;
+
+/// Whether a run is to have a name.
+pub(crate) fn is_named(options: &RunOptions) -> bool {
+    options.habits.detach || options.habits.name.is_some()
+}
+
+/// Runs the program under a name; the answer is the tool's exit status, in the background that of the start.
+pub(crate) fn run_named(
+    options: &RunOptions,
+    pod: PodOptions,
+    words: Vec<OsString>,
+    current: &Path,
+    start: Instant,
+) -> Result<u8, Error> {
+    check(options)?;
+    if options.habits.detach && std::env::var_os(BACKGROUND).is_none() && !options.machine.dry_run {
+        return start_in_background();
+    }
+    let program = words.first().cloned().unwrap_or_default();
+    let name = NameChoice::new(options.habits.name.as_deref(), Path::new(&program));
+    let entry = PodEntry {
+        name: name.first(),
+        words,
+        memory_limit: pod.memory,
+        options: pod,
+        tickets: TICKETS_DEFAULT,
+        payer: None,
+        restart: Restart::NO,
+    };
+    let file = UpFile {
+        cpus: options.cpus,
+        memory: None,
+        slice_ms: None,
+        trusts_devices: false,
+        pods: vec![entry],
+        currencies: Vec::new(),
+    };
+    let is_named = options.habits.name.is_some();
+    let on_start: &dyn Fn(&str) -> Result<(), Error> = if options.habits.detach { &let_go } else { &|_| Ok(()) };
+    run_pods(&file, current, &Wanted { machine: &options.machine, name, is_named, on_start }, start)
+}
+
+/// What a pod of several cannot have.
+fn check(options: &RunOptions) -> Result<(), Error> {
+    let refused = [
+        ("-t", options.terminal),
+        ("--stats", options.stats.is_some()),
+        ("--trace", options.trace),
+        ("--profile", options.profile.is_some()),
+        ("--no-rewrite", options.no_rewrite),
+        ("--tickets", options.tickets.is_some()),
+    ];
+    match refused.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(Error::Usage(format!("{option} is for runs without --name and -d"))),
+        None => Ok(()),
+    }
+}
+
+/// Starts this tool again in the background, and waits until the machine starts or cannot.
+fn start_in_background() -> Result<u8, Error> {
+    let what = "starting in the background";
+    let mut command = Command::new(std::env::current_exe().doing(what)?);
+    command.args(std::env::args_os().skip(1)).env(BACKGROUND, "1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    // A terminal's keys are not for it.
+    command.process_group(0);
+    let mut child = command.spawn().doing(what)?;
+    let mut told = String::new();
+    if let Some(output) = child.stdout.take() {
+        output.take(TOLD_BYTES_MAX).read_to_string(&mut told).doing(what)?;
+    }
+    if told.is_empty() {
+        let status = child.wait().doing(what)?;
+        return Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(STATUS_TOOL));
+    }
+    std::io::stdout().write_all(told.as_bytes()).doing("printing the name")?;
+    Ok(0)
+}
+
+/// Tells the name, and lets go of the streams of the tool that waits.
+fn let_go(name: &str) -> Result<(), Error> {
+    let what = "letting go of the terminal";
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null").doing(what)?;
+    // Without a session of its own it only is more easily ended.
+    let _ = rustix::process::setsid();
+    println!("{name}");
+    std::io::stdout().flush().doing(what)?;
+    rustix::stdio::dup2_stderr(&null).doing(what)?;
+    rustix::stdio::dup2_stdout(&null).doing(what)
+}

@@ -1,0 +1,5 @@
+class Hello {
+    public static void main(String[] words) {
+        System.out.println("hello");
+    }
+}

@@ -1,0 +1,3 @@
+import sys
+
+print(sum(len(line.split()) for line in open(sys.argv[1])))
