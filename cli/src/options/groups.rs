@@ -61,8 +61,7 @@ pub(crate) struct PodOptions {
     /// What it sees of this host.
     #[command(flatten)]
     pub(crate) view: ViewOptions,
-    /// Directory in the machine where the program starts [default: /, or the image's; with --root / and
-    /// --here the current one]
+    /// Where the program starts in the machine [default: /, or the image's; with --root / and --here the current one]
     #[arg(short = 'w', long = "workdir", value_name = "DIR")]
     pub(crate) working_directory: Option<PathBuf>,
     /// Memory for programs, with K, M or G; the root comes on top

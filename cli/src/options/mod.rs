@@ -6,8 +6,8 @@
 
 pub(crate) mod disks;
 pub(crate) mod drivers;
+pub(crate) mod engine_words;
 pub(crate) mod groups;
-pub(crate) mod habits;
 pub(crate) mod image;
 pub(crate) mod manual;
 pub(crate) mod network;
@@ -22,8 +22,8 @@ use aegis_bench::compare::TestOptions;
 use aegis_link::config::Tickets;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::options::engine_words::EngineWordOptions;
 use crate::options::groups::{CPU_COUNT_MAX, MachineOptions, PodOptions};
-use crate::options::habits::HabitOptions;
 use crate::options::image::ImagesOptions;
 use crate::options::manual::{CompletionOptions, ManOptions};
 use crate::options::values::{parse_machine_memory, parse_name};
@@ -208,7 +208,7 @@ pub(crate) struct RunOptions {
     pub(crate) cpus: u8,
     /// What other engines call so.
     #[command(flatten)]
-    pub(crate) habits: HabitOptions,
+    pub(crate) engine_words: EngineWordOptions,
     /// How the machine is started.
     #[command(flatten)]
     pub(crate) machine: MachineOptions,

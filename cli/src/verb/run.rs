@@ -56,7 +56,7 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
 pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&str>) -> Result<u8, Error> {
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let (mut pod_options, mut words) = (options.pod.clone(), options.program_words().to_vec());
-    pod_options.environment.splice(0..0, options.habits.variables()?);
+    pod_options.environment.splice(0..0, options.engine_words.variables()?);
     for warning in settle(&mut pod_options, &mut words, &cwd)?.iter().filter(|_| !options.machine.quiet) {
         eprintln!("aegis: {warning}");
     }

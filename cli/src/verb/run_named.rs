@@ -23,11 +23,11 @@ use crate::verb::up_file::{PodEntry, TICKETS_DEFAULT, UpFile};
 /// Set in the tool that runs in the background.
 const BACKGROUND: &str = "AEGIS_IN_BACKGROUND";
 /// What it tells before it lets go of the user's streams is no longer than this.
-const TOLD_BYTES_MAX: u64 = 4096;
+const NAME_BYTES_MAX: u64 = 4096;
 
 /// Whether a run is to have a name.
 pub(crate) fn is_named(options: &RunOptions) -> bool {
-    options.habits.detach || options.habits.name.is_some()
+    options.engine_words.detach || options.engine_words.name.is_some()
 }
 
 /// Runs the program under a name; the answer is the tool's exit status, in the background that of the start.
@@ -39,11 +39,11 @@ pub(crate) fn run_named(
     start: Instant,
 ) -> Result<u8, Error> {
     check(options)?;
-    if options.habits.detach && std::env::var_os(BACKGROUND).is_none() && !options.machine.dry_run {
+    if options.engine_words.detach && std::env::var_os(BACKGROUND).is_none() && !options.machine.dry_run {
         return start_in_background();
     }
     let program = words.first().cloned().unwrap_or_default();
-    let name = NameChoice::new(options.habits.name.as_deref(), Path::new(&program));
+    let name = NameChoice::new(options.engine_words.name.as_deref(), Path::new(&program));
     let entry = PodEntry {
         name: name.first(),
         words,
@@ -61,8 +61,8 @@ pub(crate) fn run_named(
         pods: vec![entry],
         currencies: Vec::new(),
     };
-    let is_named = options.habits.name.is_some();
-    let on_start: &dyn Fn(&str) -> Result<(), Error> = if options.habits.detach { &let_go } else { &|_| Ok(()) };
+    let is_named = options.engine_words.name.is_some();
+    let on_start: &dyn Fn(&str) -> Result<(), Error> = if options.engine_words.detach { &let_go } else { &|_| Ok(()) };
     run_pods(&file, current, &Wanted { machine: &options.machine, name, is_named, on_start }, start)
 }
 
@@ -93,7 +93,7 @@ fn start_in_background() -> Result<u8, Error> {
     let mut child = command.spawn().doing(what)?;
     let mut told = String::new();
     if let Some(output) = child.stdout.take() {
-        output.take(TOLD_BYTES_MAX).read_to_string(&mut told).doing(what)?;
+        output.take(NAME_BYTES_MAX).read_to_string(&mut told).doing(what)?;
     }
     if told.is_empty() {
         let status = child.wait().doing(what)?;

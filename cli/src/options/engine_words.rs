@@ -15,7 +15,7 @@ const VARIABLE_COUNT_MAX: usize = 16 << 10;
 // What docker and podman call so. (No documentation comment: clap would make it the text of the command.)
 #[allow(missing_docs, reason = "see above")]
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct HabitOptions {
+pub(crate) struct EngineWordOptions {
     /// Standard input reaches the program in any case: nothing changes
     #[arg(short = 'i', long)]
     pub(crate) interactive: bool,
@@ -33,7 +33,7 @@ pub(crate) struct HabitOptions {
     pub(crate) env_file: Vec<PathBuf>,
 }
 
-impl HabitOptions {
+impl EngineWordOptions {
     /// The variables of the files, in order.
     ///
     /// # Errors
