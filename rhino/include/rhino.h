@@ -1,4 +1,4 @@
-/* Recoverable memory: transactions on a mapped file. Link with librhino.a (cargo build -p rhino --example c).
+/* Recoverable memory: transactions on a mapped file. Link with librhino_c.a (cargo build -p rhino --example rhino_c).
  *
  * A database is a file of whole pages; its log lies beside it (PATH.log) and is made at the first trans_open. One
  * process has it open at a time. Stores between trans_begin and trans_commit last together or not at all, whatever

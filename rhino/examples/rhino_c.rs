@@ -1,0 +1,4 @@
+//! `librhino_c.a` for programs of C: nothing but the crate's functions for them.
+//!
+//! `cargo build -p rhino --example rhino_c` makes `target/debug/examples/librhino_c.a`; the header is `include/rhino.h`.
+pub use rhino::linux::*;
