@@ -99,7 +99,11 @@ fn micro(path: &Path) -> Result<(), Error> {
     let touch = |is_store: bool| {
         for page in 0..BATCH {
             let offset = page * PAGE_BYTES;
-            if is_store { store(&mapping, offset, &[1]) } else { let _ = hint::black_box(load(&mapping, offset)); }
+            if is_store {
+                store(&mapping, offset, &[1])
+            } else {
+                let _ = hint::black_box(load(&mapping, offset));
+            }
         }
     };
     let warm = |is_store: bool| {
