@@ -8,6 +8,7 @@
 //! | `start` | a program and what belongs to it, the machine that is made for one or several, its run and verdict |
 //! | `relay` | while it lives: bytes, lines, signals, times; what came of it |
 //! | `remote` | `ps`, `exec`, `stop` and the others, and the end of a running machine that answers them |
+//! | `compose` | `compose.yaml` as `up` reads it |
 //! | `oci` | `aegis-oci`: the same binary as the runtime of other people's engines |
 //! | `profile` | looks on from a thread of its own and draws where the time goes |
 //! | `aegis-launch` | root images, QEMU's command line and process (a crate, because benchmarks start machines too) |
@@ -18,6 +19,7 @@
 //! Invariants: one thread starts every process (`profile` has another, which starts none); the exit
 //! status is always one of those in `errors` or the program's own; no QEMU outlives the tool.
 
+mod compose;
 mod oci;
 mod options;
 mod profile;

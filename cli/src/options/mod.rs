@@ -89,6 +89,7 @@ FILE:
   program = \"busybox\"    # as for `aegis run`
   args = [\"httpd\", \"-f\"]
   root = \"./rootfs\"      # and pack = true, as for --root and --pack
+  image = \"oci:./web\"    # instead of root: as for --image; and user, as for --user
   volumes = [\"./data:/data:ro\"]
   with = [\"./conf:/etc/conf\"]
   ports = [\"8080:80\"]    # as for -p; and network, host_access, dns, hosts, ip, mac,
@@ -179,7 +180,7 @@ pub(crate) struct UpOptions {
     /// Let pods drive their devices themselves: faster by a little, and any of them can then reach all memory
     #[arg(long)]
     pub(crate) trust_devices: bool,
-    /// The machine and its pods, in TOML
+    /// The machine and its pods, in TOML; or a compose file, if it is called .yaml or .yml
     pub(crate) file: PathBuf,
 }
 

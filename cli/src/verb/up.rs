@@ -18,6 +18,7 @@ use aegis_link::config::{Config, Flags};
 use aegis_link::drivers::{Drivers, Model, Placement, Role};
 use aegis_link::pods::{CurrencyPlan, PodPlan, encode};
 
+use crate::compose::{self, Compose, is_compose};
 use crate::options::UpOptions;
 use crate::options::groups::MachineOptions;
 use crate::relay::Session;
@@ -26,6 +27,7 @@ use crate::remote::address::{Address, NameChoice};
 use crate::remote::server::ControlServer;
 use crate::remote::server::channel::Channel;
 use crate::remote::server::payers::Payers;
+use crate::start::image::settle;
 use crate::start::memory::{memory_of_pods_mib, pod_quota_mib};
 use crate::start::network::PodNetwork;
 use crate::start::pod::{Pod, PodFiles};
@@ -43,8 +45,16 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let path = cwd.join(&options.file);
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let mut file = read(&path, folder).map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
+    let mut file = read(&path, folder, options.machine.quiet)
+        .map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
     file.trusts_devices |= options.trust_devices;
+    for entry in &mut file.pods {
+        let name = entry.name.clone();
+        let settled = settle(&mut entry.options, &mut entry.words, folder);
+        for warning in settled.map_err(|error| of_pod(entry, error))?.iter().filter(|_| !options.machine.quiet) {
+            eprintln!("aegis: {name}: {warning}");
+        }
+    }
     let name = NameChoice::new(options.name.as_deref(), &options.file);
     let is_named = options.name.is_some();
     run_pods(&file, folder, &Wanted { machine: &options.machine, name, is_named, on_start: &|_| Ok(()) }, start)
@@ -172,13 +182,25 @@ fn channel(stream: UnixStream, config: &[u8]) -> Result<Channel, Error> {
     Config::decode(config).map(|config| Channel::new(stream, config)).map_err(|why| Error::Usage(why.to_string()))
 }
 
-fn read(path: &Path, folder: &Path) -> Result<UpFile, String> {
+fn read(path: &Path, folder: &Path, is_quiet: bool) -> Result<UpFile, String> {
     let size_bytes = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
     if size_bytes > FILE_BYTES_MAX {
         return Err(format!("longer than {} MiB", FILE_BYTES_MAX >> 20));
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    parse(&text, folder).map_err(|error| error.to_string())
+    if !is_compose(path) {
+        return parse(&text, folder).map_err(|error| error.to_string());
+    }
+    let Compose { file, notes } = compose::read(&text, folder, std::env::vars_os().filter_map(text_of))?;
+    for note in notes.iter().filter(|_| !is_quiet) {
+        eprintln!("aegis: {}: {note}", path.display());
+    }
+    Ok(file)
+}
+
+/// A variable that is text.
+fn text_of((name, value): (OsString, OsString)) -> Option<(String, String)> {
+    Some((name.into_string().ok()?, value.into_string().ok()?))
 }
 
 /// Finds every pod's program.

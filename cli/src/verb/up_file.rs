@@ -9,6 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use aegis_abi::call::TICKET_AMOUNT_MAX;
+use aegis_launch::images::source::parse_source;
 use aegis_launch::machine::mounts::parse_volume;
 use aegis_launch::root::parse_with;
 use aegis_link::pods::{POD_COUNT_MAX, POD_NAME_BYTES_MAX, is_name};
@@ -35,7 +36,7 @@ pub(crate) const TICKETS_DEFAULT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
 const SLICE_MS_MAX: i64 = 100;
 
 /// What a pod's table may have.
-const POD_KEYS: &str = "program, args, root, pack, system, volumes, with, env, workdir, memory, tickets, currency, \
+const POD_KEYS: &str = "program, args, image, user, root, pack, system, volumes, with, env, workdir, memory, tickets, currency, \
                         restart, ports, network, host_access, dns, hosts, ip, gateway, mac, hostname, pcap, drivers, \
                         disk, io_order";
 
@@ -263,27 +264,14 @@ impl Reader<'_> {
     fn pod(&self, name: &Key<'_>, value: &Value<'_>) -> Result<(PodEntry, Option<Use>)> {
         self.name("pod", name)?;
         let memory = parse_memory(MEMORY_DEFAULT).map_err(|why| self.error(name.span.start, why))?;
-        let mut options = PodOptions {
-            fault_disk_domain: 0,
-            fault_net_domain: 0,
-            root: None,
-            image: ImageOptions::default(),
-            pack: false,
-            volumes: Vec::new(),
-            with: Vec::new(),
-            environment: Vec::new(),
-            view: ViewOptions { here: None, bare: true },
-            working_directory: Some("/".into()),
-            memory,
-            network: NetworkOptions::default(),
-            drivers: Vec::new(),
-            disks: DiskOptions::default(),
-        };
+        let mut options = plain_options(memory);
         let (mut program, mut arguments, mut memory_limit) = (None, Vec::new(), memory);
         let (mut tickets, mut currency, mut restart) = (TICKETS_DEFAULT, None, Restart::NO);
         for (key, value) in in_order(self.table(value)?) {
             match &*key.name {
                 "program" => program = Some(self.program(key, value)?),
+                "image" => options.image.image = Some(self.parsed(key, value, |text| parse_source(text.into()))?),
+                "user" => options.image.user = Some(self.string(key, value)?.to_owned()),
                 "args" => arguments = self.list(key, value, |text| Ok(OsString::from(text)))?,
                 "root" => options.root = Some(self.host_path(self.string(key, value)?)),
                 "pack" => options.pack = self.boolean(key, value)?,
@@ -312,9 +300,13 @@ impl Reader<'_> {
                 _ => return Err(self.unknown(key, POD_KEYS)),
             }
         }
-        let program = program.ok_or_else(|| {
-            self.error(name.span.start, format!("[pod.{}] has no program; write program = \"…\"", name.name))
-        })?;
+        if program.is_none() && options.image.image.is_none() {
+            let text = format!("[pod.{}] has no program; write program = \"…\"", name.name);
+            return Err(self.error(name.span.start, text));
+        }
+        if options.image.image.is_none() && options.working_directory.is_none() {
+            options.working_directory = Some("/".into());
+        }
         if options.network.network.is_none() && options.network.publications().next().is_none() {
             options.network.network = Some(NetworkChoice::None);
         }
@@ -327,7 +319,7 @@ impl Reader<'_> {
         for with in &mut options.with {
             with.host = absolute(&with.host, self.folder);
         }
-        let words = std::iter::once(program).chain(arguments).collect();
+        let words = program.into_iter().chain(arguments).collect();
         let name = name.name.to_string();
         Ok((PodEntry { name, words, options, memory_limit, tickets, payer: None, restart }, currency))
     }
@@ -376,6 +368,26 @@ impl Reader<'_> {
             variables.push(format!("{}={}", name.name, self.string(name, value)?).into());
         }
         Ok(variables)
+    }
+}
+
+/// The options of a pod that says nothing.
+pub(crate) fn plain_options(memory: u64) -> PodOptions {
+    PodOptions {
+        fault_disk_domain: 0,
+        fault_net_domain: 0,
+        root: None,
+        image: ImageOptions::default(),
+        pack: false,
+        volumes: Vec::new(),
+        with: Vec::new(),
+        environment: Vec::new(),
+        view: ViewOptions { here: None, bare: true },
+        working_directory: None,
+        memory,
+        network: NetworkOptions::default(),
+        drivers: Vec::new(),
+        disks: DiskOptions::default(),
     }
 }
 

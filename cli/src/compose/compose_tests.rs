@@ -1,0 +1,122 @@
+//! Files as they are written for compose, and what is not kept of them.
+
+use super::{Compose, read};
+use aegis_launch::images::source::ImageSource;
+use std::path::{Path, PathBuf};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("aegis-compose-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("writable");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn compose(folder: &Path, text: &str) -> Result<Compose, String> {
+    let data = folder.join("data").display().to_string();
+    let environment = [("XDG_DATA_HOME".to_owned(), data), ("TAG".into(), "7".into()), ("GIVEN".into(), "g".into())];
+    read(text, folder, environment.into_iter())
+}
+
+#[test]
+fn a_service_becomes_a_pod() {
+    let folder = Folder::new("pod");
+    std::fs::write(folder.0.join("vars"), "A=file\nF='f f'\n").expect("writable");
+    std::fs::write(folder.0.join(".env"), "PORT=8080\nTAG=never\n").expect("writable");
+    let text = r#"
+name: shop
+services:
+  web:
+    image: registry.example/web:${TAG}
+    command: serve --all "two words"
+    entrypoint: ["/entry", "-x"]
+    environment: { A: b, GIVEN: , ABSENT: , N: 5 }
+    env_file: vars
+    ports: ["${PORT}:80", "127.0.0.1:53:53/udp", { target: 90, published: "9090" }]
+    volumes: ["./in:/in:ro", "db:/var/lib/db", "/anonymous"]
+    user: web:log
+    working_dir: /srv
+    hostname: box
+    mem_limit: 64m
+    cpu_shares: 2048
+    restart: on-failure:3
+    depends_on: [other]
+  other:
+    image: oci:./layout
+    network_mode: none
+volumes:
+  db:
+"#;
+    let found = compose(&folder.0, text).expect("understood");
+    assert_eq!(found.notes, Vec::<String>::new());
+    let (web, other) = (&found.file.pods[0], &found.file.pods[1]);
+    assert!(
+        matches!(&web.options.image.image, Some(ImageSource::Registry(it)) if it.shown() == "registry.example/web:7")
+    );
+    assert_eq!(web.words, ["serve", "--all", "two words"]);
+    assert_eq!(web.options.image.entrypoint.as_deref(), Some("[\"/entry\",\"-x\"]"));
+    assert_eq!(web.options.environment, ["A=file", "F=f f", "A=b", "GIVEN=g", "N=5"]);
+    assert_eq!(web.options.network.publications().count(), 3);
+    let volumes: Vec<_> = web.options.volumes.iter().map(|it| (it.host.clone(), it.is_read_only)).collect();
+    assert_eq!(volumes, [(folder.0.join("./in"), true), (folder.0.join("data/aegis/volumes/shop_db"), false)]);
+    assert!(volumes.iter().all(|(path, _)| path.is_dir()), "they are made");
+    assert_eq!(web.options.image.user.as_deref(), Some("web:log"));
+    assert_eq!((web.options.memory, web.tickets, other.tickets), (64 << 20, 2048, 1024));
+    assert!(web.restart.is_ever() && !other.restart.is_ever());
+    assert!(matches!(&other.options.image.image, Some(ImageSource::Layout(path, None)) if path.is_absolute()));
+}
+
+#[test]
+fn each_key_that_is_not_kept_is_named_with_its_line() {
+    let folder = Folder::new("named");
+    let text = "services:\n  a:\n    image: x\n    cap_add: [ALL]\n    healthcheck: {test: x}\n    \
+                depends_on: {b: {condition: service_healthy}}\n    environment: [A=$NOWHERE]\n  b: {image: y}\n\
+                networks: {}\nx-mine: 1\n";
+    let notes = compose(&folder.0, text).expect("understood").notes.join("\n");
+    for part in [
+        "line 4: services.a.cap_add is not kept",
+        "line 5: services.a.healthcheck is not kept",
+        "line 6: services.a.depends_on.b.condition is not kept",
+        "networks is not kept",
+        "NOWHERE is not set",
+    ] {
+        assert!(notes.contains(part), "{part} in {notes}");
+    }
+    assert!(!notes.contains("x-mine"));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    let folder = Folder::new("wrong");
+    let service = |text: &str| format!("services:\n  a:\n    image: x\n    {text}\n");
+    for (text, part) in [
+        (service("privileged: true"), "line 4: privileged"),
+        (service("devices: [/dev/kvm]"), "line 4: devices"),
+        (service("ports: [nonsense]"), "line 4: ports"),
+        (service("volumes: ['a b:/x']"), "line 4: volumes"),
+        (service("volumes: ['./x:../y']"), "line 4: volumes"),
+        (service("command: \"it's\""), "line 4: command"),
+        (service("env_file: missing"), "line 4: env_file"),
+        (service("mem_limit: much"), "line 4: mem_limit"),
+        (service("restart: perhaps"), "line 4: restart"),
+        (service("hostname: ${X:?is needed}"), "is needed"),
+        ("services:\n  a:\n    build: .\n".into(), "aegis images build"),
+        ("services:\n  a: {command: x}\n".into(), "no image"),
+        ("services:\n  a.b: {image: x}\n".into(), "a service's name"),
+        ("services: {}\n".into(), "no services"),
+        ("x: [\n".into(), "line"),
+        ("services:\n  a: {image: x, profiles: [p]}\n".into(), "profile"),
+        ("services:\n  a: {image: ../X}\n".into(), "image"),
+    ] {
+        let error = compose(&folder.0, &text).expect_err(part);
+        assert!(error.contains(part), "{error}, without {part}");
+    }
+}

@@ -1,0 +1,392 @@
+//! One service of a compose file becomes a pod.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use aegis_launch::images::source::{ImageSource, Reference, parse_source};
+use aegis_launch::machine::mounts::Volume;
+use aegis_link::pods::{POD_NAME_BYTES_MAX, is_name};
+
+use crate::compose::Reader;
+use crate::compose::interpolate::read_variables;
+use crate::compose::yaml::{Node, Value, Wrong};
+use crate::options::groups::MEMORY_DEFAULT;
+use crate::options::network::{NetworkChoice, parse_host_entry, parse_hostname, parse_name_server, parse_publications};
+use crate::options::values::{MEMORY_BYTES_MIN, parse_memory};
+use crate::remote::server::restart::Restart;
+use crate::verb::up_file::{PodEntry, plain_options};
+
+/// `cpu_shares` of a service that says nothing: what a share is compared with.
+const SHARES_DEFAULT: u64 = 1024;
+/// Longest file of variables.
+const VARIABLES_BYTES_MAX: u64 = 1 << 20;
+/// Keys that mean a container with more of the host than a machine gives away.
+const REFUSED: [&str; 5] = ["privileged", "devices", "volumes_from", "pid", "userns_mode"];
+
+type Result<T> = std::result::Result<T, Wrong>;
+
+pub(super) struct Service<'a> {
+    reader: &'a mut Reader,
+    name: String,
+    line: usize,
+    pod: PodEntry,
+    command: Option<Vec<OsString>>,
+    /// Variables of files, which those of `environment` win over.
+    of_files: Vec<OsString>,
+}
+
+impl<'a> Service<'a> {
+    pub(super) fn new(reader: &'a mut Reader, name: &str, line: usize) -> Self {
+        let memory = parse_memory(MEMORY_DEFAULT).unwrap_or(MEMORY_BYTES_MIN);
+        let pod = PodEntry {
+            name: name.into(),
+            words: Vec::new(),
+            options: plain_options(memory),
+            memory_limit: memory,
+            tickets: SHARES_DEFAULT,
+            payer: None,
+            restart: Restart::NO,
+        };
+        Self { reader, name: name.into(), line, pod, command: None, of_files: Vec::new() }
+    }
+
+    /// Reads the service; nothing if it belongs to a profile that was not asked for.
+    pub(super) fn read(mut self, node: &Node) -> Result<Option<PodEntry>> {
+        if !is_name(&self.name) {
+            let why = format!("a service's name is 1 to {POD_NAME_BYTES_MAX} letters, digits, - and _");
+            return Err((self.line, format!("{}: {why}", self.name)));
+        }
+        let Value::Map(keys) = &node.value else { return Err((node.line, format!("{}: no map", self.name))) };
+        if let Some((_, profiles)) = keys.iter().find(|(key, _)| key == "profiles")
+            && !self.is_wanted(profiles)?
+        {
+            return Ok(None);
+        }
+        // A service with both is not built here, but has its image.
+        let has_image = keys.iter().any(|(key, _)| key == "image");
+        for (key, value) in keys {
+            self.key(key, value, has_image)?;
+        }
+        if self.pod.options.image.image.is_none() {
+            return Err((self.line, format!("{}: no image", self.name)));
+        }
+        self.pod.words = self.command.take().unwrap_or_default();
+        let given = std::mem::take(&mut self.pod.options.environment);
+        self.pod.options.environment = self.of_files.into_iter().chain(given).collect();
+        Ok(Some(self.pod))
+    }
+
+    fn is_wanted(&self, profiles: &Node) -> Result<bool> {
+        let wanted = self.reader.variables.get("COMPOSE_PROFILES").unwrap_or_default();
+        let wanted: Vec<&str> = wanted.split(',').map(str::trim).collect();
+        Ok(texts("profiles", profiles)?.iter().any(|profile| wanted.contains(&profile.as_str())))
+    }
+
+    fn key(&mut self, key: &str, node: &Node, has_image: bool) -> Result<()> {
+        let line = node.line;
+        let at = |why: String| (line, format!("{key}: {why}"));
+        let options = &mut self.pod.options;
+        match key {
+            "image" => self.pod.options.image.image = Some(self.source(&text(key, node)?).map_err(at)?),
+            "command" if node.is_null() => {}
+            "command" => self.command = Some(words(key, node)?),
+            "entrypoint" if node.is_null() => {}
+            "entrypoint" => {
+                let list: Vec<String> =
+                    words(key, node)?.into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
+                let is_none = list.is_empty() || list == [""];
+                let json = serde_json::to_string(&list).map_err(|why| at(why.to_string()))?;
+                options.image.entrypoint = Some(if is_none { String::new() } else { json });
+            }
+            "environment" => self.pod.options.environment = self.variables(key, node)?,
+            "env_file" => self.of_files = self.files(key, node)?,
+            "ports" => self.ports(node)?,
+            "volumes" => self.volumes(node)?,
+            "user" => options.image.user = Some(text(key, node)?),
+            "working_dir" => options.working_directory = Some(text(key, node)?.into()),
+            "hostname" => options.network.hostname = Some(parse_hostname(&text(key, node)?).map_err(at)?),
+            "mem_limit" => self.memory(key, node)?,
+            "cpu_shares" => {
+                let shares = text(key, node)?.parse().ok().filter(|shares| (1..=1 << 31).contains(shares));
+                self.pod.tickets = shares.ok_or_else(|| at("a number from 1 is wanted".into()))?;
+            }
+            "restart" => self.pod.restart = restart(&text(key, node)?).map_err(at)?,
+            "network_mode" if text(key, node)? == "none" => options.network.network = Some(NetworkChoice::None),
+            "extra_hosts" => {
+                for entry in pairs(key, node, [':', '='])? {
+                    let entry = parse_host_entry(&entry).map_err(|why| at(why.to_string()))?;
+                    options.network.add_host.push(entry);
+                }
+            }
+            "dns" => {
+                for server in texts(key, node)? {
+                    options.network.dns.push(parse_name_server(&server).map_err(|why| at(why.to_string()))?);
+                }
+            }
+            "deploy" => self.deploy(node)?,
+            "depends_on" => self.dependencies(node)?,
+            "build" if !has_image => {
+                let text = "not built here: aegis images build -t NAME DIR, then image: NAME";
+                return Err(at(text.into()));
+            }
+            key if REFUSED.contains(&key) && !matches!(&node.value, Value::Scalar(it, true) if it == "false") => {
+                return Err(at("a machine does not give the host away".into()));
+            }
+            "labels" | "container_name" | "profiles" | "tty" | "stdin_open" | "init" | "expose" | "pull_policy" => {}
+            key if key.starts_with("x-") => {}
+            key => self.ignore(line, key),
+        }
+        Ok(())
+    }
+
+    fn ignore(&mut self, line: usize, key: &str) {
+        let key = format!("services.{}.{key}", self.name);
+        self.reader.ignored(line, &key);
+    }
+
+    /// An image by a transport, or by a name that is looked for here first and then in a registry.
+    fn source(&self, text: &str) -> std::result::Result<ImageSource, String> {
+        let whole = |path: PathBuf| self.reader.folder.join(path);
+        let named = |text: &str| Reference::parse(text).map(ImageSource::Registry);
+        let has_transport = ["docker-archive:", "oci:", "oci-archive:", "containers-storage:", "docker://"];
+        let source = if has_transport.iter().any(|it| text.starts_with(it)) {
+            parse_source(text.into()).map(|source| match source {
+                ImageSource::DockerArchive(path, name) => ImageSource::DockerArchive(whole(path), name),
+                ImageSource::Layout(path, name) => ImageSource::Layout(whole(path), name),
+                ImageSource::LayoutArchive(path, name) => ImageSource::LayoutArchive(whole(path), name),
+                other => other,
+            })
+        } else {
+            named(text)
+        };
+        source.map_err(|error| error.to_string())
+    }
+
+    fn variables(&self, key: &str, node: &Node) -> Result<Vec<OsString>> {
+        let of_host = |name: &str| self.reader.variables.get(name).map(|value| format!("{name}={value}"));
+        let all = match &node.value {
+            Value::Map(map) => map
+                .iter()
+                .filter_map(|(name, value)| match &value.value {
+                    _ if value.is_null() => of_host(name).map(Ok),
+                    Value::Scalar(text, _) => Some(Ok(format!("{name}={text}"))),
+                    _ => Some(Err((value.line, format!("{key}: {name}: text is wanted")))),
+                })
+                .collect::<Result<Vec<_>>>()?,
+            _ => {
+                let one = |text: &String| if text.contains('=') { Some(text.clone()) } else { of_host(text) };
+                texts(key, node)?.iter().filter_map(one).collect()
+            }
+        };
+        Ok(all.into_iter().map(OsString::from).collect())
+    }
+
+    fn files(&mut self, key: &str, node: &Node) -> Result<Vec<OsString>> {
+        let mut found = Vec::new();
+        let one = std::slice::from_ref(node);
+        let list = if let Value::List(list) = &node.value { list } else { one };
+        for entry in list {
+            let (path, is_required) = match &entry.value {
+                Value::Map(map) => {
+                    let of = |name: &str| map.iter().find(|(key, _)| key == name).map(|(_, node)| node);
+                    let path = of("path").ok_or_else(|| (entry.line, format!("{key}: path is missing")))?;
+                    let is_optional = of("required").is_some_and(|it| text(key, it).is_ok_and(|it| it == "false"));
+                    (text(key, path)?, !is_optional)
+                }
+                _ => (text(key, entry)?, true),
+            };
+            let wrong = |why: String| (entry.line, format!("{key}: {path}: {why}"));
+            let whole = self.reader.folder.join(&path);
+            if !is_required && !whole.exists() {
+                continue;
+            }
+            let length = std::fs::metadata(&whole).map_err(|error| wrong(error.to_string()))?.len();
+            if length > VARIABLES_BYTES_MAX {
+                return Err(wrong("more than 1 MiB".into()));
+            }
+            let read = std::fs::read_to_string(&whole).map_err(|error| wrong(error.to_string()))?;
+            for (name, value) in read_variables(&read).map_err(wrong)? {
+                let value = value.or_else(|| self.reader.variables.get(&name).map(str::to_owned));
+                found.extend(value.map(|value| OsString::from(format!("{name}={value}"))));
+            }
+        }
+        Ok(found)
+    }
+
+    fn ports(&mut self, node: &Node) -> Result<()> {
+        let Value::List(list) = &node.value else { return Err((node.line, "ports: a list is wanted".into())) };
+        for entry in list {
+            let written = match &entry.value {
+                Value::Map(map) => {
+                    let of = |name: &str| {
+                        map.iter().find(|(key, _)| key == name).map(|(_, node)| text("ports", node)).transpose()
+                    };
+                    let target = of("target")?.ok_or_else(|| (entry.line, "ports: target is missing".to_owned()))?;
+                    let published = of("published")?.unwrap_or_else(|| "0".into());
+                    let address = of("host_ip")?.map(|address| format!("{address}:")).unwrap_or_default();
+                    let protocol = of("protocol")?.map(|protocol| format!("/{protocol}")).unwrap_or_default();
+                    format!("{address}{published}:{target}{protocol}")
+                }
+                _ => {
+                    let text = text("ports", entry)?;
+                    if text.contains(':') { text } else { format!("0:{text}") }
+                }
+            };
+            let range = parse_publications(&written).map_err(|why| (entry.line, format!("ports: {written}: {why}")))?;
+            self.pod.options.network.add_publication(range);
+        }
+        Ok(())
+    }
+
+    fn volumes(&mut self, node: &Node) -> Result<()> {
+        let Value::List(list) = &node.value else { return Err((node.line, "volumes: a list is wanted".into())) };
+        for entry in list {
+            let (source, guest, is_read_only) = match &entry.value {
+                Value::Map(map) => {
+                    let of = |name: &str| {
+                        map.iter().find(|(key, _)| key == name).map(|(_, node)| text("volumes", node)).transpose()
+                    };
+                    let target = of("target")?.ok_or_else(|| (entry.line, "volumes: target is missing".to_owned()))?;
+                    let is_read_only = of("read_only")?.is_some_and(|it| it == "true");
+                    if of("type")?.is_some_and(|kind| kind == "tmpfs") {
+                        continue;
+                    }
+                    (of("source")?, target, is_read_only)
+                }
+                _ => {
+                    let text = text("volumes", entry)?;
+                    let mut parts = text.split(':').map(str::to_owned);
+                    match (parts.next().unwrap_or_default(), parts.next(), parts.next()) {
+                        (guest, None, _) => (None, guest, false),
+                        (source, Some(guest), mode) => {
+                            let is_read_only = mode.is_some_and(|mode| mode.split(',').any(|it| it == "ro"));
+                            (Some(source), guest, is_read_only)
+                        }
+                    }
+                }
+            };
+            // Without a source it is memory, as everything is that a program writes.
+            let Some(source) = source else { continue };
+            let host = self.volume_source(&source, entry.line)?;
+            let is_path = guest.starts_with('/') && guest != "/" && !guest.split('/').any(|name| name == "..");
+            if !is_path {
+                return Err((entry.line, format!("volumes: {guest}: a path below / is wanted")));
+            }
+            self.pod.options.volumes.push(Volume { host, guest: guest.into(), is_read_only });
+        }
+        Ok(())
+    }
+
+    /// A path of the host, made if it is not there; or the directory of a named volume.
+    fn volume_source(&self, source: &str, line: usize) -> Result<PathBuf> {
+        let path = if source.starts_with(['/', '.']) {
+            self.reader.folder.join(source)
+        } else if let Some(rest) = source.strip_prefix("~/") {
+            PathBuf::from(self.reader.variables.get("HOME").unwrap_or("/")).join(rest)
+        } else {
+            let is_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+            if source.starts_with(['-', '_']) || !source.bytes().all(is_byte) {
+                return Err((line, format!("volumes: {source}: a volume's name is letters, digits, _ . and -")));
+            }
+            self.volumes_folder().join(format!("{}_{source}", self.reader.project()))
+        };
+        if !path.exists() {
+            std::fs::create_dir_all(&path).map_err(|error| (line, format!("{}: {error}", path.display())))?;
+        }
+        Ok(path)
+    }
+
+    /// `$XDG_DATA_HOME/aegis/volumes`, or below `~/.local/share`.
+    fn volumes_folder(&self) -> PathBuf {
+        let set = |name: &str| self.reader.variables.get(name).filter(|path| path.starts_with('/'));
+        let data = set("XDG_DATA_HOME").map(PathBuf::from);
+        let data = data.or_else(|| set("HOME").map(|home| Path::new(home).join(".local/share")));
+        data.unwrap_or_else(|| self.reader.folder.clone()).join("aegis/volumes")
+    }
+
+    fn memory(&mut self, key: &str, node: &Node) -> Result<()> {
+        let written = text(key, node)?;
+        let memory = parse_memory(&written).map_err(|why| (node.line, format!("{key}: {why}")))?;
+        (self.pod.options.memory, self.pod.memory_limit) = (memory, memory);
+        Ok(())
+    }
+
+    fn deploy(&mut self, node: &Node) -> Result<()> {
+        let Value::Map(keys) = &node.value else { return Err((node.line, "deploy: a map is wanted".into())) };
+        for (key, value) in keys {
+            let limits = match (key.as_str(), &value.value) {
+                ("resources", Value::Map(resources)) => resources.iter().find(|(key, _)| key == "limits"),
+                _ => None,
+            };
+            match limits {
+                Some((_, Node { value: Value::Map(limits), .. })) => {
+                    for (key, node) in limits {
+                        match key.as_str() {
+                            "memory" => self.memory("deploy.resources.limits.memory", node)?,
+                            key => self.ignore(node.line, &format!("deploy.resources.limits.{key}")),
+                        }
+                    }
+                }
+                _ => self.ignore(value.line, &format!("deploy.{key}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Pods start together, so nothing has to be done for `service_started`; what waits for more is not kept.
+    fn dependencies(&mut self, node: &Node) -> Result<()> {
+        let Value::Map(map) = &node.value else { return texts("depends_on", node).map(drop) };
+        for (name, entry) in map {
+            let Value::Map(keys) = &entry.value else { continue };
+            for (key, value) in keys {
+                let is_kept = key == "condition" && text(key, value)? == "service_started" || key == "required";
+                if !is_kept {
+                    self.ignore(value.line, &format!("depends_on.{name}.{key}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn restart(text: &str) -> std::result::Result<Restart, String> {
+    match text {
+        "unless-stopped" => Restart::parse("always"),
+        text => Restart::parse(text),
+    }
+}
+
+fn text(key: &str, node: &Node) -> Result<String> {
+    match &node.value {
+        Value::Scalar(text, _) => Ok(text.clone()),
+        _ => Err((node.line, format!("{key}: text is wanted"))),
+    }
+}
+
+/// A list of texts, or one.
+fn texts(key: &str, node: &Node) -> Result<Vec<String>> {
+    match &node.value {
+        Value::List(list) => list.iter().map(|it| text(key, it)).collect(),
+        _ => text(key, node).map(|text| vec![text]),
+    }
+}
+
+/// A list of words, or a line that a shell would take apart.
+fn words(key: &str, node: &Node) -> Result<Vec<OsString>> {
+    let all = match &node.value {
+        Value::List(_) => texts(key, node)?,
+        _ => {
+            let line = text(key, node)?;
+            shlex::split(&line).ok_or_else(|| (node.line, format!("{key}: a quote is not closed")))?
+        }
+    };
+    Ok(all.into_iter().map(OsString::from).collect())
+}
+
+/// `NAME:VALUE`s: a list of them with one of these between, or a map.
+fn pairs(key: &str, node: &Node, between: [char; 2]) -> Result<Vec<String>> {
+    match &node.value {
+        Value::Map(map) => map.iter().map(|(name, it)| Ok(format!("{name}:{}", text(key, it)?))).collect(),
+        _ => Ok(texts(key, node)?.into_iter().map(|text| text.replacen(between[1], ":", 1)).collect()),
+    }
+}
