@@ -5,7 +5,6 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use aegis_abi::upcall::UpcallFrame;
 use aegis_link::config::{Config, Flags};
