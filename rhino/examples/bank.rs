@@ -2,7 +2,7 @@
 //! never changes.
 //!
 //! - `bank create PATH [ACCOUNTS]` makes it: every account has 1,000.
-//! - `bank run PATH [SECONDS] [set-range|page|diff]` moves money until it is killed, or for so long.
+//! - `bank run PATH [SECONDS] [set-range|page|diff|dirty-bits]` moves money until it is killed, or for so long.
 //! - `bank check PATH` says what the sum is; its status says if it is right.
 //! - `bank kill PATH TIMES` runs it so often, kills it with SIGKILL after a few milliseconds, and checks each time.
 #![allow(unsafe_code, reason = "accounts are plain memory")]
@@ -157,6 +157,7 @@ fn main() -> ExitCode {
     let detector = match words.get(3) {
         Some(&"set-range") => Detector::SetRange,
         Some(&"page") => Detector::Page,
+        Some(&"dirty-bits") => Detector::DirtyBits,
         _ => Detector::Diff,
     };
     let result = match words[..] {

@@ -12,9 +12,9 @@ use std::time::Duration;
 use std::{env, fs, thread};
 
 use rhino::linux::{Client, Database, Mapping, Service, Settings};
-use rhino::{Detector, Durability, Error, PAGE_BYTES, Restore};
+use rhino::{Detector, Durability, Error, MemoryError, PAGE_BYTES, Restore};
 
-const DETECTORS: [Detector; 3] = [Detector::SetRange, Detector::Page, Detector::Diff];
+const DETECTORS: [Detector; 4] = [Detector::SetRange, Detector::Page, Detector::Diff, Detector::DirtyBits];
 const PAGE_COUNT: usize = 16;
 
 /// A database of its own for each test.
@@ -65,7 +65,8 @@ fn store(mapping: &Mapping, index: usize, value: u64) {
 
 #[test]
 fn stores_last_when_they_were_committed() {
-    for detector in DETECTORS {
+    let has_dirty_bits = exos_native::call::version().is_ok();
+    for detector in DETECTORS.into_iter().filter(|detector| has_dirty_bits || *detector != Detector::DirtyBits) {
         let place = Place::new(&format!("last-{detector:?}"));
         for round in 0..4 {
             let (database, mapping) = open(&place.path(), detector);
@@ -91,6 +92,18 @@ fn stores_last_when_they_were_committed() {
             }
         }
     }
+}
+
+#[test]
+fn who_has_no_dirty_bits_is_told() {
+    if exos_native::call::version().is_ok() {
+        return;
+    }
+    let place = Place::new("dirty");
+    let database = Database::open(&place.path(), Settings::default()).unwrap();
+    let refused = database.map(0, PAGE_COUNT, Detector::DirtyBits, 0).unwrap_err();
+    assert_eq!(refused, Error::Memory(MemoryError::Unsupported));
+    assert_eq!(database.map(0, PAGE_COUNT, Detector::Diff, 0).unwrap().length(), PAGE_COUNT * PAGE_BYTES);
 }
 
 #[test]

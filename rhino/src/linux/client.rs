@@ -121,7 +121,7 @@ impl Client {
         let page_count = state.receive()?;
         let path = PathBuf::from(std::format!("/proc/{}/fd/{}", place >> 32, place & 0xffff_ffff));
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(io_error)?;
-        let view = ProgramView::new(file.into(), page_count as usize * PAGE_BYTES, 0).map_err(io_error)?;
+        let view = ProgramView::new(file.into(), page_count as usize * PAGE_BYTES, 0, detector).map_err(io_error)?;
         let (start, length) = (view.address(), view.length());
         let shared = Arc::new(Shared { state: Mutex::new(state), view });
         let faults: Arc<dyn Faults> = Arc::<Shared>::clone(&shared);

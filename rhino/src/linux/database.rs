@@ -274,7 +274,7 @@ impl Database {
     /// # Errors
     /// [`Error::Busy`] if something lies there or the pages are mapped, [`Error::OutOfRange`], [`Error::NoMemory`].
     pub fn map(&self, first_page: u64, page_count: usize, detector: Detector, wanted: usize) -> Result<Mapping, Error> {
-        let memory = Mapped::new(page_count, wanted).map_err(io_error)?;
+        let memory = Mapped::new(page_count, wanted, detector).map_err(io_error)?;
         let view = memory.program().ok_or(Error::NoMemory)?;
         let mut state = self.shared.lock();
         let region = state.store.map(OWNER, 0, first_page, detector, memory)?;

@@ -6,8 +6,12 @@ use alloc::collections::BTreeMap;
 use core::ops::Range;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::vec;
+use std::vec::Vec;
 
+use super::native;
+use crate::Detector;
 use crate::memory::{Access, Memory, MemoryError, PAGE_BYTES, Page};
 
 /// One mapping of a memory file.
@@ -44,13 +48,27 @@ impl Drop for View {
 pub(super) struct ProgramView {
     view: View,
     file: OwnedFd,
+    /// On Aegis: pages have all rights and are watched.
+    is_watched: bool,
+    /// What the store lets the program do with each page.
+    access: Mutex<Vec<Access>>,
 }
 
 impl ProgramView {
-    /// Maps a memory file for the program, closed.
-    pub(super) fn new(file: OwnedFd, length: usize, wanted: usize) -> io::Result<Self> {
-        let view = View::new(&file, length, wanted, libc::PROT_NONE)?;
-        Ok(Self { view, file })
+    /// Maps a memory file for the program, closed. A detector that hears of no touches has nothing watched.
+    pub(super) fn new(file: OwnedFd, length: usize, wanted: usize, detector: Detector) -> io::Result<Self> {
+        let is_watched = native::is_there() && detector != Detector::DirtyBits;
+        let view = View::new(&file, length, wanted, Self::closed(is_watched))?;
+        let access = Mutex::new(vec![Access::None; length / PAGE_BYTES]);
+        if is_watched {
+            native::close(view.address, length, Access::None).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        }
+        Ok(Self { view, file, is_watched, access })
+    }
+
+    /// The rights of a page that is closed.
+    fn closed(is_watched: bool) -> i32 {
+        if is_watched { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE }
     }
 
     /// Sets what the program may do with pages.
@@ -64,6 +82,14 @@ impl ProgramView {
             return Err(MemoryError::Refused);
         }
         let place = self.view.address + pages.start * PAGE_BYTES;
+        if self.is_watched {
+            let mut known = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = &mut known[pages.clone()];
+            // Opening is the touch's own doing, before the store hears of it.
+            let is_closing = known.iter().any(|known| *known > access);
+            known.fill(access);
+            return if is_closing { native::close(place, pages.len() * PAGE_BYTES, access) } else { Ok(()) };
+        }
         // SAFETY: pages of the program's mapping, which Rust code has no references into.
         let result = unsafe { libc::mprotect(place as *mut _, pages.len() * PAGE_BYTES, protection) };
         // Linux refuses for want of memory alone: the mapping would have too many parts.
@@ -89,7 +115,7 @@ impl ProgramView {
         let (sharing, protection) = if is_private {
             (libc::MAP_PRIVATE, libc::PROT_READ | libc::PROT_WRITE)
         } else {
-            (libc::MAP_SHARED, libc::PROT_NONE)
+            (libc::MAP_SHARED, Self::closed(self.is_watched))
         };
         if offset >= self.view.length {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -106,7 +132,13 @@ impl ProgramView {
                 offset as libc::off_t,
             )
         };
-        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        if !is_private && self.is_watched {
+            native::close(place as usize, PAGE_BYTES, Access::None).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        }
+        Ok(())
     }
 }
 
@@ -125,7 +157,7 @@ impl Mapped {
     ///
     /// # Errors
     /// The system's; `AlreadyExists` if something lies there.
-    pub fn new(page_count: usize, wanted: usize) -> io::Result<Self> {
+    pub fn new(page_count: usize, wanted: usize, detector: Detector) -> io::Result<Self> {
         let length = page_count.checked_mul(PAGE_BYTES).filter(|&length| length > 0);
         let length = length.ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: makes a descriptor, which is owned from here on.
@@ -140,7 +172,7 @@ impl Mapped {
             return Err(io::Error::last_os_error());
         }
         let own = Arc::new(View::new(&file, length, 0, libc::PROT_READ | libc::PROT_WRITE)?);
-        let program = Some(Arc::new(ProgramView::new(file, length, wanted)?));
+        let program = Some(Arc::new(ProgramView::new(file, length, wanted, detector)?));
         Ok(Self { program, own, shadows: BTreeMap::new() })
     }
 
@@ -202,6 +234,16 @@ impl Memory for Mapped {
 
     fn drop_shadow(&mut self, page: usize) {
         self.shadows.remove(&page);
+    }
+
+    fn dirty(&mut self, pages: Range<usize>, bits: &mut [u64], clears: bool) -> Result<(), MemoryError> {
+        let Some(program) = self.program.as_ref().filter(|_| native::is_there()) else {
+            return Err(MemoryError::Unsupported);
+        };
+        if pages.end > self.page_count() || pages.start > pages.end {
+            return Err(MemoryError::Refused);
+        }
+        native::dirty(program.address() + pages.start * PAGE_BYTES, pages.len(), bits, clears)
     }
 
     fn evict(&mut self, pages: Range<usize>) {

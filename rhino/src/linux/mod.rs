@@ -1,5 +1,6 @@
 //! The back end for Linux as it is: files as media, `mprotect` for access, SIGSEGV for faults. It is what the Rhino
-//! paper compares itself with, and what a program has that does not run on Aegis.
+//! paper compares itself with. On Aegis the same program finds the native interface, and is told of touches without
+//! either.
 //!
 //! A database is a file, and a log beside it (`NAME.log`). One process has it open at a time ([`Database`]), or a
 //! [`Service`] that others talk to ([`Client`]).
@@ -17,6 +18,7 @@ mod client;
 mod database;
 mod file;
 mod memory;
+mod native;
 mod service;
 mod signal;
 mod wire;

@@ -24,6 +24,7 @@ use super::database::{FileStore, Settings, io_error, open_store};
 use super::file::FileMedium;
 use super::memory::Mapped;
 use super::wire::{REQUEST_BYTES, Request, reply_bytes};
+use crate::Detector;
 use crate::error::Error;
 use crate::medium::Medium;
 use crate::memory::{Access, PAGE_BYTES};
@@ -72,7 +73,7 @@ impl Service {
         let options = crate::Options { frame_count_max: usize::MAX, ..settings.options };
         let (log, store, _) = open_store(path, Settings { options, ..settings })?;
         let page_count = store.segment_bytes(0).unwrap_or(0) / PAGE_BYTES as u64;
-        let pages = Mapped::new(page_count as usize, 0).map_err(io_error)?;
+        let pages = Mapped::new(page_count as usize, 0, Detector::Diff).map_err(io_error)?;
         let _ = fs::remove_file(socket);
         let listener = UnixListener::bind(socket).map_err(io_error)?;
         listener.set_nonblocking(true).map_err(io_error)?;

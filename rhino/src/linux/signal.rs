@@ -1,4 +1,5 @@
-//! SIGSEGV: which region an address is in, and which transaction the thread is in.
+//! Faults: which region an address is in, and which transaction the thread is in; by SIGSEGV, or on Aegis by
+//! [`super::native`].
 //!
 //! The handler takes locks and allocates. It may, because the signal is synchronous: it comes from a load or store of
 //! the program into a region, and neither this crate nor an allocator touches regions while it holds a lock.
@@ -10,6 +11,7 @@ use std::io;
 use std::sync::{Arc, Once, OnceLock, RwLock};
 use std::vec::Vec;
 
+use super::native;
 use crate::memory::{Access, PAGE_BYTES};
 use crate::store::RegionId;
 
@@ -52,7 +54,11 @@ pub(super) fn current() -> Option<(usize, u64)> {
 /// Faults in the range are the region's.
 pub(super) fn add(range: Range) -> io::Result<()> {
     let mut result = Ok(());
-    INSTALLED.call_once(|| result = install());
+    if native::is_there() {
+        result = native::add(range.start, range.length);
+    } else {
+        INSTALLED.call_once(|| result = install());
+    }
     RANGES.write().map_err(|_| io::ErrorKind::Other)?.push(range);
     result
 }
@@ -60,7 +66,8 @@ pub(super) fn add(range: Range) -> io::Result<()> {
 /// The range's region has ended.
 pub(super) fn remove(start: usize) {
     if let Ok(mut ranges) = RANGES.write() {
-        ranges.retain(|range| range.start != start);
+        let gone = ranges.extract_if(.., |range| range.start == start);
+        gone.filter(|_| native::is_there()).for_each(|range| native::remove(range.start, range.length));
     }
 }
 
@@ -87,6 +94,13 @@ extern "C" fn handle(signal: c_int, information: *mut libc::siginfo_t, context: 
         let machine = &(*context.cast::<libc::ucontext_t>()).uc_mcontext;
         ((*information).si_addr() as usize, machine.gregs[libc::REG_ERR as usize] & 2 != 0)
     };
+    if !take(address, is_store) {
+        forward(signal, information, context);
+    }
+}
+
+/// Takes a fault of this thread; false if it is in no region, or the program's mistake.
+pub(super) fn take(address: usize, is_store: bool) -> bool {
     // SAFETY: the thread's own error number, which the interrupted code may be about to read.
     let error_number = unsafe { *libc::__errno_location() };
     let range = RANGES
@@ -101,9 +115,7 @@ extern "C" fn handle(signal: c_int, information: *mut libc::siginfo_t, context: 
     });
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = error_number };
-    if !is_handled {
-        forward(signal, information, context);
-    }
+    is_handled
 }
 
 /// Does what would have been done without this handler.

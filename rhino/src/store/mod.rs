@@ -283,8 +283,12 @@ impl<M: Medium, P: Memory> Store<M, P> {
         let id = self.next_region;
         self.next_region += 1;
         self.regions.insert(id, Region { owner, segment, first_page, page_count, detector, memory });
-        if detector == Detector::DirtyBits {
-            self.open_all(id)?;
+        if detector == Detector::DirtyBits
+            && let Err(error) = self.open_all(id)
+        {
+            // What came into memory for it goes, as when any region ends.
+            self.unmap(RegionId(id))?;
+            return Err(error);
         }
         Ok(RegionId(id))
     }

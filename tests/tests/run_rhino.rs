@@ -1,0 +1,73 @@
+//! Recoverable memory in the machine: the bank of `rhino/examples` keeps its sum, whatever ends it, and host and
+//! machine read each other's files.
+
+use std::path::{Path, PathBuf};
+
+use aegis_tests::programs::{aegis, host};
+
+const BANK: &str = env!("CARGO_BIN_EXE_bank");
+
+/// A folder that the machine has too.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("aegis-rhino-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+        Self(folder)
+    }
+
+    fn path(&self) -> String {
+        self.0.join("bank").display().to_string()
+    }
+
+    fn volume(&self) -> String {
+        format!("{0}:{0}", self.0.display())
+    }
+
+    /// Runs the bank in the machine; what it printed.
+    fn bank(&self, options: &[&str], words: &[&str]) -> String {
+        let path = self.path();
+        let command: Vec<&str> = [BANK, words[0], &path].into_iter().chain(words[1..].iter().copied()).collect();
+        let volume = self.volume();
+        let options: Vec<&str> = ["-v", &volume].into_iter().chain(options.iter().copied()).collect();
+        let found = aegis(&options, &command, b"");
+        let text = String::from_utf8_lossy(&found.output).into_owned();
+        assert_eq!(found.status, 0, "{words:?}: {text}{}", found.errors);
+        text
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A folder that stays behind is no reason to fail.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn host_checks(path: &str) {
+    let found = host(&[BANK, "check", path], b"");
+    assert_eq!(found.status, 0, "{}", String::from_utf8_lossy(&found.output));
+}
+
+#[test]
+fn every_detector_keeps_the_sum() {
+    for (detector, cpus) in [("set-range", "1"), ("page", "2"), ("diff", "2"), ("dirty-bits", "1"), ("diff", "1")] {
+        let place = Place::new(detector);
+        assert_eq!(host(&[BANK, "create", &place.path(), "500"], b"").status, 0);
+        let text = place.bank(&["--cpus", cpus], &["run", "2", detector]);
+        let count: u64 = text.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a count");
+        assert!(count > 10, "{detector}: {text}");
+        host_checks(&place.path());
+        assert!(place.bank(&[], &["check"]).contains("sum 500000"), "500 accounts fill no page");
+    }
+}
+
+#[test]
+fn a_bank_that_is_killed_keeps_its_sum() {
+    let place = Place::new("killed");
+    place.bank(&[], &["create", "500"]);
+    assert!(place.bank(&["--cpus", "2"], &["kill", "30"]).ends_with("30 kills, 0 wrong\n"));
+    host_checks(&place.path());
+    assert!(Path::new(&place.path()).exists());
+}
