@@ -304,10 +304,11 @@ static void see(struct exos_fault *fault) {
 }
 
 static void watched_memory(void) {
-    char *page = area(8, PROT_READ | PROT_WRITE);
-    memset(page, 5, 8 * PAGE);
-    CHECK(exos_handle_faults(page, 8 * PAGE, see, NULL) == 0);
-    struct exos_change change = {page, 8 * PAGE, EXOS_CHANGE_WATCH_STORES, 0};
+    char *memory = area(8, PROT_READ | PROT_WRITE);
+    volatile char *page = memory;
+    memset(memory, 5, 8 * PAGE);
+    CHECK(exos_handle_faults(memory, 8 * PAGE, see, NULL) == 0);
+    struct exos_change change = {memory, 8 * PAGE, EXOS_CHANGE_WATCH_STORES, 0};
     count = 0;
     CHECK(exos_apply(&change, 1) == 1);
     CHECK(page[10] == 5 && count == 0);
@@ -318,8 +319,8 @@ static void watched_memory(void) {
     CHECK(count == 2);
     /* What nobody can be told of does not happen; what was told may. */
     int zero = open("/dev/zero", O_RDONLY);
-    CHECK(read(zero, page + PAGE, 10) == -1 && errno == EFAULT && page[PAGE] == 5);
-    CHECK(read(zero, page, 10) == 10 && page[0] == 0 && count == 2);
+    CHECK(read(zero, memory + PAGE, 10) == -1 && errno == EFAULT && page[PAGE] == 5);
+    CHECK(read(zero, memory, 10) == 10 && page[0] == 0 && count == 2);
     close(zero);
     change.kind = EXOS_CHANGE_WATCH_ACCESSES;
     CHECK(exos_apply(&change, 1) == 1 && page[4 * PAGE] == 5 && count == 3);
@@ -337,7 +338,7 @@ static void watched_memory(void) {
     page[6 * PAGE] = 1;
     CHECK(page[6 * PAGE] == 1);
     change.kind = EXOS_CHANGE_WATCH_STORES;
-    CHECK(munmap(page + 7 * PAGE, PAGE) == 0 && exos_apply(&change, 1) == -ENOMEM);
+    CHECK(munmap(memory + 7 * PAGE, PAGE) == 0 && exos_apply(&change, 1) == -ENOMEM);
     page[2 * PAGE] = 1;
     CHECK(page[2 * PAGE] == 1);
     puts("watched memory");
