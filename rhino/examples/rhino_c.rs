@@ -1,4 +1,5 @@
 //! `librhino_c.a` for programs of C: nothing but the crate's functions for them.
 //!
-//! `cargo build -p rhino --example rhino_c` makes `target/debug/examples/librhino_c.a`; the header is `include/rhino.h`.
-pub use rhino::linux::*;
+//! `cargo build -p rhino --example rhino_c` makes `target/debug/examples/librhino_c.a`. The header is
+//! `include/rhino.h`.
+use rhino as _;
