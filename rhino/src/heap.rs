@@ -130,7 +130,8 @@ pub fn free(words: &mut dyn Words, at: u64) -> Result<(), HeapError> {
 
 /// The head before the bytes that begin at `at`, if that is inside what was given out.
 fn block_head(words: &dyn Words, at: u64) -> Option<u64> {
-    let is_inside = at % 16 == 0 && at > FIRST_AT && at < words.load(MARK_AT) && at + 8 <= words.length_bytes();
+    let is_inside =
+        at.is_multiple_of(16) && at > FIRST_AT && at < words.load(MARK_AT) && at + 8 <= words.length_bytes();
     is_inside.then(|| words.load(at - 8))
 }
 

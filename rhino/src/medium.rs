@@ -94,7 +94,7 @@ impl<M: Medium> Window<M> {
     /// [`MediumError::OutOfRange`] if the medium ends before, or the window does not begin at a block.
     pub fn new(medium: M, first: u64, length: u64) -> Result<Self, MediumError> {
         let end = first.checked_add(length).ok_or(MediumError::OutOfRange)?;
-        if end > medium.capacity_bytes() || first % medium.block_bytes() as u64 != 0 {
+        if end > medium.capacity_bytes() || !first.is_multiple_of(medium.block_bytes() as u64) {
             return Err(MediumError::OutOfRange);
         }
         Ok(Self { medium, first, length })

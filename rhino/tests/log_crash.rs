@@ -99,8 +99,8 @@ impl Run {
     /// What a crash at `point` must leave.
     fn promised(&self, point: usize) -> Promise {
         // A promise is made behind the call that keeps it, but for the start, which is given up before.
-        let flushed = self.promises.iter().filter(|promise| promise.point <= point).next_back().unwrap().flushed;
-        let start = self.promises.iter().filter(|promise| promise.point <= point).next_back().unwrap().start;
+        let flushed = self.promises.iter().rfind(|promise| promise.point <= point).unwrap().flushed;
+        let start = self.promises.iter().rfind(|promise| promise.point <= point).unwrap().start;
         Promise { point, flushed, start }
     }
 }
@@ -113,8 +113,11 @@ fn omit(disk: &Disk, is_omitted: bool, count: u64) {
     }
 }
 
+/// Numbers and payloads.
+type Records = Vec<(u64, Vec<u8>)>;
+
 /// What recovery finds: the first number that it has, and the payloads.
-fn find(disk: Disk) -> Result<(Log<Disk>, u64, Vec<(u64, Vec<u8>)>), LogError> {
+fn find(disk: Disk) -> Result<(Log<Disk>, u64, Records), LogError> {
     let log = Log::recover(disk)?;
     let mut found = Vec::new();
     let start = log.ring.start();

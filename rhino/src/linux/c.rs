@@ -136,7 +136,7 @@ pub extern "C" fn trans_mmap(base: *mut c_void, size: usize, storage: c_int) -> 
         if opened.mapping.is_some() {
             return Err(Error::Busy);
         }
-        if size == 0 || (size | base as usize) % PAGE_BYTES != 0 {
+        if size == 0 || !(size | base as usize).is_multiple_of(PAGE_BYTES) {
             return Err(Error::OutOfRange);
         }
         let mapping = opened.database.map(0, size / PAGE_BYTES, opened.detector, base as usize)?;

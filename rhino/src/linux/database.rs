@@ -236,7 +236,7 @@ impl Database {
     /// # Errors
     /// [`Error::Busy`] if there is one, [`Error::OutOfRange`] if they are none, the medium's.
     pub fn create(path: &Path, bytes: u64) -> Result<(), Error> {
-        if bytes == 0 || bytes % PAGE_BYTES as u64 != 0 {
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES as u64) {
             return Err(Error::OutOfRange);
         }
         FileMedium::create(path, bytes).map(|_| ()).map_err(io_error)

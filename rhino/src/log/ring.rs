@@ -63,7 +63,8 @@ impl<M: Medium> Ring<M> {
     pub fn new(medium: M, offset: u64, ring_bytes: u64, start: Start) -> Result<Self, LogError> {
         let block_bytes = medium.block_bytes() as u64;
         let end = offset.checked_add(ring_bytes).ok_or(LogError::Shape)?;
-        let is_whole = block_bytes.is_power_of_two() && (offset | ring_bytes | start.position) % block_bytes == 0;
+        let is_whole =
+            block_bytes.is_power_of_two() && (offset | ring_bytes | start.position).is_multiple_of(block_bytes);
         if !is_whole || block_bytes < 512 || end > medium.capacity_bytes() || start.position >= ring_bytes {
             return Err(LogError::Shape);
         }

@@ -3,10 +3,11 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::entry::{self, Entry, KIND_ABORT, KIND_COMMIT};
+use super::entry::{self, KIND_ABORT, KIND_COMMIT};
 use super::replay::{each_part, undo};
 use super::truncate::STEP_RECORD_COUNT;
 use super::{Mark, OwnerId, RegionId, Span, Store, Touch, Transaction, TransactionId, diff};
@@ -202,7 +203,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
             let first = name.1 * PAGE_BYTES as u64;
             let mut push = |start: usize, bytes: &[u8]| {
                 let offset = first + start as u64;
-                entry::push(payload, Entry { segment: name.0, is_old: false, offset, bytes })
+                entry::push(payload, entry::Entry { segment: name.0, is_old: false, offset, bytes })
             };
             region.memory.read(page, &mut new);
             match region.detector {
@@ -230,7 +231,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
             let payload = &mut self.payload;
             diff::runs(&old, &image, |run| {
                 let offset = name.1 * PAGE_BYTES as u64 + run.start as u64;
-                entry::push(payload, Entry { segment: name.0, is_old: false, offset, bytes: &image[run] })
+                entry::push(payload, entry::Entry { segment: name.0, is_old: false, offset, bytes: &image[run] })
             })?;
             if self.payload.len() > before {
                 changed.push(Changed { name, region, image: Some(image) });
@@ -343,14 +344,15 @@ impl<M: Medium, P: Memory> Store<M, P> {
                     }
                     return Ok(());
                 }
-                if !absent.contains_key(&name) {
-                    let mut page = Box::new([0; PAGE_BYTES]);
-                    segment.read(name.1, &mut page)?;
-                    absent.insert(name, page);
-                }
-                if let Some(page) = absent.get_mut(&name) {
-                    page[offset..offset + bytes.len()].copy_from_slice(bytes);
-                }
+                let page = match absent.entry(name) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(place) => {
+                        let mut page = Box::new([0; PAGE_BYTES]);
+                        segment.read(name.1, &mut page)?;
+                        place.insert(page)
+                    }
+                };
+                page[offset..offset + bytes.len()].copy_from_slice(bytes);
                 Ok(())
             })
         })?;

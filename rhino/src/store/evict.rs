@@ -166,7 +166,6 @@ impl<M: Medium, P: Memory> Store<M, P> {
 
     /// Dirty bits: the transaction to which a difference from the committed page belongs; an error if there is a
     /// difference and no transaction.
-    #[expect(clippy::type_complexity, reason = "three answers: nobody, somebody, it has to stay")]
     fn dirty_writer(&self, region: u32, name: PageName) -> Result<Result<Option<(u64, u32)>, ()>, Error> {
         let known = &self.regions[&region];
         let (mut new, mut old) = (Box::new([0; PAGE_BYTES]), Box::new([0; PAGE_BYTES]));

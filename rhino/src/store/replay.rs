@@ -111,7 +111,7 @@ fn each_entry<M: Medium>(
 /// Calls `each` with the parts of an entry that lie in one page each: page, offset in it, bytes.
 pub(super) fn each_part(
     entry: Entry<'_>,
-    each: &mut dyn FnMut(PageName, usize, &[u8]) -> Result<(), Error>,
+    each: &mut impl FnMut(PageName, usize, &[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut offset = entry.offset;
     let mut rest = entry.bytes;
