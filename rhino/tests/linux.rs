@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use rhino::linux::{Client, Database, Mapping, Service, Settings};
@@ -295,10 +295,10 @@ fn client_store(client: &Client, index: usize, value: u64) {
 #[test]
 fn clients_that_deadlock_try_again() {
     with_service("deadlock", |socket| {
-        let deadlocks = AtomicUsize::new(0);
+        let (deadlocks, longest_us) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
             for number in 0..3 {
-                let deadlocks = &deadlocks;
+                let (deadlocks, longest_us) = (&deadlocks, &longest_us);
                 scope.spawn(move || {
                     let client = Client::connect(socket, DETECTORS[1 + number % 2]).unwrap();
                     let mut count = 0;
@@ -306,7 +306,13 @@ fn clients_that_deadlock_try_again() {
                         client.begin().unwrap();
                         let before = client_load(&client, 0);
                         thread::yield_now();
+                        let start = Instant::now();
                         client_store(&client, 0, before + 1);
+                        // A victim knows it when the store is done.
+                        if client.failure().is_some() {
+                            let waited = start.elapsed().as_micros() as usize;
+                            longest_us.fetch_max(waited, Ordering::Relaxed);
+                        }
                         client_store(&client, 512 * (1 + number), before);
                         match client.commit(if count % 4 == 0 { Durability::Flush } else { Durability::Lazy }) {
                             Ok(()) => count += 1,
@@ -323,7 +329,42 @@ fn clients_that_deadlock_try_again() {
         client.begin().unwrap();
         assert_eq!(client_load(&client, 0), 120);
         client.commit(Durability::Flush).unwrap();
-        println!("{} deadlocks", deadlocks.load(Ordering::Relaxed));
+        let counts = [&deadlocks, &longest_us].map(|count| count.load(Ordering::Relaxed));
+        println!("{} deadlocks, the longest was told after {} us", counts[0], counts[1]);
+    });
+}
+
+/// Two that have read a page and want to write it: the younger is told when it asks, the older goes on.
+#[test]
+fn the_younger_of_two_is_told_when_it_asks() {
+    with_service("upgrade", |socket| {
+        let barrier = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let client = Client::connect(socket, Detector::Diff).unwrap();
+                client.begin().unwrap();
+                assert_eq!(client_load(&client, 0), 0);
+                barrier.wait();
+                barrier.wait();
+                client_store(&client, 0, 1);
+                client.commit(Durability::Flush).unwrap();
+            });
+            let client = Client::connect(socket, Detector::Diff).unwrap();
+            barrier.wait();
+            client.begin().unwrap();
+            assert_eq!(client_load(&client, 0), 0);
+            barrier.wait();
+            // The other waits by now, or will find the circle itself: the younger loses either way.
+            thread::sleep(Duration::from_millis(20));
+            let start = Instant::now();
+            client_store(&client, 0, 2);
+            println!("the victim was told after {} us", start.elapsed().as_micros());
+            assert_eq!(client.failure(), Some(Error::Deadlock));
+            assert_eq!(client.commit(Durability::Flush), Err(Error::Deadlock));
+            client.begin().unwrap();
+            assert_eq!(client_load(&client, 0), 1);
+            client.commit(Durability::Flush).unwrap();
+        });
     });
 }
 

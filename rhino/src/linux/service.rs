@@ -98,6 +98,8 @@ impl Service {
                 self.serve(id, request, &mut pending);
             }
         }
+        // Victims are told before the disk is waited for.
+        self.retry();
         self.finish(pending);
         self.retry();
         self.bury()?;
