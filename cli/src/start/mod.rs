@@ -3,6 +3,7 @@
 
 pub(crate) mod advice;
 mod drivers;
+pub(crate) mod file_volumes;
 pub(crate) mod image;
 pub(crate) mod memory;
 pub(crate) mod network;

@@ -27,6 +27,7 @@ use crate::remote::server::ControlServer;
 use crate::remote::server::channel::Channel;
 use crate::remote::server::payers::Payers;
 use crate::remote::server::restart::Restart;
+use crate::start::file_volumes::settle_files;
 use crate::start::image::settle;
 use crate::start::memory::memory_mib;
 use crate::start::pod::{Pod, PodFiles, terminal_flags};
@@ -56,6 +57,7 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
 pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&str>) -> Result<u8, Error> {
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let (mut pod_options, mut words) = (options.pod.clone(), options.program_words().to_vec());
+    settle_files(&mut pod_options, &cwd)?;
     pod_options.environment.splice(0..0, options.engine_words.variables()?);
     for warning in settle(&mut pod_options, &mut words, &cwd)?.iter().filter(|_| !options.machine.quiet) {
         eprintln!("aegis: {warning}");

@@ -27,6 +27,7 @@ use crate::remote::address::{Address, NameChoice};
 use crate::remote::server::ControlServer;
 use crate::remote::server::channel::Channel;
 use crate::remote::server::payers::Payers;
+use crate::start::file_volumes::settle_files;
 use crate::start::image::settle;
 use crate::start::memory::{memory_of_pods_mib, pod_quota_mib};
 use crate::start::network::PodNetwork;
@@ -49,6 +50,8 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
         .map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
     file.trusts_devices |= options.trust_devices;
     for entry in &mut file.pods {
+        let settled = settle_files(&mut entry.options, folder);
+        settled.map_err(|error| of_pod(entry, error))?;
         let name = entry.name.clone();
         let settled = settle(&mut entry.options, &mut entry.words, folder);
         for warning in settled.map_err(|error| of_pod(entry, error))?.iter().filter(|_| !options.machine.quiet) {
