@@ -15,7 +15,7 @@ use aegis_launch::machine::disks::DiskImage;
 use aegis_launch::machine::mounts::{Served, Volume, serve};
 use aegis_launch::root::system::holds;
 use aegis_launch::root::{Prepared, Source, is_directory, prepare, working_directory};
-use aegis_link::config::{Config, Flags, Tickets};
+use aegis_link::config::{Config, Flags, MOUNT_COUNT_MAX, Tickets};
 use aegis_link::drivers::{Drivers, Model, Role};
 
 use crate::options::drivers::drivers;
@@ -64,11 +64,13 @@ impl<'a> Pod<'a> {
         let is_at_base = here.is_some() || is_host_root(options);
         let default = if is_at_base { base } else { Path::new("/") };
         let working_directory = working_directory(options.working_directory.as_deref().unwrap_or(default))?;
-        let layers = match &options.root {
+        let mut layers = match &options.root {
             None => options.view.system(),
             Some(_) if is_host_root(options) && !options.pack && !options.with.is_empty() => vec!["/".into()],
             Some(_) => Vec::new(),
         };
+        // What was asked for by name has its place first; a machine has so many.
+        layers.truncate(MOUNT_COUNT_MAX.saturating_sub(options.volumes.len() + usize::from(here.is_some())));
         let program = find_program(options, words.first().map_or(OsStr::new(""), |name| name), base, &layers)?;
         let volumes = options.volumes.iter().cloned().chain(here).collect();
         Ok(Self { options, words, program, working_directory, layers, volumes, tickets: None })
