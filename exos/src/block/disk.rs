@@ -138,8 +138,22 @@ pub enum DiskReset {
     Lost,
 }
 
+/// What it helps to look at a disk for a short time instead of sleeping until it interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watching {
+    /// Nothing: whoever looks keeps the processor from its driver.
+    Hinders,
+    /// It works on its own, and says in memory what it has completed.
+    Helps,
+}
+
 /// A disk. Calls come from any processor and do not wait.
 pub trait Disk: Send + Sync {
+    /// Whether it helps to keep looking at [`Self::has_completed`].
+    fn watching(&self) -> Watching {
+        Watching::Hinders
+    }
+
     /// What it is and takes.
     fn limits(&self) -> DiskLimits;
 

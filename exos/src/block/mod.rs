@@ -4,7 +4,7 @@
 //! - [`disk`]: what a disk is, wherever its driver is placed; [`fake`], one for tests;
 //! - [`request`]: what is asked of it, and who is told;
 //! - `order`: which requests become one, and which goes next; [`statistics`]: what is counted;
-//! - [`queue`]: the request list of a disk, with restart and errors;
+//! - [`queue`]: the request list of a disk, with restart and errors; [`linger`]: whether a wait looks before it sleeps;
 //! - [`transfer`]: sectors to and from held memory, in as many requests as it takes;
 //! - [`device`]: a disk as a device that is started at first use; `cache`: its pages; [`file`]: what is open of it.
 //!
@@ -23,6 +23,7 @@ pub mod device;
 pub mod disk;
 pub mod fake;
 pub mod file;
+pub mod linger;
 mod order;
 pub mod queue;
 pub mod request;

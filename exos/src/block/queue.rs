@@ -21,7 +21,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::disk::{Disk, DiskError, DiskLimits, DiskOperation, DiskRequest, DiskSubmitError, SECTOR_BYTES};
+use super::disk::{
+    Disk, DiskError, DiskLimits, DiskOperation, DiskRequest, DiskSubmitError, SECTOR_BYTES, Watching,
+};
+use super::linger::Linger;
 use super::order::{Group, OrderPolicy, Pending};
 use super::request::BlockRequest;
 use super::statistics::Statistics;
@@ -84,6 +87,8 @@ pub struct BlockQueue {
     request_count: AtomicUsize,
     /// Groups that the disk has, and one more while it restarts.
     under_way_count: AtomicUsize,
+    /// What it has come to lately to look before a sleep.
+    linger: Linger,
     /// Told when there is room again.
     room: Arc<WaitQueue>,
     /// Called after [`Self::start`].
@@ -122,6 +127,7 @@ impl BlockQueue {
             state: SpinMutex::new(state),
             request_count: AtomicUsize::new(0),
             under_way_count: AtomicUsize::new(0),
+            linger: Linger::default(),
             room: WaitQueue::new(),
             started: Once::new(),
         }))
@@ -240,6 +246,21 @@ impl BlockQueue {
         self.take_in(&mut state, now_ns);
         self.dispatch(&mut state, now_ns);
         self.leave(state)
+    }
+
+    /// Whether the disk has completed something: a look at memory, if the disk says it there.
+    #[must_use]
+    #[inline]
+    pub fn has_completed(&self) -> bool {
+        self.disk.has_completed()
+    }
+
+    /// Whether a wait for this disk looks for a short time before it sleeps; then what that came to is told to the
+    /// answer.
+    #[must_use]
+    pub fn linger(&self) -> Option<&Linger> {
+        let may_help = self.is_busy() && self.disk.watching() == Watching::Helps;
+        Some(&self.linger).filter(|linger| may_help && linger.is_due())
     }
 
     /// Whether a look finds something: the disk has completed a request, or time says so.

@@ -29,11 +29,12 @@ use aegis_hal::net::{DmaWindow, Place};
 use aegis_hal::{DeviceAddress, DmaRun};
 use aegis_link::disks::DISK_COUNT_MAX;
 use aegis_link::drivers::{Drivers, Model, Placement};
-use aegis_rt::call;
+use aegis_rt::{call, control};
 use aegis_virtio::VirtioError;
 use aegis_virtio::block::{DEVICE_TYPE_BLOCK, Disk as VirtioBlock, Limits};
 use exos::block::device::DiskCarrier;
 use exos::block::disk::Disk;
+use exos::block::linger::LINGER_NS;
 use exos::block::queue::BlockQueue;
 use exos::block::request::PriorityClass;
 use exos::block::transfer::Transfer;
@@ -57,6 +58,8 @@ const LIMITS: Limits =
     Limits { request_count: 128, segment_count_max: 254, queue_count_max: 1, reset_poll_count_max: 1_000_000 };
 /// Looks in a row at what has ended already when it was started; then the timer brings the next.
 const LOOK_COUNT_MAX: usize = 8;
+/// Pauses of the processor from one look at a disk to the next.
+const LINGER_PAUSE_COUNT: u32 = 8;
 /// Longest sleep of a processor itself, where no thread can wait.
 const SLEEP_NS: u64 = 100_000_000;
 
@@ -482,7 +485,16 @@ impl DiskCarrier for BlockCarrier {
         let task = waiting_task();
         let mut block_count = 0;
         let outcome = loop {
-            queue.look(kernel::now_ns());
+            let now_ns = kernel::now_ns();
+            if queue.has_news(now_ns) {
+                queue.look(now_ns);
+            }
+            if let Some(outcome) = transfer.outcome() {
+                break outcome;
+            }
+            if linger(queue, now_ns) {
+                continue;
+            }
             let waiter = task.clone().map(|task| task as Arc<dyn Waiter>);
             let outcome = waiter.map_or_else(|| transfer.outcome(), |waiter| transfer.await_end(&waiter));
             if let Some(outcome) = outcome {
@@ -509,6 +521,32 @@ impl DiskCarrier for BlockCarrier {
         let Some(fiber) = fiber::current() else { return PriorityClass::BestEffort };
         exos_linux::call::priority::io_class(&fiber.owner().1)
     }
+}
+
+/// Looks for a short time whether a disk completes something, where that is worth it and nobody else wants the
+/// processor. Whether it has.
+fn linger(queue: &BlockQueue, now_ns: u64) -> bool {
+    let Some(record) = queue.linger() else { return false };
+    let until_ns = now_ns + LINGER_NS;
+    loop {
+        (0..LINGER_PAUSE_COUNT).for_each(|_| core::hint::spin_loop());
+        if queue.has_completed() {
+            record.has_paid();
+            return true;
+        }
+        if is_wanted() {
+            return false;
+        }
+        if kernel::now_ns() >= until_ns {
+            record.was_in_vain();
+            return false;
+        }
+    }
+}
+
+/// Whether something else is to be done on this processor: it was told something, or a thread is ready.
+fn is_wanted() -> bool {
+    control::has_pending() || POD.get().is_some_and(|pod| pod.system.scheduler.has_ready(processor::this_number()))
 }
 
 /// Has processor 0 look at what was started elsewhere: it may sleep, and have slept since the disk had nothing. The

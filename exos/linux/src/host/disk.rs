@@ -17,6 +17,7 @@ use aegis_hal::block::{BlockDevice, BlockError, BlockLimits, BlockMemory, BlockO
 use aegis_hal::net::Place;
 use exos::block::disk::{
     Disk, DiskBroken, DiskError, DiskLimits, DiskOperation, DiskRequest, DiskReset, DiskSubmitError, RangeLimits,
+    Watching,
 };
 use exos::mem::pinned::FramePiece;
 use exos::sync::SpinMutex;
@@ -114,6 +115,10 @@ fn place_of(piece: &FramePiece) -> Place {
 }
 
 impl<D: DiskDriver + Send, M: DiskMemory + Send + Sync> Disk for LibraryDisk<D, M> {
+    fn watching(&self) -> Watching {
+        Watching::Helps
+    }
+
     fn limits(&self) -> DiskLimits {
         limits_of(&self.state.lock().driver.device().limits(), D::IS_ROTATIONAL)
     }
