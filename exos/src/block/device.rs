@@ -137,7 +137,15 @@ impl DiskDevice {
     /// # Errors
     /// `ENXIO`.
     pub fn size_bytes(&self) -> Result<u64> {
-        Ok(self.queue()?.limits().sector_count * u64::from(SECTOR_BYTES))
+        Ok(self.queue()?.with_limits(|limits| limits.sector_count) * u64::from(SECTOR_BYTES))
+    }
+
+    /// Bytes of the smallest unit that a transfer past the pages can name.
+    ///
+    /// # Errors
+    /// `ENXIO`.
+    pub fn logical_block_bytes(&self) -> Result<u32> {
+        Ok(self.queue()?.with_limits(|limits| limits.logical_block_bytes))
     }
 
     /// Bytes of a block, as file systems were told (`BLKBSZGET`).
@@ -215,7 +223,7 @@ impl DiskDevice {
     /// # Errors
     /// `EIO`.
     pub(super) fn flush(&self) -> Result<()> {
-        if self.queue()?.limits().has_write_cache { self.transfer(DiskOperation::Flush, 0, 0, None) } else { Ok(()) }
+        if self.queue()?.with_limits(|limits| limits.has_write_cache) { self.transfer(DiskOperation::Flush, 0, 0, None) } else { Ok(()) }
     }
 
     /// Writes back what is dirty, and has it on the medium.

@@ -77,12 +77,14 @@ impl DiskFile {
     /// # Errors
     /// `EINVAL`: not in whole blocks of the disk. `ENOSPC`: behind its end. Those of writing back.
     pub fn prepare_direct(&self, operation: DiskOperation, offset: u64, memory: &PinnedMemory) -> Result<()> {
-        let limits = self.device.limits()?;
-        check_blocks(&limits, offset, memory)?;
-        if offset.saturating_add(memory.byte_count()) > size_of(&limits) {
+        let byte_count = memory.byte_count();
+        let (block_bytes, size_bytes) =
+            self.device.queue()?.with_limits(|limits| (limits.logical_block_bytes, size_of(limits)));
+        check_blocks(block_bytes, offset | byte_count, memory)?;
+        if offset.saturating_add(byte_count) > size_bytes {
             return Err(Errno::ENOSPC);
         }
-        self.device.cache().settle(&self.device, offset, memory.byte_count(), operation.is_write())
+        self.device.cache().settle(&self.device, offset, byte_count, operation.is_write())
     }
 
     /// Transfers past the cache, `pin` holding the next bytes of the program's buffers.
@@ -93,10 +95,9 @@ impl DiskFile {
         mut left: u64,
         mut pin: impl FnMut(u64, &mut PinnedMemory) -> Result<u64>,
     ) -> Result<usize> {
-        let limits = self.device.limits()?;
+        let block_bytes = self.device.logical_block_bytes()?;
         let mut done = 0;
-        let block_mask = u64::from(limits.logical_block_bytes) - 1;
-        if (offset | left) & block_mask != 0 {
+        if (offset | left) & (u64::from(block_bytes) - 1) != 0 {
             return Err(Errno::EINVAL);
         }
         while left > 0 {
@@ -108,7 +109,7 @@ impl DiskFile {
                 Err(error) => Pinned::Fault(error),
             };
             let moved = match held {
-                Pinned::Some(memory) => self.move_pinned(operation, &limits, offset, memory),
+                Pinned::Some(memory) => self.move_pinned(operation, block_bytes, offset, memory),
                 Pinned::Fault(error) => Err(error),
             };
             if let Err(error) = moved {
@@ -125,12 +126,12 @@ impl DiskFile {
     fn move_pinned(
         &self,
         operation: DiskOperation,
-        limits: &DiskLimits,
+        block_bytes: u32,
         offset: u64,
         memory: PinnedMemory,
     ) -> Result<()> {
-        check_blocks(limits, offset, &memory)?;
         let count = memory.byte_count();
+        check_blocks(block_bytes, offset | count, &memory)?;
         let (cache, device) = (self.device.cache(), &self.device);
         cache.settle(device, offset, count, operation.is_write())?;
         let (first, sectors) = (offset / u64::from(SECTOR_BYTES), count / u64::from(SECTOR_BYTES));
@@ -220,9 +221,9 @@ fn size_of(limits: &DiskLimits) -> u64 {
     limits.sector_count * u64::from(SECTOR_BYTES)
 }
 
-fn check_blocks(limits: &DiskLimits, offset: u64, memory: &PinnedMemory) -> Result<()> {
-    let block = u64::from(limits.logical_block_bytes);
-    let is_whole = (offset | memory.byte_count()).is_multiple_of(block)
+/// `places`: the offset and the length, one in the other.
+fn check_blocks(block_bytes: u32, places: u64, memory: &PinnedMemory) -> Result<()> {
+    let is_whole = places & (u64::from(block_bytes) - 1) == 0
         && memory.pieces().iter().all(|piece| (piece.offset_bytes | piece.length_bytes).is_multiple_of(SECTOR_BYTES));
     if is_whole { Ok(()) } else { Err(Errno::EINVAL) }
 }
@@ -237,7 +238,7 @@ impl OpenFile for DiskFile {
         if !self.is_direct() {
             return self.read_buffered(offset, size_bytes, destination);
         }
-        if !(destination.remaining() as u64).is_multiple_of(u64::from(self.device.limits()?.logical_block_bytes)) {
+        if !(destination.remaining() as u64).is_multiple_of(u64::from(self.device.logical_block_bytes()?)) {
             return Err(Errno::EINVAL);
         }
         self.direct(DiskOperation::Read, offset, left, |count, memory| destination.pin(count, memory))
@@ -254,7 +255,7 @@ impl OpenFile for DiskFile {
             return Err(Errno::ENOSPC);
         }
         let done = if self.is_direct() {
-            if !wanted.is_multiple_of(u64::from(self.device.limits()?.logical_block_bytes)) {
+            if !wanted.is_multiple_of(u64::from(self.device.logical_block_bytes()?)) {
                 return Err(Errno::EINVAL);
             }
             self.direct(DiskOperation::Write, offset, left, |count, memory| source.pin(count, memory))?

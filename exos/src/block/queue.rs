@@ -139,6 +139,12 @@ impl BlockQueue {
         self.state.lock().limits
     }
 
+    /// Something about that, without a copy of it.
+    #[inline(always)]
+    pub fn with_limits<T>(&self, about: impl FnOnce(&DiskLimits) -> T) -> T {
+        about(&self.state.lock().limits)
+    }
+
     /// In what order requests go.
     #[must_use]
     pub fn policy(&self) -> OrderPolicy {
@@ -195,7 +201,11 @@ impl BlockQueue {
             return Err(Errno::EAGAIN);
         }
         self.request_count.fetch_add(1, Ordering::Relaxed);
-        self.collect(&mut state, Group::new(request), now_ns);
+        if state.staged.is_none() && state.pending.is_empty() {
+            state.staged = Some(Group::new(request));
+        } else {
+            self.collect(&mut state, Group::new(request), now_ns);
+        }
         Ok(())
     }
 
@@ -354,7 +364,9 @@ impl BlockQueue {
             return;
         }
         let mut count = 0;
-        while let Some(tag) = state.free_tags.pop() {
+        while state.has_waiting()
+            && let Some(tag) = state.free_tags.pop()
+        {
             let Some(group) = state.take_next(now_ns) else {
                 state.free_tags.push(tag);
                 break;
@@ -445,6 +457,12 @@ impl State {
             self.pending.insert(staged, &self.limits, now_ns);
         }
         self.pending.insert(group, &self.limits, now_ns);
+    }
+
+    /// Whether something waits for a place at the disk.
+    #[inline]
+    fn has_waiting(&self) -> bool {
+        self.staged.is_some() || !self.pending.is_empty()
     }
 
     fn take_next(&mut self, now_ns: u64) -> Option<Group> {

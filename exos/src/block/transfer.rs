@@ -56,6 +56,19 @@ pub struct TransferRequest {
     pub told: Option<(Arc<dyn RequestOwner>, u64)>,
 }
 
+impl TransferRequest {
+    /// Whether a disk with these limits takes it as one request, as nearly always. What else is wrong with it, the list
+    /// finds.
+    #[inline]
+    fn is_one(&self, limits: &DiskLimits) -> bool {
+        let pieces = self.memory.as_ref().map_or(&[][..], PinnedMemory::pieces);
+        self.operation.has_memory()
+            && self.sector_count.wrapping_sub(1) < u64::from(limits.sector_count_max)
+            && pieces.len() <= usize::from(limits.segment_count_max)
+            && pieces.iter().all(|piece| piece.length_bytes <= limits.segment_bytes_max)
+    }
+}
+
 impl Transfer {
     /// Takes a transfer. The disk gets it with [`BlockQueue::start`].
     ///
@@ -63,6 +76,30 @@ impl Transfer {
     /// As [`BlockQueue::submit`]; then nobody is told. `EINVAL`: it needs more than [`TRANSFER_REQUEST_COUNT_MAX`]
     /// requests. An error of a later request is told at the end.
     pub fn submit(queue: &BlockQueue, request: TransferRequest, now_ns: u64) -> Result<Arc<Self>> {
+        if queue.with_limits(|limits| request.is_one(limits)) {
+            return Self::submit_one(queue, request, now_ns);
+        }
+        Self::submit_parts(queue, request, now_ns)
+    }
+
+    /// Submits what is one request.
+    #[inline]
+    fn submit_one(queue: &BlockQueue, request: TransferRequest, now_ns: u64) -> Result<Arc<Self>> {
+        let TransferRequest { operation, first_sector, sector_count, memory, class, told } = request;
+        let pieces = memory.as_ref().map_or(Ok(Pieces::None), PinnedMemory::clone_pieces)?;
+        let progress = Progress { left: 1, error: None, waiter: None };
+        let transfer = Arc::new(Self { memory, told, progress: SpinMutex::new(progress) });
+        let (sector_count, owner) = (sector_count as u32, transfer.clone());
+        queue.submit(
+            BlockRequest { operation, first_sector, sector_count, pieces, class, owner, token: 0 },
+            now_ns,
+        )?;
+        Ok(transfer)
+    }
+
+    /// Submits what may be several.
+    #[inline(never)]
+    fn submit_parts(queue: &BlockQueue, request: TransferRequest, now_ns: u64) -> Result<Arc<Self>> {
         let TransferRequest { operation, first_sector, sector_count, memory, class, told } = request;
         let limits = queue.limits();
         let parts = Parts::new(operation, first_sector, sector_count, memory.as_ref(), &limits);

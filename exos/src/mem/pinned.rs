@@ -17,6 +17,7 @@ use crate::mem::area::Access;
 use crate::mem::frames::FramePool;
 use crate::mem::source::Wait;
 use crate::mem::space::AddressSpace;
+use crate::reserve;
 
 /// A piece of memory: bytes of frames that lie one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,20 @@ impl Pieces {
         }
     }
 
+    /// The same once more. `ENOMEM`.
+    #[inline]
+    pub fn try_clone(&self) -> Result<Self> {
+        Ok(match self {
+            Self::None => Self::None,
+            Self::One(piece) => Self::One(*piece),
+            Self::Many(pieces) => {
+                let mut copied = reserve::vector(pieces.len())?;
+                copied.extend_from_slice(pieces);
+                Self::Many(copied)
+            }
+        })
+    }
+
     /// How many.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -82,6 +97,12 @@ impl PinnedMemory {
     #[must_use]
     pub fn byte_count(&self) -> u64 {
         self.pieces.byte_count()
+    }
+
+    /// The pieces once more. `ENOMEM`.
+    #[inline]
+    pub fn clone_pieces(&self) -> Result<Pieces> {
+        self.pieces.try_clone()
     }
 
     /// The pieces.

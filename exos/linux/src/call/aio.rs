@@ -61,7 +61,7 @@ struct Request {
     ticket: Ticket,
     flags: u64,
     operation: u16,
-    descriptor: u32,
+    description: Arc<Description>,
     buffer: u64,
     length: u64,
     offset: u64,
@@ -177,8 +177,7 @@ fn submit_one(context: &mut Context<'_>, ring: &Arc<AioContext>, address: u64, d
 
 fn read_request(context: &Context<'_>, address: u64, bytes: &[u8]) -> Result<Request> {
     let files = &context.process.files;
-    let descriptor = get::u32(bytes, 20);
-    files.get(descriptor.into())?;
+    let description = files.get(get::u32(bytes, 20).into())?;
     let flags = get::u32(bytes, 56);
     let bell = if flags & FLAG_BELL == 0 {
         None
@@ -195,7 +194,7 @@ fn read_request(context: &Context<'_>, address: u64, bytes: &[u8]) -> Result<Req
         ticket: Ticket { data: get::u64(bytes, 0), request: address },
         flags: get::u32(bytes, 12).into(),
         operation: get::u16(bytes, 16),
-        descriptor,
+        description,
         buffer: get::u64(bytes, 24),
         length: get::u64(bytes, 32),
         offset: get::u64(bytes, 40),
@@ -214,18 +213,18 @@ fn check_priority(priority: u16) -> Result<()> {
 
 /// Does a request, or lets it wait.
 fn start(context: &mut Context<'_>, ring: &Arc<AioContext>, request: Request, disks: &mut Disks) -> Result<()> {
-    let description = context.process.files.get(request.descriptor.into())?;
+    let description = &request.description;
     if description.is_path_only() {
         return Err(Errno::EBADF);
     }
     let has_more = request.buffer | request.offset | request.length | request.flags != 0;
     let outcome = match request.operation {
         operation::READ | operation::READ_VECTOR | operation::WRITE | operation::WRITE_VECTOR => {
-            match transfer(context, &description, &request)? {
+            match transfer(context, description, &request)? {
                 Moved::Now(outcome) => outcome,
                 Moved::ByDisk(direct) => {
                     reserve::check()?;
-                    let number = ring.give(request.ticket, direct.byte_count(), request.bell);
+                    let number = ring.give(request.ticket, direct.byte_count(), request.bell)?;
                     let given = direct.submit(context, (ring.clone(), number));
                     disks.note(given.inspect_err(|_| ring.take_back(number))?);
                     return Ok(());
@@ -233,7 +232,7 @@ fn start(context: &mut Context<'_>, ring: &Arc<AioContext>, request: Request, di
             }
         }
         operation::SYNC | operation::DATA_SYNC if has_more => return Err(Errno::EINVAL),
-        operation::SYNC | operation::DATA_SYNC => match sync_description(&description) {
+        operation::SYNC | operation::DATA_SYNC => match sync_description(description) {
             Err(Errno::EINVAL) => return Err(Errno::EINVAL),
             outcome => outcome,
         },
@@ -243,7 +242,7 @@ fn start(context: &mut Context<'_>, ring: &Arc<AioContext>, request: Request, di
             if has_more {
                 return Err(Errno::EINVAL);
             }
-            return ring.poll(request.ticket, (description, events.into()), request.bell);
+            return ring.poll(request.ticket, (request.description, events.into()), request.bell);
         }
         _ => return Err(Errno::EINVAL),
     };

@@ -28,6 +28,7 @@ pub(super) struct Direct {
     operation: DiskOperation,
     offset: u64,
     memory: PinnedMemory,
+    byte_count: u64,
 }
 
 /// Holds the memory of a transfer past a disk's pages. `None`: it is none that is done without a wait.
@@ -56,7 +57,10 @@ fn hold(
     is_read: bool,
 ) -> Result<Option<Direct>> {
     let device = disk.device();
-    let count: u64 = extents.iter().map(|extent| extent.length).sum();
+    let count = match extents {
+        [extent] => extent.length,
+        extents => extents.iter().map(|extent| extent.length).sum(),
+    };
     let is_open = if is_read { file.is_readable() } else { file.is_writable() };
     let ends_on_medium = !is_read && file.status().intersects(StatusFlags::SYNC | StatusFlags::DATA_SYNC);
     let is_inside = offset.checked_add(count).is_some_and(|end| device.size_bytes().is_ok_and(|size| end <= size));
@@ -73,13 +77,13 @@ fn hold(
         return Err(Errno::EFAULT);
     }
     disk.prepare_direct(operation, offset, &memory)?;
-    Ok(Some(Direct { device: device.clone(), operation, offset, memory }))
+    Ok(Some(Direct { device: device.clone(), operation, offset, memory, byte_count: count }))
 }
 
 impl Direct {
     /// Bytes that it moves.
     pub(super) fn byte_count(&self) -> u64 {
-        self.memory.byte_count()
+        self.byte_count
     }
 
     /// Submits it; the list that is to be started.
@@ -96,7 +100,7 @@ impl Direct {
         let request = TransferRequest {
             operation: self.operation,
             first_sector: self.offset / sector,
-            sector_count: self.memory.byte_count() / sector,
+            sector_count: self.byte_count / sector,
             memory: Some(self.memory),
             class: io_class(context.thread),
             told: Some(told),

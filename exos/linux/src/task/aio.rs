@@ -118,14 +118,58 @@ impl Waiter for Poll {
     }
 }
 
+/// A transfer that a disk does: whose it is, and the bytes that it moves.
+type AtDisk = (Ticket, u64, Bell);
+
+/// Transfers that disks do, by numbers of which none is used again after the context's end. There are no more than
+/// requests under way.
+#[derive(Default)]
+struct AtDisks {
+    first_number: u64,
+    places: Vec<Option<AtDisk>>,
+    free: Vec<u32>,
+}
+
+impl AtDisks {
+    fn add(&mut self, transfer: AtDisk) -> Result<u64> {
+        let index = match self.free.pop() {
+            Some(index) => index as usize,
+            None => {
+                self.places.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                // So that each of them can be given back.
+                self.free.try_reserve(self.places.len() + 1).map_err(|_| Errno::ENOMEM)?;
+                self.places.push(None);
+                self.places.len() - 1
+            }
+        };
+        self.places[index] = Some(transfer);
+        Ok(self.first_number + index as u64)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<AtDisk> {
+        let index = usize::try_from(number.checked_sub(self.first_number)?).ok()?;
+        let taken = self.places.get_mut(index)?.take()?;
+        self.free.push(index as u32);
+        Some(taken)
+    }
+
+    /// All that there are.
+    fn take(&mut self) -> Vec<Option<AtDisk>> {
+        self.first_number += self.places.len() as u64;
+        self.free.clear();
+        core::mem::take(&mut self.places)
+    }
+}
+
 #[derive(Default)]
 struct State {
     tail: u32,
+    /// Whoever waits was told of an event, and nobody has looked since.
+    is_told: bool,
     /// Requests whose events are still to come.
     active_count: u32,
     polls: BTreeMap<u64, Arc<Poll>>,
-    /// Transfers that disks do, with the bytes that they move.
-    at_devices: BTreeMap<u64, (Ticket, u64, Bell)>,
+    at_disks: AtDisks,
     next_number: u64,
     is_dead: bool,
 }
@@ -238,14 +282,17 @@ impl AioContext {
         event[..8].copy_from_slice(&ticket.data.to_le_bytes());
         event[8..16].copy_from_slice(&ticket.request.to_le_bytes());
         event[16..24].copy_from_slice(&outcome.to_le_bytes());
-        {
+        let was_told = {
             let mut state = self.state.lock();
             self.memory.write(HEADER_BYTES + state.tail as usize * EVENT_BYTES, &event);
             state.tail = (state.tail + 1) % self.length;
             self.memory.store(word::TAIL, state.tail);
             state.active_count = state.active_count.saturating_sub(1);
+            core::mem::replace(&mut state.is_told, true)
+        };
+        if !was_told {
+            self.queue.notify(Readiness::READ);
         }
-        self.queue.notify(Readiness::READ);
     }
 
     /// A request that has begun polls a description: it completes now, or when there is something.
@@ -290,18 +337,16 @@ impl AioContext {
     }
 
     /// A request that has begun is a disk's: the number under which this is told of its end.
-    #[must_use]
-    pub fn give(&self, ticket: Ticket, byte_count: u64, bell: Bell) -> u64 {
-        let mut state = self.state.lock();
-        state.next_number += 1;
-        let number = state.next_number;
-        state.at_devices.insert(number, (ticket, byte_count, bell));
-        number
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn give(&self, ticket: Ticket, byte_count: u64, bell: Bell) -> Result<u64> {
+        self.state.lock().at_disks.add((ticket, byte_count, bell))
     }
 
     /// The disk did not take it.
     pub fn take_back(&self, number: u64) {
-        let taken = self.state.lock().at_devices.remove(&number);
+        let taken = self.state.lock().at_disks.remove(number);
         drop(taken);
     }
 
@@ -340,10 +385,11 @@ impl AioContext {
     /// # Errors
     /// See above.
     pub fn take(&self, into: &mut [[u8; EVENT_BYTES]]) -> Result<usize> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         if state.is_dead {
             return Err(Errno::EINVAL);
         }
+        state.is_told = false;
         let (mut head, mut count) = (self.head(), 0);
         while head != state.tail
             && let Some(event) = into.get_mut(count)
@@ -370,7 +416,7 @@ impl AioContext {
         let given_up = {
             let mut state = self.state.lock();
             state.is_dead = true;
-            (core::mem::take(&mut state.polls), core::mem::take(&mut state.at_devices))
+            (core::mem::take(&mut state.polls), state.at_disks.take())
         };
         drop(given_up);
         self.queue.notify(Readiness::READ);
@@ -379,7 +425,7 @@ impl AioContext {
 
 impl RequestOwner for AioContext {
     fn done(&self, number: u64, outcome: Result<()>) {
-        let taken = self.state.lock().at_devices.remove(&number);
+        let taken = self.state.lock().at_disks.remove(number);
         let Some((ticket, byte_count, bell)) = taken else { return };
         let outcome = outcome.map_or_else(|error| to_word(error).cast_signed(), |()| byte_count.cast_signed());
         self.complete(&ticket, outcome);
