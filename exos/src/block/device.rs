@@ -214,7 +214,7 @@ impl DiskDevice {
         let request = TransferRequest { operation, first_sector, sector_count, memory, class, told: None };
         let now_ns = self.now_ns();
         let transfer = Transfer::submit(queue, request, now_ns)?;
-        queue.start(now_ns);
+        queue.start_awaited(now_ns);
         self.carrier.wait(queue, &transfer)
     }
 

@@ -143,15 +143,20 @@ pub enum DiskReset {
 pub enum Watching {
     /// Nothing: whoever looks keeps the processor from its driver.
     Hinders,
-    /// It works on its own, and says in memory what it has completed.
+    /// It works on its own, and can be looked at without waking anybody.
     Helps,
 }
 
 /// A disk. Calls come from any processor and do not wait.
 pub trait Disk: Send + Sync {
-    /// Whether it helps to keep looking at [`Self::has_completed`].
+    /// Whether it helps to keep looking at it ([`Self::watch`]).
     fn watching(&self) -> Watching {
         Watching::Hinders
+    }
+
+    /// As [`Self::has_completed`], for somebody who keeps looking: what does not say so by itself is asked.
+    fn watch(&self) -> bool {
+        self.has_completed()
     }
 
     /// What it is and takes.

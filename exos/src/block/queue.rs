@@ -67,6 +67,8 @@ struct State {
     pending: Pending,
     /// The disk was given something and not shown it.
     has_unshown: bool,
+    /// It was asked to interrupt, and has neither done so nor been looked at since.
+    is_asked: bool,
     /// By tag.
     flights: Vec<Option<Flight>>,
     free_tags: Vec<u16>,
@@ -113,6 +115,7 @@ impl BlockQueue {
             staged: None,
             pending: Pending::new(policy),
             has_unshown: false,
+            is_asked: false,
             flights,
             free_tags,
             scratch: Vec::new(),
@@ -240,6 +243,14 @@ impl BlockQueue {
         }
     }
 
+    /// As [`Self::start`], for a caller that waits for what it has submitted and has the disk interrupt before it
+    /// sleeps ([`Self::may_sleep`]): nobody else has to look.
+    pub fn start_awaited(&self, now_ns: u64) {
+        let mut state = self.state.lock();
+        self.dispatch(&mut state, now_ns);
+        self.leave(state);
+    }
+
     /// Has `hook` called after each [`Self::start`], once and for good: it sees to it that somebody looks, where nobody
     /// who would is awake.
     pub fn call_at_starts(&self, hook: StartHook) {
@@ -258,11 +269,11 @@ impl BlockQueue {
         self.leave(state)
     }
 
-    /// Whether the disk has completed something: a look at memory, if the disk says it there.
+    /// Whether the disk has completed something, for somebody who keeps looking ([`Self::linger`]).
     #[must_use]
     #[inline]
-    pub fn has_completed(&self) -> bool {
-        self.disk.has_completed()
+    pub fn watch(&self) -> bool {
+        self.disk.watch()
     }
 
     /// Whether a wait for this disk looks for a short time before it sleeps; then what that came to is told to the
@@ -302,8 +313,14 @@ impl BlockQueue {
         if state.phase != Phase::Running {
             return true;
         }
+        if state.is_asked && !state.has_unshown {
+            return !self.disk.has_completed();
+        }
         match self.disk.ask_for_interrupt() {
-            Ok(must_look) => !must_look,
+            Ok(must_look) => {
+                state.is_asked = !must_look;
+                !must_look
+            }
             Err(_) => {
                 state.restart.is_due = true;
                 false
@@ -311,20 +328,30 @@ impl BlockQueue {
         }
     }
 
+    /// The disk has interrupted, or something has rung its bell: to be told again it has to be asked again.
+    pub fn note_interrupt(&self) {
+        self.state.lock().is_asked = false;
+    }
+
     /// Tells of what has ended, without the lock.
     fn leave<'a>(&'a self, mut state: SpinMutexGuard<'a, State>) -> bool {
         if state.ended.is_empty() {
             return false;
         }
-        while let Some((request, outcome)) = state.ended.pop_front() {
-            drop(state);
+        let mut ended = core::mem::take(&mut state.ended);
+        drop(state);
+        while let Some((request, outcome)) = ended.pop_front() {
             let was_full = self.request_count.fetch_sub(1, Ordering::Relaxed) >= REQUEST_COUNT_MAX;
             request.owner.done(request.token, outcome);
             drop(request);
             if was_full {
                 self.room.notify(Readiness::WRITE);
             }
-            state = self.state.lock();
+        }
+        // Its memory is for the next that end, unless others have begun anew meanwhile.
+        let mut state = self.state.lock();
+        if state.ended.capacity() == 0 {
+            state.ended = ended;
         }
         true
     }
@@ -336,6 +363,7 @@ impl BlockQueue {
         if state.phase != Phase::Running {
             return self.go_on_restarting(state, passed_ns, now_ns);
         }
+        state.is_asked = false;
         let mut count = 0;
         let is_broken = {
             let disk = &self.disk;
@@ -483,7 +511,9 @@ impl State {
     }
 
     fn end_group(&mut self, group: Group, outcome: Result<()>) {
-        self.ended.extend(group.into_requests().map(|request| (request, outcome)));
+        let Group { first, rest, .. } = group;
+        self.ended.push_back((first, outcome));
+        self.ended.extend(rest.into_iter().map(|request| (request, outcome)));
     }
 
     /// The disk has refused a group. Of several requests each goes once more by itself, so that the right one fails.

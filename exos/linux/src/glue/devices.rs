@@ -515,11 +515,6 @@ impl HostConsole {
         Ok(Self { console, irq, ports, sessions: None, has_failed: false, has_rung: true, polled_ns: 0 })
     }
 
-    /// The bell that rings when the console wants attention.
-    pub(crate) fn bell(&self) -> CapSlot {
-        self.irq.bell
-    }
-
     /// Takes in that its bell has rung.
     fn hear(&mut self) {
         if MAY_HAVE_RUNG.swap(false, Ordering::Relaxed) {

@@ -73,14 +73,14 @@ struct Open {
 }
 
 static DISKS: [Once<Open>; DISK_COUNT_MAX] = [const { Once::new() }; DISK_COUNT_MAX];
-/// Disks that were started.
-static DISK_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// One more than the number of the last disk that was started.
+static DISK_END: AtomicUsize = AtomicUsize::new(0);
 /// The slot of their bell; 0 before.
 static BELL: AtomicU32 = AtomicU32::new(0);
 
 fn all() -> impl Iterator<Item = &'static Open> {
-    let count = if DISK_COUNT.load(Ordering::Acquire) == 0 { 0 } else { DISK_COUNT_MAX };
-    DISKS[..count].iter().filter_map(Once::get)
+    let end = DISK_END.load(Ordering::Acquire).min(DISK_COUNT_MAX);
+    DISKS[..end].iter().filter_map(Once::get)
 }
 
 /// The disks' bell, once there is one.
@@ -91,7 +91,10 @@ pub(crate) fn bell() -> Option<CapSlot> {
 /// Takes in that disks have interrupted, and what they have completed. Called on processor 0.
 pub(crate) fn absorb(have_bells_rung: bool) {
     if have_bells_rung && bell().is_some_and(|bell| call::bell_take(bell).unwrap_or(0) > 0) {
-        all().for_each(|disk| (disk.hear)());
+        all().for_each(|disk| {
+            (disk.hear)();
+            disk.queue.note_interrupt();
+        });
     }
     look();
 }
@@ -99,8 +102,27 @@ pub(crate) fn absorb(have_bells_rung: bool) {
 /// Takes in what disks have completed.
 #[inline]
 pub(crate) fn look() {
-    if DISK_COUNT.load(Ordering::Relaxed) > 0 {
+    if DISK_END.load(Ordering::Relaxed) > 0 {
         look_at_all();
+    }
+}
+
+/// Takes in what disks have completed, for a thread that is about to wait; where nobody else would run here and a disk
+/// is fast, for a short time.
+#[inline]
+pub(crate) fn look_before_wait() {
+    if DISK_END.load(Ordering::Relaxed) > 0 {
+        look_at_all();
+        linger_at_one();
+    }
+}
+
+/// As [`linger`], at the first disk that has something to do.
+#[cold]
+fn linger_at_one() {
+    let Some(disk) = all().find(|disk| disk.queue.is_busy()) else { return };
+    if !is_wanted() && linger(&disk.queue, kernel::now_ns()) {
+        disk.queue.look(kernel::now_ns());
     }
 }
 
@@ -118,7 +140,7 @@ fn look_at_all() {
 /// Asks the busy disks to interrupt, and has time bring a look in any case. False: one has something already, and the
 /// processor must not sleep.
 pub(crate) fn may_sleep(bells: &Bells) -> bool {
-    if DISK_COUNT.load(Ordering::Relaxed) == 0 {
+    if DISK_END.load(Ordering::Relaxed) == 0 {
         return true;
     }
     all().filter(|disk| disk.queue.is_busy()).all(|disk| {
@@ -476,9 +498,7 @@ impl DiskCarrier for BlockCarrier {
         place.call_once(|| Open { queue: queue.clone(), hear, forget });
         let bells = self.bells.clone();
         queue.call_at_starts(Box::new(move |queue| see_to(queue, &bells)));
-        DISK_COUNT.fetch_add(1, Ordering::AcqRel);
-        // If processor 0 sleeps, it does so without the disks' bell.
-        processor::ring_first();
+        DISK_END.fetch_max(number + 1, Ordering::AcqRel);
     }
 
     fn wait(&self, queue: &BlockQueue, transfer: &Transfer) -> Result<()> {
@@ -530,7 +550,7 @@ fn linger(queue: &BlockQueue, now_ns: u64) -> bool {
     let until_ns = now_ns + LINGER_NS;
     loop {
         (0..LINGER_PAUSE_COUNT).for_each(|_| core::hint::spin_loop());
-        if queue.has_completed() {
+        if queue.watch() {
             record.has_paid();
             return true;
         }

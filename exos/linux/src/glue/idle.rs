@@ -1,9 +1,12 @@
 //! How virtual processors come about, and what they do when they run no thread.
+//!
+//! A processor that has nothing to do sleeps on its own bell, which is the kernel's cheapest sleep. Whatever else rings
+//! for it, console, card, disks, shares and the timer, is bound to processor 0 and ends its sleep as it would interrupt
+//! a program there; all of those are taken each time that one has rung ([`super::machine::MachinePlatform::absorb`]).
 
 use aegis_abi::CapSlot;
 use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::memory::{BindEntry, BindFlags};
-use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, Term};
 use aegis_abi::types::{SLOT_FIRST_PROCESSOR, SLOT_SELF};
 use aegis_abi::upcall::UpcallKind;
 use aegis_rt::upcall::UpcallHandlers;
@@ -11,12 +14,12 @@ use aegis_rt::{call, control};
 use core::sync::atomic::Ordering;
 
 use super::pod::POD;
-use super::processor::{ARMED_WITHIN_NS, COUNT_MAX, PROCESSORS, bell_term, this_number, this_processor};
+use super::processor::{ARMED_WITHIN_NS, COUNT_MAX, PROCESSORS, this_number, this_processor};
 use super::run::RUN;
 use super::stack::Stack;
 use super::{
     PROCESSOR_BASE, WORD_PROCESSOR, WORD_PROCESSOR_PLACE, disk, entry, fast, fiber, kernel, lock_wait, memory,
-    net_card, preemption, shares,
+    net_card, preemption,
 };
 
 /// Frames of a save area: it holds one frame at a time, before it is moved to a thread's stack.
@@ -155,7 +158,7 @@ fn idle() -> ! {
         kinds |= control::take_pending();
         this_processor().take_in(kinds);
         if core::mem::take(&mut kinds) & 1 << UpcallKind::Bell as u32 != 0 {
-            this_processor().take_bell();
+            this_processor().take_bell_if_rung();
         }
         if number == 0 {
             run.platform.absorb();
@@ -175,26 +178,19 @@ fn idle() -> ! {
                         continue;
                     }
                 }
-                sleep(number, run.platform.console_bells());
+                sleep();
             }
         }
     }
 }
 
-/// Sleeps until a bell of this processor rings.
-fn sleep(number: usize, console_bells: [CapSlot; 2]) {
+/// Sleeps until something rings for this processor.
+fn sleep() {
     fiber::enter_home();
-    let own = core::iter::once(this_processor().bell());
-    let of_first = console_bells.into_iter().chain(net_card::bell()).chain(disk::bell()).chain(shares::bells());
-    let bells = own.chain(of_first.filter(|_| number == 0));
-    let mut terms = [Term::default(); PREDICATE_TERM_COUNT_MAX];
-    let mut count = 0;
-    for (place, bell) in terms.iter_mut().zip(bells) {
-        *place = bell_term(count as u32, bell);
-        count += 1;
-    }
     // Whatever ended the sleep, the caller looks again; an early end only costs a look.
-    let _ = call::sleep(&terms[..count]);
+    if call::bell_await(this_processor().bell()).is_ok() {
+        this_processor().note_rung();
+    }
 }
 
 const _: () = assert!(PROCESSOR_BASE + COUNT_MAX as u64 * STRIDE_BYTES <= LIBOS_BASE + (16 << 20));

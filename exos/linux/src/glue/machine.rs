@@ -130,8 +130,6 @@ impl Kernel for MachineKernel {
 /// The machine as the personality sees it.
 pub(crate) struct MachinePlatform {
     pub(crate) host: Arc<Host>,
-    /// The console's bell.
-    pub(crate) bell: CapSlot,
     /// How processors are told.
     pub(crate) bells: Arc<Bells>,
     /// The pod, once there is one; its first process is the receiver of the host's signals.
@@ -149,11 +147,6 @@ pub(crate) struct MachinePlatform {
 }
 
 impl MachinePlatform {
-    /// Bells that processor 0 sleeps on besides its own: the console's and the timer's.
-    pub(crate) fn console_bells(&self) -> [CapSlot; 2] {
-        [self.bell, self.bells.timer_bell]
-    }
-
     /// Takes in what the host sent and what time has brought. Called on processor 0.
     pub(crate) fn absorb(&self) {
         let have_bells_rung = take_bells_rung();
@@ -180,7 +173,7 @@ impl MachinePlatform {
             self.obey(system, first);
         }
         self.serve_sessions(system, has_news);
-        if have_bells_rung && call::bell_take(self.bells.timer_bell).unwrap_or(0) > 0 {
+        if have_bells_rung && self.bells.take_timer() {
             self.check_timers(system);
         }
         exos_linux::host::events::move_terminal_bytes(first);
@@ -246,7 +239,7 @@ impl Platform for MachinePlatform {
     fn wait(&self, deadline_ns: Option<u64>) {
         let Some((system, _)) = self.system.get() else { return };
         net_card::look(&system.files.inet, &self.bells);
-        disk::look();
+        disk::look_before_wait();
         let now_ns = kernel::now_ns();
         fiber::carry_out_here(system.scheduler.block(this_number(), deadline_ns, now_ns), now_ns);
     }

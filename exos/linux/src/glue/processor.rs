@@ -34,6 +34,10 @@ pub(crate) struct Processor {
     has_ended: AtomicBool,
     space_slot: AtomicU32,
     pub(super) bell: AtomicU32,
+    /// Somebody has rung its bell since it was taken.
+    is_rung: AtomicBool,
+    /// When its bell was asked to ring; all ones: never.
+    ring_ns: AtomicU64,
     /// What runs here now must not be left for another thread.
     keeps_running: AtomicBool,
     /// Looks at locks that were taken.
@@ -97,6 +101,8 @@ impl Processor {
             has_ended: AtomicBool::new(false),
             space_slot: AtomicU32::new(SLOT_SELF.0),
             bell: AtomicU32::new(0),
+            is_rung: AtomicBool::new(true),
+            ring_ns: AtomicU64::new(u64::MAX),
             keeps_running: AtomicBool::new(false),
             lock_look_count: AtomicU32::new(0),
             yielded_ns: AtomicU64::new(0),
@@ -178,11 +184,26 @@ impl Processor {
 
     /// Takes its bell: true if it rang.
     pub(crate) fn take_bell(&self) -> bool {
+        self.is_rung.store(false, Ordering::SeqCst);
         let has_rung = call::bell_take(self.bell()).unwrap_or(0) > 0;
         if has_rung {
-            ARMED_WITHIN_NS[self.index()].store(u64::MAX, Ordering::Release);
+            self.note_rung();
         }
         has_rung
+    }
+
+    /// Its bell has rung and was taken.
+    pub(crate) fn note_rung(&self) {
+        self.ring_ns.store(u64::MAX, Ordering::Release);
+        ARMED_WITHIN_NS[self.index()].store(u64::MAX, Ordering::Release);
+    }
+
+    /// Takes its bell, without a kernel call where nobody has rung it and its time is far. Called before a sleep on the
+    /// bell, which ends at once if it has rung all the same.
+    pub(crate) fn take_bell_if_rung(&self) {
+        if self.is_rung.load(Ordering::Acquire) || is_near(self.ring_ns.load(Ordering::Acquire), kernel::now_ns()) {
+            self.take_bell();
+        }
     }
 
     /// The same while a program's thread runs here, in exos or not: it is told where it spends its time.
@@ -202,13 +223,16 @@ impl Processor {
 
     /// Has an upcall come as soon as none is masked.
     pub(crate) fn ring(&self) {
+        self.is_rung.store(true, Ordering::SeqCst);
         let _ = call::bell_ring(self.bell());
     }
 
     /// Has the bell ring within a time, unless it will already.
     fn arm_slice(&self, within_ns: u64) {
         earliest::arm(&ARMED_WITHIN_NS[self.index()], within_ns, |within_ns| {
-            let _ = call::bell_ring_at(self.bell(), kernel::now_ns() + within_ns);
+            let deadline_ns = kernel::now_ns() + within_ns;
+            self.ring_ns.store(deadline_ns, Ordering::Release);
+            let _ = call::bell_ring_at(self.bell(), deadline_ns);
         });
     }
 
@@ -216,6 +240,12 @@ impl Processor {
         let offset = core::ptr::from_ref(self) as usize - PROCESSORS.as_ptr() as usize;
         offset / size_of::<Self>() % COUNT_MAX
     }
+}
+
+/// Whether a clock may have rung that was asked to at a time: the kernel's and exos's need not agree to the digit.
+fn is_near(ring_ns: u64, now_ns: u64) -> bool {
+    const DOUBT_NS: u64 = 1_000_000;
+    ring_ns <= now_ns.saturating_add(DOUBT_NS)
 }
 
 /// For each processor the time within which its bell was asked to ring; all ones if it was not, or has rung since.
@@ -269,6 +299,12 @@ pub(crate) struct Bells {
 }
 
 impl Bells {
+    /// Takes the timer's bell: whether it has rung. Where its time is far it is not asked.
+    pub(crate) fn take_timer(&self) -> bool {
+        is_near(self.armed_ns.load(Ordering::Acquire), kernel::now_ns())
+            && call::bell_take(self.timer_bell).unwrap_or(0) > 0
+    }
+
     /// Rings the timer's bell at `deadline_ns` unless it rings before.
     pub(crate) fn arm_timer(&self, deadline_ns: u64) {
         earliest::arm(&self.armed_ns, deadline_ns, |deadline_ns| {
@@ -280,7 +316,7 @@ impl Bells {
 impl Processors for Bells {
     fn kick(&self, index: usize) {
         if index != this_number() {
-            let _ = call::bell_ring(PROCESSORS[index].bell());
+            PROCESSORS[index].ring();
         }
     }
 

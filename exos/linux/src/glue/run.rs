@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use aegis_abi::FrameNumber;
 use aegis_abi::boot::{BootInfo, PART_CONFIG, PART_ROOT};
 use aegis_abi::counter::Counter;
-use aegis_abi::types::{CapSlot, SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_NONE};
+use aegis_abi::types::{SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_NONE};
 use aegis_abi::upcall::UpcallFrame;
 use aegis_image::bundle;
 use aegis_link::config::{Config, Flags};
@@ -65,9 +65,9 @@ pub(crate) static RUN: Once<Run> = Once::new();
 pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     // SAFETY: the kernel maps the boot information before it starts the first environment.
     let info = unsafe { info.read() };
-    let (host, bell) = greet_host(&info);
+    let host = greet_host(&info);
     let mut frame = UpcallFrame::default();
-    match begin(&info, &host, bell, &mut frame) {
+    match begin(&info, &host, &mut frame) {
         Ok((pod, run)) => {
             POD.call_once(|| pod);
             RUN.call_once(|| run);
@@ -86,19 +86,18 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     idle::idle_first()
 }
 
-/// The line to the host, which is told that there is somebody, and the bell that it rings. The stack is the save
-/// area's, and what is built on it is large: each step of the start has it to itself.
+/// The line to the host, which is told that there is somebody. The stack is the save area's, and what is built on it is
+/// large: each step of the start has it to itself.
 #[inline(never)]
-fn greet_host(info: &BootInfo) -> (Arc<Host>, CapSlot) {
+fn greet_host(info: &BootInfo) -> Arc<Host> {
     let console = match HostConsole::find(info) {
         Ok(console) => console,
         Err(error) => panic!("no console to the host: {error}"),
     };
-    let bell = console.bell();
     let host = Arc::new(HostPorts::new(console));
     host.prepare();
     host.send_line(&alloc::format!("hello {VERSION}"));
-    (host, bell)
+    host
 }
 
 /// The process and thread that run on the processor that asks.
@@ -134,7 +133,7 @@ fn attach_network(info: &BootInfo, config: &Config, platform: &MachinePlatform, 
 
 /// Everything up to the program's first instruction.
 #[inline(never)]
-fn begin(info: &BootInfo, host: &Arc<Host>, bell: CapSlot, frame: &mut UpcallFrame) -> Result<(Pod, Run), Failure> {
+fn begin(info: &BootInfo, host: &Arc<Host>, frame: &mut UpcallFrame) -> Result<(Pod, Run), Failure> {
     let bytes = bundle_bytes(info)?;
     let parts =
         bundle::parse(bytes).map_err(|error| Failure::new(125, alloc::format!("the boot bundle: {error:?}")))?;
@@ -163,7 +162,6 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: CapSlot, frame: &mut UpcallFra
     let bells = Arc::new(Bells { timer_bell, armed_ns: AtomicU64::new(u64::MAX) });
     let platform = Arc::new(MachinePlatform {
         host: host.clone(),
-        bell,
         bells: bells.clone(),
         system: Once::new(),
         streams: streams.clone(),

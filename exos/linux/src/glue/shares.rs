@@ -54,11 +54,6 @@ fn all() -> &'static [Arc<Share>] {
     SHARES.get().map_or(&[], Vec::as_slice)
 }
 
-/// Bells that ring when a server has answered.
-pub(crate) fn bells() -> impl Iterator<Item = CapSlot> {
-    all().iter().map(|share| share.bell)
-}
-
 /// Takes in what servers have answered, after a bell. Called on processor 0.
 pub(crate) fn absorb() {
     for share in all() {

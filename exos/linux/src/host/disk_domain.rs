@@ -22,7 +22,7 @@ use aegis_proto::block::{
 };
 use exos::block::disk::{
     Disk, DiskBroken, DiskError, DiskLimits, DiskOperation, DiskRequest, DiskReset, DiskSubmitError, RangeLimits,
-    SECTOR_BYTES,
+    SECTOR_BYTES, Watching,
 };
 use exos::mem::pinned::FramePiece;
 use exos::sync::SpinMutex;
@@ -301,6 +301,17 @@ impl<P: DomainPlace> DomainDisk<P> {
 }
 
 impl<P: DomainPlace> Disk for DomainDisk<P> {
+    fn watching(&self) -> Watching {
+        if P::IS_CALLED { Watching::Helps } else { Watching::Hinders }
+    }
+
+    fn watch(&self) -> bool {
+        if P::IS_CALLED && !self.has_completed() {
+            self.place.ring();
+        }
+        self.has_completed()
+    }
+
     fn limits(&self) -> DiskLimits {
         self.inner.lock().limits
     }

@@ -39,6 +39,7 @@ impl BlockQueue {
             state.phase = Phase::Restarting;
             self.under_way_count.fetch_add(1, Ordering::AcqRel);
         }
+        state.is_asked = false;
         state.restart.pending_ns = 0;
         state.restart.attempt_count += 1;
         state.statistics.restart_count += 1;
