@@ -23,19 +23,19 @@ const DMA_FRAME_COUNT_MAX: u64 = 8192;
 /// Bytes of a function's configuration space that can be read.
 const CONFIG_BYTES: u32 = 256;
 
-fn description<M: Machine>(
-    state: &State<M>,
+fn description<'a, M: Machine>(
+    state: &'a State<M>,
     caller: Caller,
     slot: aegis_abi::CapSlot,
     rights: Rights,
-) -> Result<(DeviceId, DeviceDescription), Status> {
+) -> Result<(DeviceId, &'a DeviceDescription), Status> {
     let device = state.lookup_device(caller.environment, slot, rights)?;
-    let description = state.devices[device].description.ok_or(Status::WrongState)?;
+    let description = state.devices[device].description.as_ref().ok_or(Status::WrongState)?;
     Ok((device, description))
 }
 
 pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceRead) -> Answer {
-    let (_, device) = description(state, caller, call.slot, Rights::READ)?;
+    let (_, &device) = description(state, caller, call.slot, Rights::READ)?;
     let region = || device.regions.get(call.index as usize).ok_or(bad_argument(2));
     Ok(match DeviceField::from_number(call.field).ok_or(bad_argument(1))? {
         DeviceField::Kind => device.kind as u64,
@@ -57,7 +57,7 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
 }
 
 pub(super) fn control<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceControl) -> Answer {
-    let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
+    let (device, &description) = description(state, caller, call.slot, Rights::CONTROL)?;
     let operation = DeviceOperation::from_number(call.operation).ok_or(bad_argument(1))?;
     refuse_if(state.devices[device].is_driven, Status::WrongState)?;
     let work = state.devices[device].work;
@@ -95,7 +95,7 @@ fn region_at(device: &DeviceDescription, index: u32) -> Result<&Region, Refusal>
 }
 
 pub(super) fn map<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceMap) -> Answer {
-    let (device, description) = description(state, caller, call.slot, Rights::READ)?;
+    let (device, &description) = description(state, caller, call.slot, Rights::READ)?;
     let (_, capability) = state.lookup(caller.environment, call.slot, CapType::Device, Rights::READ)?;
     let region = region_at(&description, call.region)?;
     refuse_if(region.is_ports, bad_argument(1))?;
@@ -134,7 +134,7 @@ pub(super) fn port<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
         _ => return Err(bad_argument(4)),
     };
     let (device, description) = description(state, caller, call.slot, rights)?;
-    let region = region_at(&description, call.region)?;
+    let region = region_at(description, call.region)?;
     refuse_if(!region.is_ports, bad_argument(1))?;
     refuse_if(!matches!(call.width_bytes, 1 | 2 | 4), bad_argument(3))?;
     let end = u64::from(call.offset) + u64::from(call.width_bytes);
@@ -154,7 +154,7 @@ fn interrupt_index(device: &DeviceDescription, interrupt: u32) -> Result<usize, 
 
 pub(super) fn interrupt_bind<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceInterruptBind) -> Answer {
     let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
-    let interrupt = interrupt_index(&description, call.interrupt)?;
+    let interrupt = interrupt_index(description, call.interrupt)?;
     let cpu = match call.cpu {
         0 => caller.cpu,
         name => CpuId::from_index(name as usize - 1).ok_or(bad_argument(3))?,
@@ -179,7 +179,7 @@ pub(super) fn interrupt_bind<M: Machine>(state: &mut State<M>, caller: Caller, c
 
 pub(super) fn interrupt_ask<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceInterruptAsk) -> Answer {
     let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
-    let interrupt = interrupt_index(&description, call.interrupt)?;
+    let interrupt = interrupt_index(description, call.interrupt)?;
     let is_bound = state.devices[device].routes.get(interrupt).is_some_and(|route| route.bell.is_some());
     refuse_if(!is_bound, Status::WrongState)?;
     state.machine.interrupt_mask(device, interrupt, false);
