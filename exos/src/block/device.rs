@@ -223,7 +223,8 @@ impl DiskDevice {
     /// # Errors
     /// `EIO`.
     pub(super) fn flush(&self) -> Result<()> {
-        if self.queue()?.with_limits(|limits| limits.has_write_cache) { self.transfer(DiskOperation::Flush, 0, 0, None) } else { Ok(()) }
+        let has_cache = self.queue()?.with_limits(|limits| limits.has_write_cache);
+        if has_cache { self.transfer(DiskOperation::Flush, 0, 0, None) } else { Ok(()) }
     }
 
     /// Writes back what is dirty, and has it on the medium.

@@ -123,13 +123,7 @@ impl DiskFile {
         Ok(done)
     }
 
-    fn move_pinned(
-        &self,
-        operation: DiskOperation,
-        block_bytes: u32,
-        offset: u64,
-        memory: PinnedMemory,
-    ) -> Result<()> {
+    fn move_pinned(&self, operation: DiskOperation, block_bytes: u32, offset: u64, memory: PinnedMemory) -> Result<()> {
         let count = memory.byte_count();
         check_blocks(block_bytes, offset | count, &memory)?;
         let (cache, device) = (self.device.cache(), &self.device);

@@ -21,9 +21,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::disk::{
-    Disk, DiskError, DiskLimits, DiskOperation, DiskRequest, DiskSubmitError, SECTOR_BYTES, Watching,
-};
+use super::disk::{Disk, DiskError, DiskLimits, DiskOperation, DiskRequest, DiskSubmitError, SECTOR_BYTES, Watching};
 use super::linger::Linger;
 use super::order::{Group, OrderPolicy, Pending};
 use super::request::BlockRequest;

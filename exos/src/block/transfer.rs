@@ -90,10 +90,7 @@ impl Transfer {
         let progress = Progress { left: 1, error: None, waiter: None };
         let transfer = Arc::new(Self { memory, told, progress: SpinMutex::new(progress) });
         let (sector_count, owner) = (sector_count as u32, transfer.clone());
-        queue.submit(
-            BlockRequest { operation, first_sector, sector_count, pieces, class, owner, token: 0 },
-            now_ns,
-        )?;
+        queue.submit(BlockRequest { operation, first_sector, sector_count, pieces, class, owner, token: 0 }, now_ns)?;
         Ok(transfer)
     }
 
