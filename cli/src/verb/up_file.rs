@@ -37,8 +37,8 @@ const SLICE_MS_MAX: i64 = 100;
 
 /// What a pod's table may have.
 const POD_KEYS: &str = "program, args, image, user, root, pack, system, volumes, with, env, workdir, memory, \
-                        tickets, currency, restart, ports, network, host_access, dns, hosts, ip, gateway, mac, hostname, pcap, drivers, \
-                        disk, io_order";
+                        tickets, currency, restart, ports, network, host_access, dns, hosts, ip, gateway, mac, \
+                        hostname, pcap, drivers, disk, io_order";
 
 /// A machine and its pods.
 #[derive(Debug)]
