@@ -56,11 +56,12 @@ pub enum Durability {
     Lazy,
 }
 
-/// Whether a transaction can be aborted.
+/// What a transaction keeps for its abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restore {
     /// Old bytes are kept.
     Yes,
-    /// The program promises not to abort: ranges that it sets are not copied. An abort is refused.
+    /// The program hardly ever aborts: ranges that it sets are not copied, and an abort reads the pages again, from
+    /// segment and log.
     No,
 }
