@@ -165,6 +165,21 @@ fn echoes_and_a_long_transfer_come_back_whole() {
     }
 }
 
+/// A domain that faults again and again while bytes come in: what was under way is lost, and no byte of a connection.
+#[test]
+fn connections_outlive_the_domain_of_their_card() {
+    let bytes: Vec<u8> = (0..40_000_000_u32).map(|index| (index ^ (index >> 9)) as u8).collect();
+    let sum = host(&["busybox", "md5sum"], &bytes);
+    let port = host_service(Arc::new(bytes));
+    let script = format!("wget -q -O - http://10.0.2.2:{port}/ | md5sum");
+    for card in CARDS.iter().filter(|card| card.starts_with("net=domain")) {
+        let options = ["--driver", card, "--host-access", "--fault-net-domain", "700"];
+        let ended = aegis(&options, &["busybox", "sh", "-c", &script], b"");
+        assert_eq!((&ended.output, ended.status), (&sum.output, 0), "{card}: {}", ended.errors);
+        assert!(ended.errors.contains("was lost and is started anew"), "{card}: {}", ended.errors);
+    }
+}
+
 #[test]
 fn ports_of_the_host_lead_in() {
     for card in CARDS {
@@ -279,7 +294,7 @@ fn a_card_serves_the_pod_that_comes_after() {
 #[test]
 fn what_cannot_be_is_said_before_a_machine_starts() {
     for (options, part) in [
-        (&["--driver", "net=kernel"][..], "--driver net=kernel:virtio: not in this version"),
+        (&["-M", "microvm", "--driver", "net=kernel"][..], "--driver net: kernel needs -M pc or q35"),
         (&["-M", "microvm", "--driver", "net=library:e1000"], "e1000 needs -M pc or q35"),
         (&["--network", "none", "--driver", "net=library:e1000"], "this pod has --network none"),
         (&["--driver", "net=library:ide"], "a driver's model is one of virtio, e1000, e1000e"),
@@ -288,7 +303,13 @@ fn what_cannot_be_is_said_before_a_machine_starts() {
         assert_eq!((ended.status, ended.errors.lines().count()), (125, 1), "{ended:?}");
         assert!(ended.errors.contains(part), "{ended:?}");
     }
-    let file = "[pod.a]\nprogram = \"busybox\"\nports = [\"0:80\"]\ndrivers = [\"net=library:e1000\"]\n";
-    let ended = up("cards-guarded", &[], file);
-    assert!(ended.status == 125 && ended.errors.contains("e1000 is not guarded"), "{ended:?}");
+    for (card, part) in [
+        ("net=library:e1000", "e1000 is not guarded"),
+        ("net=domain", "net=domain is for one program alone"),
+        ("net=kernel", "net=kernel is for one program alone"),
+    ] {
+        let file = format!("[pod.a]\nprogram = \"busybox\"\nports = [\"0:80\"]\ndrivers = [\"{card}\"]\n");
+        let ended = up("cards-guarded", &[], &file);
+        assert!(ended.status == 125 && ended.errors.contains(part), "{ended:?}");
+    }
 }

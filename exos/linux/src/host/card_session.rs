@@ -31,6 +31,8 @@ const LYING_COUNT_MAX: u32 = 32;
 /// After so long without a frame given back, while some are under way, the service is asked to give some back; after as
 /// long again it counts as hung.
 pub const STUCK_NS: u64 = 1_500_000_000;
+/// From one look whether the service is still there to the next, at least; whoever takes frames comes back as late.
+const LOOK_EVERY_NS: u64 = 900_000;
 /// A service that is lost more often than this in [`RESTART_WITHIN_NS`] does not come back.
 pub const RESTART_COUNT_MAX: usize = 64;
 /// See [`RESTART_COUNT_MAX`].
@@ -84,6 +86,10 @@ struct Inner<B> {
     lying_count: u32,
     /// It will ring when a frame comes in.
     is_listening: bool,
+    /// The bell has rung, with frames there, and since then nobody has looked whether the service still is.
+    is_rung: bool,
+    /// When somebody looked last.
+    looked_ns: u64,
     /// Since when frames are under way of which none was given back, and whether the service was asked why.
     stuck_ns: Option<(u64, bool)>,
     restarts_ns: [u64; RESTART_COUNT_MAX],
@@ -139,6 +145,8 @@ impl<P: CardPlace, B: DmaBuffer> SessionCard<P, B> {
             demand: Demand::default(),
             lying_count: 0,
             is_listening: false,
+            is_rung: false,
+            looked_ns: 0,
             stuck_ns: None,
             restarts_ns: [0; RESTART_COUNT_MAX],
             restart_count: 0,
@@ -161,10 +169,11 @@ impl<P: CardPlace, B: DmaBuffer> SessionCard<P, B> {
     pub fn hear(&self) {
         let mut inner = self.inner.lock();
         inner.is_listening = false;
-        // Where frames have come in, somebody has put them there.
+        // Where frames have come in, somebody has put them there; whoever sleeps next looks whether it still is.
         let has_frames = inner.phase == Phase::Up && inner.client.has_received(self.place.words());
         let is_stopped = inner.phase != Phase::Ended && !has_frames && self.place.is_stopped();
         inner.is_broken |= is_stopped;
+        inner.is_rung |= has_frames;
         self.see_to(inner);
     }
 
@@ -424,6 +433,14 @@ impl<P: CardPlace, B: DmaBuffer + Send> Interface for SessionCard<P, B> {
                 if !inner.is_listening {
                     return !self.place.is_stopped();
                 }
+            }
+        }
+        if inner.is_rung && inner.phase == Phase::Up {
+            // The bell that rang for frames may have rung for the service's end too.
+            let now_ns = self.place.now_ns();
+            if now_ns.saturating_sub(inner.looked_ns) >= LOOK_EVERY_NS {
+                (inner.is_rung, inner.looked_ns) = (false, now_ns);
+                inner.is_broken |= self.place.is_stopped();
             }
         }
         let is_quiet = inner.phase == Phase::Up && !inner.is_broken && !inner.client.has_under_way();
