@@ -206,7 +206,7 @@ fn is_listed(name: &[u8]) -> bool {
         Some(beginning) => name.starts_with(beginning.as_bytes()),
         None => name == entry.as_bytes(),
     };
-    ETC.iter().any(|entry| fits(&entry)) || name.ends_with(b"-release")
+    ETC.iter().any(fits) || name.ends_with(b"-release")
 }
 
 fn is_secret(name: &[u8]) -> bool {

@@ -151,7 +151,7 @@ impl NinepFs {
     fn number_of(&self, qid: Qid) -> u64 {
         match self.options.layer.min(LAYER_MAX) {
             0 => qid.path & (INODE_NUMBER_END - 1),
-            layer => u64::from(layer) * LAYER_NUMBER_START | qid.path & (LAYER_NUMBER_START - 1),
+            layer => (u64::from(layer) * LAYER_NUMBER_START) | qid.path & (LAYER_NUMBER_START - 1),
         }
     }
 
