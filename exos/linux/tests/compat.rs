@@ -63,7 +63,9 @@ const GAPS: &[Gap] = &[
     },
     Gap {
         what: "Debugging and inspection of others",
-        text: "No `ptrace`, no performance counters. `aegis run --trace` shows system calls.",
+        text: "A child can have itself traced by its parent (`PTRACE_TRACEME`): stops, calls, memory and \
+               registers to read. Nobody is attached to (`EPERM`), nothing is stepped; no performance \
+               counters. `aegis run --trace` shows system calls.",
         calls: &[Sysno::ptrace, Sysno::perf_event_open],
     },
     Gap {

@@ -467,27 +467,41 @@ impl ThreadSignals {
 /// dispositions are updated as for entering the handler.
 pub fn next(thread: &mut ThreadSignals, shared: &mut Pending, dispositions: &mut Dispositions) -> Option<Delivery> {
     loop {
-        let allowed = SignalSet(!thread.mask.0);
-        let (signal, info) = thread.pending.take(allowed).or_else(|| shared.take(allowed))?;
-        let disposition = dispositions.get(signal);
-        let is_timer = matches!(info.payload, SignalPayload::Timer { .. });
-        match disposition.handler {
-            HANDLER_IGNORE if !signal.is_unstoppable() && is_timer => return Some(Delivery::PassedOver { info }),
-            HANDLER_IGNORE if !signal.is_unstoppable() => {}
-            HANDLER_DEFAULT => match signal.default_action() {
-                DefaultAction::Ignore | DefaultAction::Continue if is_timer => {
-                    return Some(Delivery::PassedOver { info });
-                }
-                DefaultAction::Ignore | DefaultAction::Continue => {}
-                DefaultAction::Stop => return Some(Delivery::Stop(signal)),
-                DefaultAction::Terminate => return Some(Delivery::Terminate { signal, info, has_core: false }),
-                DefaultAction::Core => return Some(Delivery::Terminate { signal, info, has_core: true }),
-            },
-            _ => {
-                let mask_before = enter(thread, dispositions, signal, &disposition);
-                return Some(Delivery::Handler { signal, info, disposition, mask_before });
-            }
+        let (signal, info) = take(thread, shared)?;
+        let delivery = deliver(thread, dispositions, signal, info);
+        if delivery.is_some() {
+            return delivery;
         }
+    }
+}
+
+/// Takes the first signal that waits and is not blocked.
+#[inline]
+pub fn take(thread: &mut ThreadSignals, shared: &mut Pending) -> Option<(Signal, SignalInfo)> {
+    let allowed = SignalSet(!thread.mask.0);
+    thread.pending.take(allowed).or_else(|| shared.take(allowed))
+}
+
+/// What is to be done about a signal that was taken; `None`: it is ignored.
+#[inline]
+pub fn deliver(
+    thread: &mut ThreadSignals,
+    dispositions: &mut Dispositions,
+    signal: Signal,
+    info: SignalInfo,
+) -> Option<Delivery> {
+    let disposition = dispositions.get(signal);
+    let is_timer = matches!(info.payload, SignalPayload::Timer { .. });
+    let is_default = disposition.handler == HANDLER_DEFAULT || signal.is_unstoppable();
+    if !is_default && disposition.handler != HANDLER_IGNORE {
+        let mask_before = enter(thread, dispositions, signal, &disposition);
+        return Some(Delivery::Handler { signal, info, disposition, mask_before });
+    }
+    match signal.default_action() {
+        DefaultAction::Stop if is_default => Some(Delivery::Stop(signal)),
+        DefaultAction::Terminate if is_default => Some(Delivery::Terminate { signal, info, has_core: false }),
+        DefaultAction::Core if is_default => Some(Delivery::Terminate { signal, info, has_core: true }),
+        _ => is_timer.then_some(Delivery::PassedOver { info }),
     }
 }
 

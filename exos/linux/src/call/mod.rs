@@ -51,6 +51,7 @@ pub mod priority;
 mod priority_tests;
 pub mod process;
 pub mod process_memory;
+pub mod ptrace;
 pub mod schedule;
 pub mod semaphore;
 pub mod shared_memory;

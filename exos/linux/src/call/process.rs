@@ -484,6 +484,9 @@ fn look_at(context: &Context<'_>, child: &Arc<Process>, options: u64) -> Option<
         if child.is_zombie.load(Ordering::Acquire) {
             let is_there = options & WEXITED != 0 && !child.is_claimed.load(Ordering::Acquire);
             (is_there && (!reaps || claim(child))).then_some(ChildChange::Ended)?
+        } else if let Some(status) = child.trace.report(context.process.pid, reaps) {
+            // A tracer hears of it without asking.
+            ChildChange::Trapped(status)
         } else if options & WUNTRACED != 0 && pause.is_stop_unreported {
             pause.is_stop_unreported = !reaps;
             ChildChange::Stopped(pause.stopped_by?)
@@ -535,7 +538,7 @@ fn wait_for(context: &mut Context<'_>, choice: Choice, options: u64) -> Result<O
 fn status_word(found: &Found) -> u32 {
     let status = found.status as u32;
     match found.change {
-        ChildChange::Stopped(_) => status << 8 | 0x7f,
+        ChildChange::Stopped(_) | ChildChange::Trapped(_) => status << 8 | 0x7f,
         ChildChange::Continued => 0xffff,
         ChildChange::Ended if found.code == 1 => (status & 0xff) << 8,
         ChildChange::Ended => status & 0x7f | if found.code == 3 { 0x80 } else { 0 },

@@ -13,8 +13,8 @@ use crate::call::entry::Entry;
 use crate::call::{
     aio, capability, clock_adjust, epoll, eventfd, exec, extended_attribute, file_control, file_copy, file_descriptor,
     file_metadata, file_path, file_sync, file_transfer, futex, identity, memory, memory_policy, message, message_queue,
-    miscellany, namespace, native, pidfd, poll, posix_queue, priority, process, process_memory, schedule, semaphore,
-    shared_memory, signal, socket, socket_option, splice, time, timer, uring, watch,
+    miscellany, namespace, native, pidfd, poll, posix_queue, priority, process, process_memory, ptrace, schedule,
+    semaphore, shared_memory, signal, socket, socket_option, splice, time, timer, uring, watch,
 };
 use crate::entry::gate;
 
@@ -55,6 +55,7 @@ pub const ENTRIES: &[&[Entry]] = &[
     process::ENTRIES,
     pidfd::ENTRIES,
     process_memory::ENTRIES,
+    ptrace::ENTRIES,
     exec::ENTRIES,
     semaphore::ENTRIES,
     shared_memory::ENTRIES,

@@ -26,6 +26,13 @@ pub(super) const fn word(index: usize) -> usize {
 unsafe extern "C" {
     /// What a fault of a program that handles some itself is offered to first. It stands above this, in `entry.rs`.
     pub(super) safe fn exos_fault_nofault(frame: &mut UpcallFrame) -> bool;
+    /// The entry of calls that all take the long way. It stands above this, in `fast.rs`.
+    static exos_fast_entry_long: u8;
+}
+
+/// Has every call that comes to this processor take the long way from now on.
+pub(crate) fn show_calls() {
+    control::set_library_word::<WORD_ENTRY>(&raw const exos_fast_entry_long as u64);
 }
 
 /// Says whose calls this processor answers from now on: while the thread runs on it, so its facts stay.

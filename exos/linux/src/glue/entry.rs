@@ -39,6 +39,7 @@ use exos_linux::task::memory::{FaultReport, FaultResult};
 use exos_linux::task::out_of_memory::{is_heap_low, make_room};
 use exos_linux::task::process::FIRST_PID;
 use exos_linux::task::signal_delivery::{EndedCall, catch, enter_handler, finish, raise_fault, result_word};
+use exos_linux::task::traced;
 use exos_linux::trace;
 
 use super::pod::POD;
@@ -162,7 +163,8 @@ pub(crate) extern "C" fn syscall(frame: &mut UpcallFrame) {
     if pod.system.options.rewrite {
         consider_rewriting(pod, frame.rip);
     }
-    let served = if pod.system.options.trace { serve_shown(pod, frame) } else { serve(pod, frame) };
+    let served =
+        if pod.system.shows_calls.load(Ordering::Relaxed) { serve_shown(pod, frame) } else { serve(pod, frame) };
     if served.is_plain(frame) {
         return end_served(pod, frame, &served);
     }
@@ -390,11 +392,20 @@ fn serve(pod: &Pod, frame: &mut UpcallFrame) -> Served {
     Served { number, result, replaces_registers, restart, needs_attention: caller.thread.needs_attention() }
 }
 
-/// The same, with a line for the trace.
+/// The same, with a line for the trace, and the stop that a tracer in the pod asked for.
 #[cold]
 fn serve_shown(pod: &Pod, frame: &mut UpcallFrame) -> Served {
     let number = frame.rax;
     let mut context = context(pod, frame);
+    if traced::stops(&context.caller)
+        && let Err(error) = traced::enter_call(&context.caller, context.frame)
+    {
+        let result = Err(error);
+        return Served { number, result, replaces_registers: false, restart: Restart::Never, needs_attention: true };
+    }
+    if !pod.system.options.trace {
+        return serve(pod, frame);
+    }
     let arguments = arguments(context.frame);
     let pending = trace::enter(&context, number, arguments);
     let result = table::dispatch(&mut context, number, arguments);

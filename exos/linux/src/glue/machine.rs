@@ -337,6 +337,10 @@ impl Platform for MachinePlatform {
         super::kernel::page_entry(address)
     }
 
+    fn show_calls(&self) {
+        super::call_words::show_calls();
+    }
+
     fn trace(&self, line: &str) {
         self.host.log("trace", line);
         while self.host.control_backlog_bytes() > TRACE_BACKLOG_BYTES_MAX {

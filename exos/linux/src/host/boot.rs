@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicI64;
+use core::sync::atomic::{AtomicBool, AtomicI64};
 
 use aegis_abi::FrameNumber;
 use aegis_abi::boot::SystemPage;
@@ -202,6 +202,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         domain_name: Mutex::new(b"(none)".to_vec()),
         processor_count: ground.clock.processor_count,
         named_missing: Mutex::new([0; 8]),
+        shows_calls: AtomicBool::new(options(config).trace),
     });
     let changed = Arc::downgrade(&system);
     system.files.inet.stack().on_change(move || {

@@ -65,6 +65,7 @@ fn state(subject: &Subject<'_>) -> (&'static str, &'static str) {
         (true, _) => ("Z", "zombie"),
         (false, false) => ("R", "running"),
         (false, true) if process.pause.lock().stopped_by.is_some() => ("T", "stopped"),
+        (false, true) if process.trace.is_stopped() => ("t", "tracing stop"),
         (false, true) => ("S", "sleeping"),
     }
 }
@@ -83,7 +84,7 @@ pub(super) fn status(subject: &Subject<'_>, out: &mut Text<'_>) {
         subject.thread.tid(),
         process.visible_parent()
     );
-    out.raw(b"TracerPid:\t0\n");
+    put!(out, "TracerPid:\t{}\n", process.trace.tracer());
     identity_lines(subject, out);
     let group = *process.group.lock();
     let session = *process.session.lock();

@@ -19,6 +19,7 @@ use exos::load::script::{parse_script, script_arguments};
 use exos::load::stack::StartFacts;
 use exos::load::{LoadError, LoadRequest, Program, ProgramFile, Shifts, read_file};
 use exos::mem::FileIdentity;
+use exos::task::signal::{Signal, SignalInfo};
 
 use crate::abi::linux::MINSIGSTKSZ;
 use crate::file::paths::Access;
@@ -276,6 +277,13 @@ fn forget_old_program(system: &System, process: &Process, thread: &Thread, is_re
         identities.capabilities.follow_execution(real, effective);
         Ok(())
     });
+    if process.trace.is_on() {
+        if is_open {
+            process.raise(Signal::TRAP, SignalInfo::default());
+        } else {
+            process.trace.end();
+        }
+    }
     *thread.stack.lock() = AlternateStack::default();
     *thread.clear_tid_address.lock() = 0;
     *thread.robust_list.lock() = (0, 0);

@@ -31,6 +31,8 @@ pub enum ChildChange {
     Ended,
     /// It stopped.
     Stopped(Signal),
+    /// It waits for its tracer, at that signal.
+    Trapped(u8),
     /// It goes on.
     Continued,
 }
@@ -39,6 +41,7 @@ pub enum ChildChange {
 #[must_use]
 pub fn child_code(child: &Process, change: ChildChange) -> (i32, i32) {
     match change {
+        ChildChange::Trapped(status) => (4, i32::from(status)),
         ChildChange::Stopped(signal) => (5, i32::from(signal.number())),
         ChildChange::Continued => (6, i32::from(Signal::CONT.number())),
         ChildChange::Ended => match &*child.ending.lock() {
@@ -163,6 +166,12 @@ fn adopt_children(system: &Arc<System>, process: &Arc<Process>) {
     }
     let heir = heir_of(system, process);
     for child in children {
+        if child.trace.is_on() {
+            if child.trace.tracer_ends(process.pid) {
+                child.raise(Signal::KILL, SignalInfo::default());
+            }
+            child.interrupt_threads();
+        }
         child.set_parent(heir);
         fence(Ordering::SeqCst);
         if let Ok(signal) = Signal::new(u64::from(child.parent_death_signal.load(Ordering::Relaxed))) {
@@ -242,7 +251,7 @@ pub fn tell_parent(system: &Arc<System>, child: &Arc<Process>, (change, is_claim
     let exit_signal = child.exit_signal.load(Ordering::Relaxed);
     let is_silent = match change {
         ChildChange::Ended => exit_signal == 0,
-        ChildChange::Stopped(_) | ChildChange::Continued => wanted.flags & SA_NOCLDSTOP != 0,
+        ChildChange::Stopped(_) | ChildChange::Trapped(_) | ChildChange::Continued => wanted.flags & SA_NOCLDSTOP != 0,
     };
     let number = if is_end { exit_signal } else { Signal::CHLD.number() };
     if is_end && (is_claimed || is_unwanted(child, &wanted) && claim(child)) {

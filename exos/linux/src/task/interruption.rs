@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering;
 
 use exos::preempt::Interruption;
-use exos::task::signal::{DefaultAction, HANDLER_DEFAULT, SignalSet};
+use exos::task::signal::{DefaultAction, HANDLER_DEFAULT, Signal, SignalSet};
 
 use crate::task::process::{Process, Thread};
 
@@ -28,7 +28,9 @@ pub fn interruption(process: &Process, thread: &Thread) -> Interruption {
             continue;
         }
         let is_default = shared.dispositions.get(signal).handler == HANDLER_DEFAULT;
-        if is_default && matches!(signal.default_action(), DefaultAction::Terminate | DefaultAction::Core) {
+        let is_certain = signal == Signal::KILL || !process.trace.is_on();
+        if is_default && is_certain && matches!(signal.default_action(), DefaultAction::Terminate | DefaultAction::Core)
+        {
             return Interruption::Kill;
         }
         found = Interruption::Signal;

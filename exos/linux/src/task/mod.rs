@@ -8,7 +8,7 @@
 //! | [`caller`] | the thread that came to exos, and what it belongs to |
 //! | [`process`], [`identities`] | a process and its threads; their users and groups |
 //! | [`processes`], [`listing`] | all of a pod by number; the same with their threads, as `/proc` shows them |
-//! | [`tracing`] | which process may look into which |
+//! | [`tracing`], [`traced`], [`tracer`] | which process may look into which; where a traced one stops, and for whom |
 //! | [`exec`], [`exit`] | what a process runs is replaced; threads and processes end |
 //! | [`memory`], [`out_of_memory`] | an address space behind its lock; which process has to go when there is no more |
 //! | [`attachments`], [`memory_policy`] | segments that come and go with a memory; where memory is to come from |
@@ -49,6 +49,8 @@ pub mod signal_frame;
 pub mod symbol;
 pub mod system;
 pub mod timers;
+pub mod traced;
+pub mod tracer;
 pub mod tracing;
 pub mod used_time;
 pub mod vector_buffer;

@@ -142,6 +142,8 @@ pub struct Process {
     pub birth: u64,
     /// Whether it is stopped, and what its parent was told of it.
     pub pause: Mutex<Pause>,
+    /// Whether and how its parent traces it.
+    pub trace: crate::task::tracer::Trace,
     /// Processor time.
     pub times: Mutex<GoneTimes>,
     /// Most memory that it had at once in what it has left.
@@ -337,6 +339,7 @@ impl Process {
             start_ns: birth.start_ns,
             birth: next_birth(),
             pause: Mutex::default(),
+            trace: crate::task::tracer::Trace::default(),
             times: Mutex::default(),
             changes: WaitQueue::new(),
             borrows_memory: AtomicBool::new(false),

@@ -18,6 +18,7 @@ use crate::task::exit::{ChildChange, is_orphaned, tell_parent};
 use crate::task::process::Ending;
 use crate::task::signal_frame::{self, Entry};
 use crate::task::timers::complete_notice;
+use crate::task::traced;
 
 /// Bytes of a `syscall` instruction, which a restarted call executes again.
 const SYSCALL_BYTES: u64 = 2;
@@ -37,22 +38,17 @@ pub fn finish(caller: &Caller<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
     caller.thread.take_attention();
     caller.process.work.run(caller);
     let number = ended.map(|call| call.number);
+    if traced::stops(caller)
+        && let Some(number) = number
+    {
+        traced::leave_call(caller, frame, number);
+    }
     loop {
         wait_while_stopped(caller, number);
         if caller.process.has_ended() || caller.thread.is_ending.load(Ordering::Acquire) {
             return;
         }
-        let (delivery, has_more) = {
-            let mut thread = caller.thread.signals.lock();
-            let mut shared = caller.process.signals.lock();
-            let shared = &mut *shared;
-            let delivery = signal::next(&mut thread, &mut shared.pending, &mut shared.dispositions);
-            if let Some(Delivery::Stop(_)) = delivery {
-                // A continuation discards the signal under these locks, then looks here: it finds one.
-                caller.process.pause.lock().is_stopping = true;
-            }
-            (delivery, thread.has_deliverable(&shared.pending))
-        };
+        let (delivery, has_more) = traced::next(caller, frame, number).unwrap_or_else(|| next(caller));
         match delivery {
             None if caller.process.pause.lock().is_killed => await_end(caller),
             None => {
@@ -95,6 +91,23 @@ pub fn finish(caller: &Caller<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
         }
         start_again(frame, number);
     }
+    if traced::stops(caller) {
+        traced::go_back(caller);
+    }
+}
+
+/// Takes the next signal that is to be acted on; and whether there are more.
+#[inline]
+fn next(caller: &Caller<'_>) -> (Option<Delivery>, bool) {
+    let mut thread = caller.thread.signals.lock();
+    let mut shared = caller.process.signals.lock();
+    let shared = &mut *shared;
+    let delivery = signal::next(&mut thread, &mut shared.pending, &mut shared.dispositions);
+    if let Some(Delivery::Stop(_)) = delivery {
+        // A continuation discards the signal under these locks, then looks here: it finds one.
+        caller.process.pause.lock().is_stopping = true;
+    }
+    (delivery, thread.has_deliverable(&shared.pending))
 }
 
 /// Makes the program execute its `syscall` once more.

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::Result;
@@ -84,6 +84,8 @@ pub trait Platform: Send + Sync {
     /// The page-table entry of an address of the running program, 0 if there is none. Nobody changes the tables
     /// meanwhile: the caller holds the lock of the address space.
     fn page_entry(&self, address: u64) -> u64;
+    /// Has each call on this processor take the long way from now on.
+    fn show_calls(&self) {}
     /// One trace line for the host (`--trace`).
     fn trace(&self, line: &str);
     /// Code of a file in the running address space, for the host's profile: start, end, offset and path.
@@ -180,6 +182,8 @@ pub struct System {
     pub vdso: Option<exos::load::vdso::VdsoPages>,
     /// Switches.
     pub options: Options,
+    /// Each call takes the long way, so that it can be shown (`--trace`, `PTRACE_SYSCALL`).
+    pub shows_calls: AtomicBool,
     /// What `--stats` shows.
     pub counters: Counters,
     /// Realtime minus monotonic time.
