@@ -15,8 +15,8 @@ use exos::task::signal::Signal;
 
 use crate::abi::bytes::get;
 use crate::abi::linux::{
-    F_GETLEASE, F_GETOWN, F_GETOWN_EX, F_GETSIG, F_NOTIFY, F_RDLCK, F_SETLEASE, F_SETOWN, F_SETOWN_EX, F_SETSIG,
-    F_UNLCK, F_WRLCK,
+    DN_MULTISHOT, F_GETLEASE, F_GETOWN, F_GETOWN_EX, F_GETSIG, F_NOTIFY, F_RDLCK, F_SETLEASE, F_SETOWN, F_SETOWN_EX,
+    F_SETSIG, F_UNLCK, F_WRLCK,
 };
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::Context;
@@ -188,7 +188,8 @@ fn is_open_elsewhere(context: &Context<'_>, description: &Description, file: Loc
 /// `F_NOTIFY`.
 fn notify(context: &Context<'_>, description: &Description, descriptor: u64, wanted: u32) -> Result<u64> {
     if description.inode().kind() != FileKind::Directory {
-        return Err(Errno::ENOTDIR);
+        // That nothing is wanted is true of every file.
+        return if wanted & !DN_MULTISHOT == 0 { Ok(0) } else { Err(Errno::ENOTDIR) };
     }
     let owner = FileOwner::made_for(context, description)?;
     owner.set_default_owner(context);

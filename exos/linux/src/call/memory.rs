@@ -46,8 +46,11 @@ entries! {
 
 /// Flags of long ago that every kernel passes over: `MAP_DENYWRITE`, `MAP_EXECUTABLE`, `MAP_UNINITIALIZED`, `MAP_FILE`.
 const MAP_PASSED_OVER: u64 = 0x0800 | 0x1000 | 0x400_0000;
+/// `MAP_HUGE_2MB`, `MAP_HUGE_1GB`: sizes of pages, which mean nothing without `MAP_HUGETLB`.
+const MAP_SIZES: u64 = 31 << 26;
 /// What `MAP_SHARED_VALIDATE` accepts.
 const MAP_KNOWN: u64 = MAP_TYPE
+    | MAP_SIZES
     | MAP_FIXED
     | MAP_ANONYMOUS
     | MAP_32BIT
