@@ -262,8 +262,7 @@ fn what_was_given_is_taken_back_from_full_tables() {
     assert!(ended.status == 0 && rows.len() == 4, "{ended:?}");
     for row in rows {
         let [longest, _, status] = numbers(row)[..] else { panic!("{row}: {ended:?}") };
-        // 158,000 since the kernel is a library and two binaries; one search is not divided.
-        assert!(status == 0 && longest <= 165_000, "{row}");
+        assert!(status == 0 && longest <= 150_000, "{row}");
     }
 }
 

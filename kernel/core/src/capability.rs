@@ -248,11 +248,11 @@ impl<M: Machine> State<'_, M> {
     /// The first of an environment's slots from one on whose first words are wanted. What walks whole tables goes this
     /// way: some twenty instructions a slot.
     #[inline(always)]
-    pub(crate) fn find_slot(
+    pub(crate) fn find_slot<const COUNT: usize>(
         &self,
         environment: EnvironmentId,
         first: u32,
-        mut is_wanted: impl FnMut(u32, [u64; 3]) -> bool,
+        mut is_wanted: impl FnMut(u32, [u64; COUNT]) -> bool,
     ) -> Option<CapRef> {
         let mut slots = first..first;
         while slots.end < SLOT_COUNT_MAX {

@@ -227,9 +227,9 @@ impl<M: Machine> State<'_, M> {
 
     /// The device functions for which an environment has usable capabilities, the one in a slot aside.
     pub(crate) fn devices_held(&mut self, environment: EnvironmentId, except: u32) -> HeldDevices {
-        let (mut held, mut looked) = ([0; 8], 0);
+        let (mut held, mut looked) = ([0; 64], 0);
         let usable = usable_word(CapType::Device, Rights::empty());
-        self.find_slot(environment, 0, |slot, [word, object, _]| {
+        self.find_slot(environment, 0, |slot, [word, object]| {
             looked += SLOT_COST;
             if word & usable.0 == usable.1 && slot != except {
                 HeldDevices::note(&mut held, word, object);

@@ -146,7 +146,7 @@ impl<M: Machine> State<'_, M> {
     fn reclaim_victim(&mut self, environment: EnvironmentId) -> Option<(CapRef, Capability)> {
         let first_slot = self.environments[environment].reclaim.slot;
         let mut looked = 0;
-        let at = self.find_slot(environment, first_slot, |_, [word, ..]| {
+        let at = self.find_slot(environment, first_slot, |_, [word]| {
             looked += SLOT_COST;
             // An original is of no generation.
             looked > self.work_left || word as u8 == CapType::Frames as u8 && (word >> 16) as u8 == 0

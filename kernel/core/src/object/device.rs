@@ -122,15 +122,14 @@ impl Device {
 pub(crate) struct HeldDevices([u64; 3]);
 
 impl HeldDevices {
-    /// Of the first words of a capability, of which there may be thousands, for a function.
-    pub(crate) fn note(by_rights: &mut [u64; 8], word: u64, object: u64) {
-        const CONTROL_SHIFT: u32 = Rights::CONTROL.bits().trailing_zeros() - 2;
-        let rights = (word >> 32 & 3 | word >> (32 + CONTROL_SHIFT) & 4) as usize;
-        by_rights[rights] |= 1 << (object % DEVICE_COUNT_MAX as u64);
+    /// Of the first words of a capability, of which there may be thousands, for a function: by its six lowest rights.
+    pub(crate) fn note(by_rights: &mut [u64; 64], word: u64, object: u64) {
+        by_rights[(word >> 32 & 63) as usize] |= 1 << (object % DEVICE_COUNT_MAX as u64);
     }
 
-    pub(crate) fn noted(by_rights: [u64; 8]) -> Self {
-        Self([4, 1, 3].map(|kind| (0..8).filter(|r| r & kind == kind).fold(0, |held, r| held | by_rights[r])))
+    pub(crate) fn noted(by_rights: [u64; 64]) -> Self {
+        let kinds = [Rights::CONTROL, Rights::READ, Rights::READ | Rights::WRITE].map(|rights| rights.bits() as usize);
+        Self(kinds.map(|kind| (0..64).filter(|r| r & kind == kind).fold(0, |held, r| held | by_rights[r])))
     }
 
     /// Whether it can be set to work: by its registers, or by being enabled.

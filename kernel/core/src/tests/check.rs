@@ -23,8 +23,8 @@ struct Counts {
 impl<M: Machine> State<'_, M> {
     /// Every slot of an environment that has a table frame.
     pub(super) fn slots(&self, environment: EnvironmentId) -> impl Iterator<Item = CapRef> {
-        let after = |at: &CapRef| self.find_slot(environment, at.slot + 1, |_, _| true);
-        let all: Vec<CapRef> = std::iter::successors(self.find_slot(environment, 0, |_, _| true), after).collect();
+        let after = |at: &CapRef| self.find_slot(environment, at.slot + 1, |_, [_]| true);
+        let all: Vec<CapRef> = std::iter::successors(self.find_slot(environment, 0, |_, [_]| true), after).collect();
         all.into_iter()
     }
 }
