@@ -60,7 +60,8 @@ fn is_missed(word: &Path, shown: &Shown, current: &Path) -> bool {
     let is_same = host == guest && shown.same.iter().any(|directory| is_below(&host, directory));
     let is_other = shown.others.iter().any(|place| is_below(&guest, place) || is_below(place, &guest));
     let is_own = OWN_DIRECTORIES.iter().any(|own| is_below(&guest, Path::new(own)));
-    !is_same && !is_other && !(is_own && word.is_absolute() && !is_below(&guest, Path::new("/tmp")))
+    let is_pods = is_own && word.is_absolute() && !is_below(&guest, Path::new("/tmp"));
+    !(is_same || is_other || is_pods)
 }
 
 #[cfg(test)]

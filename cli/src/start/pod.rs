@@ -193,7 +193,6 @@ impl<'a> Pod<'a> {
             names: names(self.options, network),
             drivers: self.drivers(),
             disks: self.options.disks.config(),
-            ..Config::default()
         };
         config.encode().map_err(|why| Error::Usage(why.to_string()))
     }

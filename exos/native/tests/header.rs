@@ -5,7 +5,7 @@ use exos_native::abi;
 #[test]
 fn the_headers_numbers_are_the_crates() {
     let text = include_str!("../include/exos.h");
-    let expected: [(&str, u64); 27] = [
+    let expected: [(&str, u64); 31] = [
         ("VERSION", abi::VERSION),
         ("CALL_VERSION", abi::CALL_VERSION),
         ("CALL_HANDLE_FAULTS", abi::CALL_HANDLE_FAULTS),

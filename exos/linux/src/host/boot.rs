@@ -204,15 +204,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         named_missing: Mutex::new([0; 8]),
         shows_calls: AtomicBool::new(options(config).trace),
     });
-    let changed = Arc::downgrade(&system);
-    system.files.inet.stack().on_change(move || {
-        let Some(system) = changed.upgrade() else { return };
-        if let Some(file) = &leased_names {
-            let now = Timestamp::from_ns(system.realtime_ns());
-            etc_files::name_leased(file, system.files.inet.stack().leased_name_servers(), now);
-        }
-        system.files.netlink.tell_changes();
-    });
+    follow_network(&system, leased_names);
     let (process, thread) = first_process(&system, config, memory, files).map_err(BootError::Root)?;
     facts.set_system(&system);
     system.listing.add_process(process.clone(), thread.clone());
@@ -223,6 +215,19 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     let pod = Pod { system, process, thread };
     connect_streams(&pod, ground.streams, config, now).map_err(BootError::Root)?;
     Ok(pod)
+}
+
+/// What a change of the network's addresses has follow: names of servers that were leased, and news by netlink.
+fn follow_network(system: &Arc<System>, leased_names: Option<InodeRef>) {
+    let changed = Arc::downgrade(system);
+    system.files.inet.stack().on_change(move || {
+        let Some(system) = changed.upgrade() else { return };
+        if let Some(file) = &leased_names {
+            let now = Timestamp::from_ns(system.realtime_ns());
+            etc_files::name_leased(file, system.files.inet.stack().leased_name_servers(), now);
+        }
+        system.files.netlink.tell_changes();
+    });
 }
 
 fn first_identities(config: &Config) -> Identities {
