@@ -19,10 +19,15 @@ use crate::memory::{Access, MemoryError, PAGE_BYTES};
 /// The first version of the interface that watches.
 const VERSION_MIN: usize = 3;
 
-/// Whether this is Aegis, and new enough.
+/// Set to anything, this has signals used on Aegis too: to compare.
+const SIGNALS_VARIABLE: &str = "RHINO_SIGNALS";
+
+/// Whether this is Aegis, and new enough, and nobody asked for signals.
 pub(super) fn is_there() -> bool {
     static IS_THERE: OnceLock<bool> = OnceLock::new();
-    *IS_THERE.get_or_init(|| version().is_ok_and(|version| version >= VERSION_MIN))
+    *IS_THERE.get_or_init(|| {
+        std::env::var_os(SIGNALS_VARIABLE).is_none() && version().is_ok_and(|version| version >= VERSION_MIN)
+    })
 }
 
 /// Has faults in a range of pages told.
