@@ -129,7 +129,7 @@ fn verb(verb: &str) -> Command {
 #[must_use]
 pub fn host(command: &[&str], input: &[u8]) -> Ended {
     let mut run = Command::new(command[0]);
-    run.args(&command[1..]).env_clear().env("HOME", "/root");
+    run.args(&command[1..]).env_clear().env("HOME", "/root").env("LANG", "C.UTF-8");
     run.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     ended(&finish(&mut run, input))
 }

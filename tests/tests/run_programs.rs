@@ -40,7 +40,7 @@ fn coreutils_of_the_host_run_as_they_are() {
     same(&[], &["sort", "-rn"], b"3\n10\n2\n");
     same(&[], &["base64"], &noise()[..5000]);
     same(&[], &["od", "-A", "x", "-t", "x1z"], &noise()[..300]);
-    same(&[], &["stat", "-c", "%F %a %s", "/etc/passwd"], b"");
+    same(&[], &["stat", "-c", "%F %a %s", "/usr/lib/os-release"], b"");
     let found = aegis(&[], &["ls", "-la", "/proc/self/"], b"");
     assert!(found.status == 0 && String::from_utf8_lossy(&found.output).contains("cmdline"), "{found:?}");
 }

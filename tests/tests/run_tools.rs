@@ -126,7 +126,7 @@ fn coreutils() {
             "nl @/text",
             "tac @/text",
             "fold -w 2 @/text",
-            "ls -la /etc/passwd",
+            "ls -la /usr/lib/os-release",
             "stat -c '%n %s %F %a' @/text @/link",
             "readlink -f @/link",
             "cp -v @/text @/missing/copy",

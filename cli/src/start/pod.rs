@@ -24,7 +24,7 @@ use crate::start::Starter;
 use crate::start::advice::{Shown, advice};
 use crate::start::drivers::check;
 use crate::start::network::{PodNetwork, etc_files, names};
-use crate::start::program::{absolute, is_script, locate};
+use crate::start::program::{absolute, locate, looks_around};
 
 /// The program's PATH, and where a host program is looked for when this process has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/sys/fs/lottery";
@@ -257,8 +257,8 @@ fn find_program(options: &PodOptions, name: &OsStr, base: &Path, system: &[PathB
         }
     }
     let host = locate(name, &search, base)?;
-    // A script outside of the system, such as a version manager's, finds nothing of what it is for.
-    let is_lost = !system.is_empty() && !is_path(name) && !holds(system, &host) && is_script(&host);
+    // A name for a program outside of the system, such as a version manager's: it finds nothing of what it came with.
+    let is_lost = !system.is_empty() && !is_path(name) && !holds(system, &host) && looks_around(&host);
     let inside = || {
         let search = std::env::split_paths(&search).filter(|directory| holds(system, &absolute(directory, base)));
         locate(name, &std::env::join_paths(search).ok()?, base).ok()

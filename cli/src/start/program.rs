@@ -64,10 +64,17 @@ pub(crate) fn absolute(path: &Path, cwd: &Path) -> PathBuf {
     clean
 }
 
-/// Whether a file begins as a script does.
-pub(crate) fn is_script(path: &Path) -> bool {
-    let mut head = [0; 2];
-    File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *b"#!"
+/// Whether a program looks for files beside itself before it does anything: a script its interpreter, a dynamic
+/// program its libraries, and nearly always more of what it came with.
+pub(crate) fn looks_around(path: &Path) -> bool {
+    let mut head = [0; ELF_HEADER_BYTES];
+    let Ok(mut file) = File::open(path) else { return false };
+    match file.read_exact(&mut head) {
+        Ok(()) if !head.starts_with(b"#!") => program_headers(&head, &file).is_ok_and(|headers| {
+            headers.chunks_exact(PROGRAM_HEADER_BYTES).any(|header| header.starts_with(&PT_INTERP.to_le_bytes()))
+        }),
+        _ => head.starts_with(b"#!"),
+    }
 }
 
 #[derive(Debug)]
@@ -170,15 +177,9 @@ fn judge_elf(head: &[u8], file_bytes: u64, file: &File) -> Result<(), Unfit> {
     if kind != ET_EXEC && kind != ET_DYN {
         return Err(Unfit::Object);
     }
-    let (entry, table) = (u64_at(head, 24), u64_at(head, 32));
-    let (size, count) = (usize::from(u16_at(head, 54)), usize::from(u16_at(head, 56)));
-    if size != PROGRAM_HEADER_BYTES || count == 0 || count > PROGRAM_HEADER_COUNT_MAX {
-        return Err(Unfit::Truncated);
-    }
-    let mut headers = vec![0; size * count];
-    file.read_exact_at(&mut headers, table).map_err(|_| Unfit::Truncated)?;
+    let entry = u64_at(head, 24);
     let mut has_interpreter = false;
-    for header in headers.chunks_exact(size) {
+    for header in program_headers(head, file)?.chunks_exact(PROGRAM_HEADER_BYTES) {
         let segment = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
         let end = u64_at(header, 8).checked_add(u64_at(header, 32)).ok_or(Unfit::Truncated)?;
         has_interpreter |= segment == PT_INTERP;
@@ -190,6 +191,17 @@ fn judge_elf(head: &[u8], file_bytes: u64, file: &File) -> Result<(), Unfit> {
         return Err(Unfit::Library);
     }
     Ok(())
+}
+
+/// The program headers of a file with this header.
+fn program_headers(head: &[u8], file: &File) -> Result<Vec<u8>, Unfit> {
+    let (size, count) = (usize::from(u16_at(head, 54)), usize::from(u16_at(head, 56)));
+    if size != PROGRAM_HEADER_BYTES || count == 0 || count > PROGRAM_HEADER_COUNT_MAX {
+        return Err(Unfit::Truncated);
+    }
+    let mut headers = vec![0; size * count];
+    file.read_exact_at(&mut headers, u64_at(head, 32)).map_err(|_| Unfit::Truncated)?;
+    Ok(headers)
 }
 
 fn u16_at(bytes: &[u8], offset: usize) -> u16 {
