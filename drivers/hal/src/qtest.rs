@@ -309,29 +309,8 @@ impl Dma for MachineDma {
     }
 }
 
-/// A piece of the machine's memory.
-pub struct MachineBuffer {
-    machine: Machine,
-    base: u64,
-    length_bytes: usize,
-}
-
-impl Volatile for MachineBuffer {
-    fn length_bytes(&self) -> usize {
-        self.length_bytes
-    }
-
-    fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError> {
-        check_access(0, offset, width, self.length_bytes)?;
-        Ok(self.machine.load(self.base + offset as u64, width))
-    }
-
-    fn write(&mut self, offset: usize, width: Width, value: u64) -> Result<(), AccessError> {
-        check_access(0, offset, width, self.length_bytes)?;
-        self.machine.store(self.base + offset as u64, width, value);
-        Ok(())
-    }
-}
+/// A piece of the machine's memory is reached as its registers are.
+pub type MachineBuffer = MachineMmio;
 
 impl DmaBuffer for MachineBuffer {
     fn device_address(&self) -> DeviceAddress {

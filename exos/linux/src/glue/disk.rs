@@ -45,9 +45,10 @@ use exos::platform::FrameGrant;
 use exos::sync::{Once, SpinMutex};
 use exos::task::schedule::Task;
 use exos_linux::host::disk::{DiskDriver, DiskMemory, LibraryDisk};
-use exos_linux::host::disk_domain::{DomainDisk, DomainPlace};
+use exos_linux::host::disk_session::{DiskPlace, SessionDisk};
 
 use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, DeviceTransport, devices};
+use super::domain::DomainSession;
 use super::ide_disk::IdeDisk;
 use super::machine::Host;
 use super::pod::POD;
@@ -378,7 +379,7 @@ impl BlockCarrier {
 
     /// A disk over a session, with a domain or the kernel.
     #[inline(never)]
-    fn open_session<P: DomainPlace + 'static>(
+    fn open_session<P: DiskPlace + 'static>(
         &self,
         number: usize,
         place: core::result::Result<P, &'static str>,
@@ -388,7 +389,7 @@ impl BlockCarrier {
         let pause = || {
             let _ = call::yield_to(CapSlot(0));
         };
-        let open = |place| DomainDisk::open(place, log, pause).ok_or("its driver does not start");
+        let open = |place| SessionDisk::open(place, log, pause).ok_or("its driver does not start");
         let disk = match place.and_then(open) {
             Ok(disk) => Arc::new(disk),
             Err(why) => {
@@ -411,11 +412,11 @@ impl BlockCarrier {
     }
 
     #[inline(never)]
-    fn make_domain(&self, number: usize) -> core::result::Result<disk_domain::Place, &'static str> {
+    fn make_domain(&self, number: usize) -> core::result::Result<DomainSession, &'static str> {
         let own = devices(&self.info).filter(|device| device.is_of_type(DEVICE_TYPE_BLOCK)).nth(number);
         let Some(Device::Own(slot)) = own else { return Err("there is none that this pod drives") };
         let bell = shared_bell().map_err(|_| "there is no bell")?;
-        disk_domain::Place::prepare(&self.info, slot, bell, u64::from(self.drivers.disk_fault_ms) * 1_000_000)
+        disk_domain::prepare(&self.info, slot, bell, u64::from(self.drivers.disk_fault_ms) * 1_000_000)
             .map_err(|_| "there is no memory for a domain")?
             .ok_or("the boot bundle has no domain")
     }

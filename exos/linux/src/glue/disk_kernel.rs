@@ -4,8 +4,8 @@
 //! The function is the kernel's: what this pod has of it is the right to say what it reaches and what bell its
 //! interrupts ring. Taking a range back stops it (ADR 0075), so that is done only where the session ends with it.
 //!
-//! Neighbours: [`exos_linux::host::disk_domain`] is the disk over a session, `aegis_proto::block::KernelCall` says what
-//! the calls are, `disk` makes one at the disk's first use.
+//! Neighbours: [`exos_linux::host::disk_session`] is the disk over a session, `aegis_proto::block::KernelCall` says
+//! what the calls are, `disk` makes one at the disk's first use.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,8 @@ use aegis_proto::block::KernelCall;
 use aegis_rt::call;
 use exos::platform::FrameGrant;
 use exos::sync::SpinMutex;
-use exos_linux::host::disk_domain::{DomainPlace, SHAPE};
+use exos_linux::host::disk_session::{DiskPlace, SHAPE};
+use exos_linux::host::session_place::SessionPlace;
 
 use super::domain::take_session;
 use super::kernel;
@@ -80,7 +81,7 @@ pub(super) fn extension(operation: u64, [first, second, third, fourth]: [u64; 4]
     answer.map_err(|refusal| refusal.status)
 }
 
-impl DomainPlace for Place {
+impl SessionPlace for Place {
     const IS_CALLED: bool = true;
 
     fn words(&self) -> &[AtomicU64] {
@@ -94,21 +95,6 @@ impl DomainPlace for Place {
     fn listen(&self) -> bool {
         // What is lost is for a look to find.
         self.call(KernelCall::Ask) != Some(0)
-    }
-
-    fn give(&self, number: usize, frame: FrameNumber) -> Option<(FrameNumber, u64)> {
-        let slot = kernel::program_grant_of(frame)?;
-        let (first, count) = (FrameNumber(call::cap_read(slot, 1).ok()?), call::cap_read(slot, 2).ok()?);
-        self.bind(Bound { slot, first, count }, KernelCall::Register, number as u64).then_some((first, count))
-    }
-
-    fn take_back(&self, grant: CapSlot) {
-        let mut bound = self.bound.lock();
-        let Some(index) = bound.iter().position(|range| range.slot == grant) else { return };
-        let range = bound.swap_remove(index);
-        // SAFETY: the function is stopped before it loses the range.
-        let _ = unsafe { call::device_dma_unbind(self.device, range.slot, 0, range.count) };
-        self.is_lost.store(true, Ordering::Relaxed);
     }
 
     fn end(&self) -> bool {
@@ -133,5 +119,22 @@ impl DomainPlace for Place {
 
     fn now_ns(&self) -> u64 {
         kernel::now_ns()
+    }
+}
+
+impl DiskPlace for Place {
+    fn give(&self, number: usize, frame: FrameNumber) -> Option<(FrameNumber, u64)> {
+        let slot = kernel::program_grant_of(frame)?;
+        let (first, count) = (FrameNumber(call::cap_read(slot, 1).ok()?), call::cap_read(slot, 2).ok()?);
+        self.bind(Bound { slot, first, count }, KernelCall::Register, number as u64).then_some((first, count))
+    }
+
+    fn take_back(&self, grant: CapSlot) {
+        let mut bound = self.bound.lock();
+        let Some(index) = bound.iter().position(|range| range.slot == grant) else { return };
+        let range = bound.swap_remove(index);
+        // SAFETY: the function is stopped before it loses the range.
+        let _ = unsafe { call::device_dma_unbind(self.device, range.slot, 0, range.count) };
+        self.is_lost.store(true, Ordering::Relaxed);
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Neighbours: `aegis_domains` makes domains, `disk_domain` and `net_domain` say what of.
 
+use alloc::boxed::Box;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
@@ -16,6 +17,7 @@ use aegis_hal::{DeviceAddress, DmaRegion};
 use aegis_image::{bundle, flat};
 use aegis_rt::call::{self, Outcome, Refusal};
 use exos::platform::FrameGrant;
+use exos_linux::host::session_place::SessionPlace;
 
 use super::{direct, kernel};
 
@@ -139,18 +141,8 @@ impl Domain {
         self.memory_frame
     }
 
-    /// Its environment, where there is one.
-    pub(super) fn environment(&self) -> CapSlot {
-        self.slots.environment
-    }
-
-    /// Wakes it.
-    pub(super) fn ring(&self) {
-        let _ = call::bell_ring(self.slots.bell);
-    }
-
     /// Starts it; false: it cannot be.
-    pub(super) fn start(&self, plan: &[u64]) -> bool {
+    fn start(&self, plan: &[u64]) -> bool {
         let page = PlanPage { memory_frame: self.memory_frame, words: plan };
         let is_started = make::start(&mut ExosMaker, &self.image, &self.slots, &page).is_ok();
         if !is_started {
@@ -160,12 +152,57 @@ impl Domain {
     }
 
     /// Ends it, and all that it was given; false: its device may still use memory.
-    pub(super) fn end(&self) -> bool {
+    fn end(&self) -> bool {
         make::end(&mut ExosMaker, &self.slots) == Ok(true)
     }
+}
 
-    /// Whether the kernel has stopped it.
-    pub(super) fn is_stopped(&self) -> bool {
-        make::is_stopped(&self.slots)
+/// A domain with the session of its one client, and the plan that it starts by.
+pub(super) struct DomainSession {
+    domain: Domain,
+    plan: Box<[u64]>,
+    words: &'static [AtomicU64],
+}
+
+impl DomainSession {
+    pub(super) fn new(domain: Domain, plan: &[u64], words: &'static [AtomicU64]) -> Self {
+        Self { domain, plan: plan.into(), words }
+    }
+
+    /// The domain's environment, where there is one.
+    pub(super) fn environment(&self) -> CapSlot {
+        self.domain.slots.environment
+    }
+}
+
+impl SessionPlace for DomainSession {
+    const IS_CALLED: bool = false;
+
+    fn words(&self) -> &[AtomicU64] {
+        self.words
+    }
+
+    fn ring(&self) {
+        let _ = call::bell_ring(self.domain.slots.bell);
+    }
+
+    fn listen(&self) -> bool {
+        false
+    }
+
+    fn end(&self) -> bool {
+        self.domain.end()
+    }
+
+    fn start(&self) -> bool {
+        self.domain.start(&self.plan)
+    }
+
+    fn is_stopped(&self) -> bool {
+        make::is_stopped(&self.domain.slots)
+    }
+
+    fn now_ns(&self) -> u64 {
+        kernel::now_ns()
     }
 }

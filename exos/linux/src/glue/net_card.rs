@@ -32,9 +32,11 @@ use exos::net::inet::Inet;
 use exos::net::inet::wire::{Carrier, Interface};
 use exos::sync::Once;
 use exos_linux::host::card::{Card, CardDriver};
-use exos_linux::host::card_session::{CardPlace, SessionCard};
+use exos_linux::host::card_session::SessionCard;
+use exos_linux::host::session_place::SessionPlace;
 
 use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, DeviceTransport, devices};
+use super::domain::DomainSession;
 use super::kernel;
 use super::machine::Host;
 use super::processor::{self, Bells};
@@ -87,7 +89,7 @@ impl<D: CardDriver + Send> Watched for Card<D> {
     }
 }
 
-impl<P: CardPlace> Watched for SessionCard<P, DmaRegion> {
+impl<P: SessionPlace> Watched for SessionCard<P, DmaRegion> {
     fn hear(&self) -> bool {
         let has_rung = bell().is_some_and(|bell| call::bell_take(bell).unwrap_or(0) > 0);
         if has_rung {
@@ -228,7 +230,7 @@ impl NetCarrier {
 
     /// A card over a session, with a domain or the kernel.
     #[inline(never)]
-    fn open_session<P: CardPlace + 'static>(
+    fn open_session<P: SessionPlace + 'static>(
         &self,
         place: impl FnOnce(CapSlot) -> Result<(P, DmaRegion), DeviceError>,
     ) -> Result<Arc<dyn Interface>, DeviceError> {
@@ -243,14 +245,14 @@ impl NetCarrier {
     }
 
     #[inline(never)]
-    fn make_domain(&self, bell: CapSlot) -> Result<(net_domain::Place, DmaRegion), DeviceError> {
+    fn make_domain(&self, bell: CapSlot) -> Result<(DomainSession, DmaRegion), DeviceError> {
         let is_card = |device: &Device| {
             device.is_of_type(DEVICE_TYPE_NET)
                 || device.is_pci(|vendor, device| e1000::Model::of(vendor, device).is_some())
         };
         let Some(Device::Own(slot)) = devices(&self.info).find(is_card) else { return Err(DeviceError::NotFound) };
         let fault_ns = u64::from(self.drivers.net_fault_ms) * 1_000_000;
-        net_domain::Place::prepare(&self.info, slot, bell, fault_ns)
+        net_domain::prepare(&self.info, slot, bell, fault_ns)
             .map_err(|_| DeviceError::Memory)?
             .ok_or(DeviceError::NoDomain)
     }

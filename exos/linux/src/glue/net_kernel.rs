@@ -15,7 +15,8 @@ use aegis_hal::DmaRegion;
 use aegis_proto::net::KernelCall;
 use aegis_rt::call;
 use exos::platform::FrameGrant;
-use exos_linux::host::card_session::{CardPlace, SHAPE};
+use exos_linux::host::card_session::SHAPE;
+use exos_linux::host::session_place::SessionPlace;
 
 use super::disk_kernel::extension;
 use super::domain::{session_bytes, take_session};
@@ -53,7 +54,7 @@ impl Place {
     }
 }
 
-impl CardPlace for Place {
+impl SessionPlace for Place {
     const IS_CALLED: bool = true;
 
     fn words(&self) -> &[AtomicU64] {

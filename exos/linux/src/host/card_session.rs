@@ -7,8 +7,8 @@
 //! sends meanwhile waits for room. A service that is lost more often than [`RESTART_COUNT_MAX`] times in
 //! [`RESTART_WITHIN_NS`] does not come back: the interface is down then, swallows frames and gives none.
 //!
-//! Neighbours: `glue::net_domain` and `glue::net_kernel` place the service ([`CardPlace`]); [`super::card`] is the same
-//! for a driver of the library OS's own; `drivers/service` is the other side.
+//! Neighbours: `glue::net_domain` and `glue::net_kernel` place the service ([`SessionPlace`]); [`super::card`] is the
+//! same for a driver of the library OS's own; `drivers/service` is the other side.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -23,6 +23,7 @@ use exos::net::inet::wire::{
 use exos::sync::{SpinMutex, SpinMutexGuard};
 
 use super::card::{DROP_COUNT_MAX, Demand, KEPT_ROOM, SEGMENTED_BYTES_MAX, meta_of};
+use super::session_place::SessionPlace;
 
 /// The session.
 pub const SHAPE: Shape = Shape { capacity: 256, transmit_page_count: 128 };
@@ -41,27 +42,6 @@ pub const RESTART_WITHIN_NS: u64 = 4_000_000_000;
 const START_NS: u64 = 2_000_000_000;
 /// A card that says less than this is not believed (RFC 791: what every network carries).
 const PACKET_BYTES_MIN: u16 = 68;
-
-/// Where the service is placed, and what it is reached by.
-pub trait CardPlace: Send + Sync {
-    /// It does not look by itself, so it is called for everything.
-    const IS_CALLED: bool;
-    /// The session's words.
-    fn words(&self) -> &[AtomicU64];
-    /// Wakes the service.
-    fn ring(&self);
-    /// Has a bell rung when there is something next, where that is more than a word of the session. `true`: there is
-    /// already.
-    fn listen(&self) -> bool;
-    /// Ends the service; false: its device may still use memory.
-    fn end(&self) -> bool;
-    /// Starts one.
-    fn start(&self) -> bool;
-    /// Whether it is there no more.
-    fn is_stopped(&self) -> bool;
-    /// Time.
-    fn now_ns(&self) -> u64;
-}
 
 /// How the service is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +88,7 @@ pub struct SessionCard<P, B> {
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-impl<P: CardPlace, B: DmaBuffer> SessionCard<P, B> {
+impl<P: SessionPlace, B: DmaBuffer> SessionCard<P, B> {
     /// Starts a service and waits until it serves, by `pause` again and again. `bytes` are those of the session's
     /// frames. `None`: there is none.
     pub fn open(place: P, bytes: B, log: Box<dyn Fn(&str) + Send + Sync>, pause: impl Fn()) -> Option<Self> {
@@ -330,7 +310,7 @@ impl<P: CardPlace, B: DmaBuffer> SessionCard<P, B> {
     }
 }
 
-impl<P: CardPlace, B: DmaBuffer + Send> Interface for SessionCard<P, B> {
+impl<P: SessionPlace, B: DmaBuffer + Send> Interface for SessionCard<P, B> {
     fn identity(&self) -> InterfaceIdentity {
         self.identity
     }

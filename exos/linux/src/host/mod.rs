@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`boot`] | from the run configuration and the root image to the first process |
 //! | [`disk`], [`disks`] | a disk as the block layer sees it; which there are, as nodes of `/dev` |
-//! | [`disk_domain`] | a disk whose driver is in a domain, as the block layer sees it |
+//! | [`disk_session`], [`card_session`] | a disk, a card whose driver is in a domain or in the kernel |
+//! | [`session_place`] | what those have in common: where a service is placed |
 //! | [`etc_files`] | `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf` as they are in the pod |
 //! | [`card`] | the network card as the network's stack sees it |
 //! | [`mounts`] | the host's directories in the pod's name space |
@@ -17,13 +18,14 @@ pub mod boot;
 pub mod card;
 pub mod card_session;
 pub mod disk;
-pub mod disk_domain;
+pub mod disk_session;
 pub mod disks;
 pub mod etc_files;
 pub mod events;
 pub mod mounts;
 pub mod network;
 pub mod ports;
+pub mod session_place;
 pub mod sessions;
 mod standard_streams;
 pub mod stream;

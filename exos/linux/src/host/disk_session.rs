@@ -1,4 +1,5 @@
-//! A disk whose driver is in a domain, as exos's block layer sees it: a [`Disk`] over a session with the disk service.
+//! A disk whose driver is in a domain or in the kernel, as exos's block layer sees it: a [`Disk`] over a session with
+//! the disk service.
 //!
 //! Memory is given, not copied: when a frame of a grant is used first, the whole grant becomes a buffer of the domain.
 //! Of buffers there are few: when there is no other left and nothing is under way, the domain is started anew.
@@ -8,8 +9,8 @@
 //! something is under way is broken until [`Disk::reset`], which ends it before another begins. A domain that is lost
 //! more often than [`RESTART_COUNT_MAX`] times in [`RESTART_WITHIN_NS`] does not come back.
 //!
-//! Neighbours: `glue::disk_domain` makes the domain ([`DomainPlace`]); [`exos::block::disk`] says what a disk owes;
-//! `drivers/service` is the other side.
+//! Neighbours: `glue::disk_domain` and `glue::disk_kernel` place the service ([`DiskPlace`]); [`exos::block::disk`]
+//! says what a disk owes; `drivers/service` is the other side.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -27,6 +28,8 @@ use exos::block::disk::{
 use exos::mem::pinned::FramePiece;
 use exos::sync::SpinMutex;
 
+use super::session_place::SessionPlace;
+
 /// The session: a request and its list have the number of its tag.
 pub const SHAPE: Shape = Shape { depth: DEPTH as u32, indirect_page_count: DEPTH as u32 };
 const DEPTH: u16 = 64;
@@ -43,31 +46,12 @@ pub const RESTART_WITHIN_NS: u64 = 4_000_000_000;
 /// A domain that does not serve so long after its start is lost.
 const START_NS: u64 = 2_000_000_000;
 
-/// Where a domain is made, and what it is reached by.
-pub trait DomainPlace: Send + Sync {
-    /// It does not look by itself, so it is rung for everything.
-    const IS_CALLED: bool = false;
-    /// The session's memory.
-    fn words(&self) -> &[AtomicU64];
-    /// Wakes the domain.
-    fn ring(&self);
-    /// Has a bell rung when there is something next, where that is more than a word of the session. `true`: there is
-    /// already.
-    fn listen(&self) -> bool {
-        false
-    }
-    /// The grant that a frame is in, as buffer `number` of the domain: its first frame and its frames.
+/// A place that is given a program's memory for its disk.
+pub trait DiskPlace: SessionPlace {
+    /// The grant that a frame is in, as buffer `number` of the service: its first frame and its frames.
     fn give(&self, number: usize, frame: FrameNumber) -> Option<(FrameNumber, u64)>;
     /// Takes a grant back that goes to the kernel, if it was given; no request names its frames.
     fn take_back(&self, grant: CapSlot);
-    /// Ends the domain, and all that it was given; false: its device may still use memory.
-    fn end(&self) -> bool;
-    /// Starts one.
-    fn start(&self) -> bool;
-    /// Whether the kernel has stopped it.
-    fn is_stopped(&self) -> bool;
-    /// Time.
-    fn now_ns(&self) -> u64;
 }
 
 #[derive(Clone, Copy)]
@@ -95,7 +79,7 @@ struct Inner {
 }
 
 /// A disk in a domain.
-pub struct DomainDisk<P> {
+pub struct SessionDisk<P> {
     place: P,
     inner: SpinMutex<Inner>,
     /// For whoever looks without the lock.
@@ -108,7 +92,7 @@ pub struct DomainDisk<P> {
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-impl<P: DomainPlace> DomainDisk<P> {
+impl<P: DiskPlace> SessionDisk<P> {
     /// Starts a domain and waits until it serves, by `pause` again and again. `None`: there is none.
     pub fn open(place: P, log: Box<dyn Fn(&str) + Send + Sync>, pause: impl Fn()) -> Option<Self> {
         let generation = 2;
@@ -300,7 +284,7 @@ impl<P: DomainPlace> DomainDisk<P> {
     }
 }
 
-impl<P: DomainPlace> Disk for DomainDisk<P> {
+impl<P: DiskPlace> Disk for SessionDisk<P> {
     fn watching(&self) -> Watching {
         if P::IS_CALLED { Watching::Helps } else { Watching::Hinders }
     }
