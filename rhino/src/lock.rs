@@ -62,11 +62,6 @@ impl LockTable {
         holders.iter().find(|holder| holder.0 == transaction).map(|holder| holder.1)
     }
 
-    /// True if anybody holds or wants the page.
-    pub fn is_used(&self, page: PageName) -> bool {
-        self.holders.contains_key(&page) || self.waiters.iter().any(|waiter| waiter.page == page)
-    }
-
     /// Grows whenever a request that waits may be granted or refused: ask again then.
     pub fn release_count(&self) -> u64 {
         self.release_count

@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::vec::Vec;
 
 use super::database::io_error;
@@ -28,6 +28,8 @@ struct State {
     opened: Vec<usize>,
     /// Why the transaction was aborted, and which pages are private since.
     failed: Option<(Error, Vec<usize>)>,
+    /// A thread is in a transaction. Threads share the pages, so that two would have each other's.
+    is_taken: bool,
 }
 
 impl State {
@@ -116,7 +118,7 @@ impl Client {
     /// [`Error::NoSegment`] if none does, the system's.
     pub fn connect(socket: &Path, detector: Detector) -> Result<Self, Error> {
         let stream = UnixStream::connect(socket).map_err(io_error)?;
-        let mut state = State { stream, opened: Vec::new(), failed: None };
+        let mut state = State { stream, opened: Vec::new(), failed: None, is_taken: false };
         let place = state.ask(Request::Map(detector))?;
         let page_count = state.receive()?;
         let path = PathBuf::from(std::format!("/proc/{}/fd/{}", place >> 32, place & 0xffff_ffff));
@@ -124,7 +126,7 @@ impl Client {
         let view = ProgramView::new(file.into(), page_count as usize * PAGE_BYTES, 0, detector).map_err(io_error)?;
         let (start, length) = (view.address(), view.length());
         let shared = Arc::new(Shared { state: Mutex::new(state), view });
-        let faults: Arc<dyn Faults> = Arc::<Shared>::clone(&shared);
+        let faults: Weak<Shared> = Arc::downgrade(&shared);
         signal::add(signal::Range { start, length, region: RegionId::default(), shared: faults }).map_err(io_error)?;
         Ok(Self { shared })
     }
@@ -147,7 +149,12 @@ impl Client {
         if signal::current().is_some() {
             return Err(Error::Busy);
         }
-        let number = self.shared.lock().ask(Request::Begin)?;
+        let mut state = self.shared.lock();
+        if state.is_taken {
+            return Err(Error::Busy);
+        }
+        let number = state.ask(Request::Begin)?;
+        state.is_taken = true;
         signal::set_current(Some((self.shared.identity(), number)));
         Ok(())
     }
@@ -198,6 +205,7 @@ impl Client {
         signal::set_current(None);
         let mut state = self.shared.lock();
         self.shared.close(&mut state);
+        state.is_taken = false;
         match self.shared.end_failed(&mut state) {
             Some(error) => Err(error),
             None => state.ask(request).map(|_| ()),
@@ -207,6 +215,10 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        // A thread that was in a transaction has none any more; the service aborts it.
+        if signal::current().is_some_and(|current| current.0 == self.shared.identity()) {
+            signal::set_current(None);
+        }
         signal::remove(self.shared.view.address());
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::vec::Vec;
 
 use super::file::FileMedium;
@@ -41,8 +41,10 @@ impl Default for Settings {
 struct State {
     store: FileStore,
     is_flushing: bool,
-    /// Transactions that have failed and that their threads have not ended yet: why, and which pages are private.
-    failed: BTreeMap<TransactionId, (Error, Vec<(RegionId, usize)>)>,
+    /// The one transaction there is: threads share the mappings, so that two would have each other's pages.
+    current: Option<TransactionId>,
+    /// It has failed, and its thread has not ended it yet: why, and which pages are private.
+    failed: Option<(Error, Vec<(RegionId, usize)>)>,
     views: BTreeMap<RegionId, Arc<ProgramView>>,
 }
 
@@ -50,9 +52,17 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Locks were given back, or a flush has ended.
+    /// A flush has ended.
     changed: Condvar,
     log: Arc<FileMedium>,
+}
+
+/// Of one transaction at a time, nothing is to be waited for.
+fn done(answer: Result<Outcome, Error>) -> Result<(), Error> {
+    match answer? {
+        Outcome::Done => Ok(()),
+        Outcome::Wait => Err(Error::Busy),
+    }
 }
 
 impl Faults for Shared {
@@ -73,51 +83,30 @@ impl Shared {
     /// Takes a fault; false if it is the program's mistake.
     fn take(&self, transaction: TransactionId, region: RegionId, page: usize, want: Access) -> bool {
         let mut state = self.lock();
-        if let Some((_, pages)) = state.failed.get_mut(&transaction) {
+        if state.failed.is_none() {
+            match done(state.store.fault(transaction, region, page, want)) {
+                Ok(()) => return true,
+                Err(Error::NotDeclared | Error::NoTransaction | Error::NoRegion | Error::OutOfRange) => return false,
+                Err(error) => {
+                    let _ = state.store.abort(transaction);
+                    state.failed = Some((error, Vec::new()));
+                }
+            }
+        }
+        if let Some((_, pages)) = &mut state.failed {
             pages.push((region, page));
-            return state.views.get(&region).is_some_and(|view| view.set_private(page, true).is_ok());
         }
-        match self.wait(state, |store| store.fault(transaction, region, page, want)) {
-            Ok(()) => true,
-            Err(Error::NotDeclared | Error::NoTransaction | Error::NoRegion | Error::OutOfRange) => false,
-            Err(error) => {
-                let mut state = self.lock();
-                // Its locks are needed by others, now.
-                let _ = state.store.abort(transaction);
-                state.failed.insert(transaction, (error, Vec::new()));
-                self.changed.notify_all();
-                drop(state);
-                self.take(transaction, region, page, want)
-            }
-        }
+        state.views.get(&region).is_some_and(|view| view.set_private(page, true).is_ok())
     }
 
-    /// Asks until the answer is not to wait.
-    fn wait(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        mut ask: impl FnMut(&mut FileStore) -> Result<Outcome, Error>,
-    ) -> Result<(), Error> {
-        loop {
-            let before = state.store.release_count();
-            let outcome = ask(&mut state.store)?;
-            if state.store.release_count() != before {
-                self.changed.notify_all();
-            }
-            if outcome == Outcome::Done {
-                return Ok(());
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Ends a transaction that has failed before; `None` if it has not.
-    fn end_failed(&self, transaction: TransactionId) -> Option<Error> {
+    /// Ends the transaction if it has failed before; `None` if it has not.
+    fn end_failed(&self) -> Option<Error> {
         let mut state = self.lock();
-        let (error, pages) = state.failed.remove(&transaction)?;
+        let (error, pages) = state.failed.take()?;
+        state.current = None;
         for (region, page) in pages {
             if let Some(view) = state.views.get(&region) {
-                // A page that stays private is not given to another transaction: the next touch of it is no fault.
+                // Of a page that stays private nothing is ever committed.
                 let _ = view.set_private(page, false);
             }
         }
@@ -125,15 +114,14 @@ impl Shared {
     }
 
     fn commit(&self, transaction: TransactionId, durability: Durability) -> Result<(), Error> {
-        if let Some(error) = self.end_failed(transaction) {
+        if let Some(error) = self.end_failed() {
             return Err(error);
         }
         let mut state = self.lock();
-        let pending = state.store.commit_begin(transaction);
-        let pending = match pending {
+        let pending = match state.store.commit_begin(transaction) {
             Ok(pending) => pending,
             Err(error) => {
-                self.changed.notify_all();
+                state.current = None;
                 return Err(error);
             }
         };
@@ -142,7 +130,7 @@ impl Shared {
             (state, result) = self.flush_through(state, pending.sequence());
         }
         let result = state.store.commit_end(pending, result);
-        self.changed.notify_all();
+        state.current = None;
         result?;
         state.store.truncate_if_full()
     }
@@ -249,7 +237,7 @@ impl Database {
     /// [`Error::Damage`], the medium's.
     pub fn open(path: &Path, settings: Settings) -> Result<Self, Error> {
         let (log, store, report) = open_store(path, settings)?;
-        let state = State { store, is_flushing: false, failed: BTreeMap::new(), views: BTreeMap::new() };
+        let state = State { store, is_flushing: false, current: None, failed: None, views: BTreeMap::new() };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), log });
         Ok(Self { shared, report })
     }
@@ -280,7 +268,7 @@ impl Database {
         let region = state.store.map(OWNER, 0, first_page, detector, memory)?;
         state.views.insert(region, Arc::clone(&view));
         drop(state);
-        let shared: Arc<dyn Faults> = Arc::<Shared>::clone(&self.shared);
+        let shared: Weak<Shared> = Arc::downgrade(&self.shared);
         let range = signal::Range { start: view.address(), length: view.length(), region, shared };
         signal::add(range).map_err(io_error)?;
         Ok(Mapping { shared: Arc::clone(&self.shared), region, view })
@@ -289,12 +277,19 @@ impl Database {
     /// Begins a transaction of this thread.
     ///
     /// # Errors
-    /// [`Error::Busy`] if the thread is in one, [`Error::Limit`], [`Error::Broken`].
+    /// [`Error::Busy`] if the thread is in one, or another thread is in one of this database: they would have each
+    /// other's pages. [`Error::Limit`], [`Error::Broken`].
     pub fn begin(&self, restore: Restore) -> Result<Transaction, Error> {
         if signal::current().is_some() {
             return Err(Error::Busy);
         }
-        let id = self.shared.lock().store.begin(OWNER, restore)?;
+        let mut state = self.shared.lock();
+        if state.current.is_some() {
+            return Err(Error::Busy);
+        }
+        let id = state.store.begin(OWNER, restore)?;
+        state.current = Some(id);
+        drop(state);
         signal::set_current(Some((self.shared.identity(), id.number())));
         Ok(Transaction { shared: Arc::clone(&self.shared), id, is_ended: false })
     }
@@ -354,9 +349,9 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        // A region that a transaction has touched stays mapped, and is the store's until it is closed.
+        signal::remove(self.view.address());
+        // A region that a transaction has touched, or that cannot be written back, is the store's until that is closed.
         if state.store.unmap(self.region).is_ok() {
-            signal::remove(self.view.address());
             state.views.remove(&self.region);
         }
     }
@@ -376,17 +371,17 @@ impl Transaction {
     /// # Errors
     /// As [`Store::set_range`].
     pub fn set_range(&self, mapping: &Mapping, offset: u64, length: u64) -> Result<(), Error> {
-        let state = self.shared.lock();
-        if let Some((error, _)) = state.failed.get(&self.id) {
-            return Err(*error);
+        let mut state = self.shared.lock();
+        if let Some((error, _)) = state.failed {
+            return Err(error);
         }
-        self.shared.wait(state, |store| store.set_range(self.id, mapping.region, offset, length))
+        done(state.store.set_range(self.id, mapping.region, offset, length))
     }
 
     /// Why it can only be aborted; `None` while it can commit.
     pub fn failure(&self) -> Option<Error> {
         let state = self.shared.lock();
-        state.failed.get(&self.id).map(|failed| failed.0).or_else(|| state.store.failure(self.id))
+        state.failed.as_ref().map(|failed| failed.0).or_else(|| state.store.failure(self.id))
     }
 
     /// Ends it with all of its changes.
@@ -410,12 +405,12 @@ impl Transaction {
     fn end(&mut self) -> Result<(), Error> {
         self.is_ended = true;
         signal::set_current(None);
-        if self.shared.end_failed(self.id).is_some() {
+        if self.shared.end_failed().is_some() {
             return Ok(());
         }
-        let result = self.shared.lock().store.abort(self.id);
-        self.shared.changed.notify_all();
-        result
+        let mut state = self.shared.lock();
+        state.current = None;
+        state.store.abort(self.id)
     }
 }
 

@@ -8,7 +8,7 @@
 use core::cell::Cell;
 use core::ffi::c_int;
 use std::io;
-use std::sync::{Arc, Once, OnceLock, RwLock};
+use std::sync::{Once, OnceLock, RwLock, Weak};
 use std::vec::Vec;
 
 use super::native;
@@ -29,7 +29,8 @@ pub(super) struct Range {
     pub start: usize,
     pub length: usize,
     pub region: RegionId,
-    pub shared: Arc<dyn Faults>,
+    /// Whoever has the region keeps it: what is left of a range here keeps no database open.
+    pub shared: Weak<dyn Faults>,
 }
 
 static RANGES: RwLock<Vec<Range>> = RwLock::new(Vec::new());
@@ -107,11 +108,11 @@ pub(super) fn take(address: usize, is_store: bool) -> bool {
         .read()
         .ok()
         .and_then(|ranges| ranges.iter().find(|range| address.wrapping_sub(range.start) < range.length).cloned());
-    let is_handled = range.is_some_and(|range| {
+    let is_handled = range.and_then(|range| Some((range.shared.upgrade()?, range))).is_some_and(|(shared, range)| {
         let want = if is_store { Access::Write } else { Access::Read };
-        let transaction = current().filter(|current| current.0 == range.shared.identity());
+        let transaction = current().filter(|current| current.0 == shared.identity());
         let page = (address - range.start) / PAGE_BYTES;
-        transaction.is_some_and(|(_, transaction)| range.shared.fault(transaction, range.region, page, want))
+        transaction.is_some_and(|(_, transaction)| shared.fault(transaction, range.region, page, want))
     });
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = error_number };

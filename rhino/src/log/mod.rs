@@ -22,7 +22,7 @@ mod status;
 mod whole;
 
 pub use record::{HEAD_BYTES, Head, RECORD_OVERHEAD_BYTES, Start};
-pub use ring::{Appended, Flush, Ring, RingState};
+pub use ring::{Appended, Flush, Ring};
 pub use status::{STATUS_SLOT_BYTES, USER_BYTES_MAX};
 pub use whole::{LOG_BYTES_MIN, Log, RING_OFFSET};
 

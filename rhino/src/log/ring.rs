@@ -13,10 +13,9 @@ const SEARCH_BYTES: usize = 64 << 10;
 /// How often the ring's length may be hashed in that search.
 const SEARCH_RINGS_MAX: u64 = 8;
 
-/// What a ring knows besides its medium: small enough to be shared between processes under a lock of theirs.
+/// What a ring knows besides its medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct RingState {
+struct RingState {
     start: Start,
     tail: u64,
     next_sequence: u64,
@@ -133,16 +132,6 @@ impl<M: Medium> Ring<M> {
         self.state.is_broken
     }
 
-    /// What the ring knows.
-    pub fn state(&self) -> RingState {
-        self.state
-    }
-
-    /// Has the ring know what another one over the same medium knew.
-    pub fn set_state(&mut self, state: RingState) {
-        self.state = state;
-    }
-
     /// Where a record of this length would lie, and where the tail would be then.
     fn place(&self, length: u64) -> Result<(u64, u64), LogError> {
         let rest = self.ring_bytes - self.state.tail;
@@ -173,11 +162,6 @@ impl<M: Medium> Ring<M> {
     /// Has the log be broken: its user could not finish what a record began.
     pub fn set_broken(&mut self) {
         self.state.is_broken = true;
-    }
-
-    /// Bytes that are free: no record longer than this fits, one as long may not.
-    pub fn free_bytes(&self) -> u64 {
-        self.ring_bytes - self.used_bytes()
     }
 
     /// Writes a record with these parts as its payload behind the last one. It lasts after a flush.

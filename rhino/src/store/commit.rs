@@ -10,7 +10,7 @@ use core::ops::Range;
 use super::entry::{self, KIND_ABORT, KIND_COMMIT};
 use super::replay::{each_part, undo};
 use super::truncate::STEP_RECORD_COUNT;
-use super::{Mark, OwnerId, RegionId, Span, Store, Touch, Transaction, TransactionId, diff};
+use super::{Mark, OwnerId, Span, Store, Touch, Transaction, TransactionId, diff};
 use crate::error::Error;
 use crate::lock::{Answer, Mode, PageName};
 use crate::log::{Flush, LogError};
@@ -422,12 +422,5 @@ impl<M: Medium, P: Memory> Store<M, P> {
             self.spans.push(Span { start, end: sequence });
         }
         self.locks.release(id);
-    }
-
-    /// The region of a transaction's owner that has this page of the segment, if any.
-    pub fn region_of(&self, transaction: TransactionId, segment: u32, page: u64) -> Option<RegionId> {
-        let owner = self.transactions.get(&transaction.0)?.owner;
-        let has = |region: &super::Region<P>| region.owner == owner && region.page((segment, page)).is_some();
-        self.regions.iter().find(|(_, region)| has(region)).map(|(id, _)| RegionId(*id))
     }
 }
