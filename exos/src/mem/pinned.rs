@@ -167,13 +167,17 @@ impl Drop for PinnedMemory {
 
 impl AddressSpace {
     /// Adds `length` bytes from `address` on to `memory`, to be read or written by a device; how many of them are
-    /// there. `ENOMEM`: not one is, for want of memory.
+    /// there: none of watched memory of which the program is still to be told. `ENOMEM`: not one is, for want of
+    /// memory.
     pub fn pin(&mut self, address: u64, length: u64, access: Access, memory: &mut PinnedMemory) -> Result<u64> {
         let mut done = 0;
         while done < length {
             let Some(next) = address.checked_add(done) else { break };
             let offset = next % PAGE_SIZE;
             let count = (PAGE_SIZE - offset).min(length - done);
+            if self.is_untold(next, access) {
+                break;
+            }
             let Ok(frame) = self.frame_for(next, access, Wait::Allowed) else { break };
             let held = self.pool.hold(frame, access == Access::Write);
             match held.and_then(|frame| memory.push(frame, offset as u32, count as u32)) {

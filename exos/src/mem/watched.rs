@@ -19,9 +19,10 @@
 use aegis_abi::layout::PAGE_SHIFT;
 
 use crate::error::{Errno, Result};
-use crate::mem::area::{Area, AreaFlags, Protection};
+use crate::mem::area::{Access, Area, AreaFlags, Protection};
 use crate::mem::handlers::Handler;
 use crate::mem::page_map::blocks::Whole;
+use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::space::{AddressSpace, checked_range};
 use crate::preempt::Pace;
 
@@ -95,6 +96,13 @@ impl AddressSpace {
         }
         let handler = self.handlers.at(address)?;
         self.areas.find(address).filter(|area| area.is_watched()).map(|_| handler)
+    }
+
+    /// Whether the program is still to be told of such an access: it has not touched the page so since it was watched.
+    pub(super) fn is_untold(&self, address: u64, access: Access) -> bool {
+        let is_open =
+            |entry: PageEntry| entry.has(PageFlags::MAPPED) && (access != Access::Write || entry.has(PageFlags::WRITE));
+        self.is_watched(address) && !self.pages.get(address >> PAGE_SHIFT).is_some_and(is_open)
     }
 
     /// Whether exos may not resolve a fault there for the program: nobody would be told.

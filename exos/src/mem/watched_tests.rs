@@ -7,6 +7,7 @@ use super::{AddressSpace, Change, FaultOutcome, Handler, MapRequest, Placement, 
 use crate::error::Errno;
 use crate::fake::FakeAccess;
 use crate::mem::Access;
+use crate::mem::pinned::PinnedMemory;
 
 const A: u64 = 0x10_0000_0000;
 const PAGES: u64 = 24;
@@ -144,4 +145,24 @@ fn a_watch_that_cannot_be_kept_changes_nothing() {
     assert_eq!(space.apply(change(5, Watch::Stores)).0, 1, "lengths are whole pages upwards, as those of munmap");
     assert!(space.is_watched(A) && !space.is_watched(A + PAGE));
     assert!(!setup.machine.allows(ENVIRONMENT, A, FakeAccess::Store));
+}
+
+#[test]
+fn no_device_touches_what_was_not_told() {
+    let setup = Setup::new();
+    let mut space = watched(&setup, false);
+    for page in 0..4 {
+        store(&setup, &mut space, A + page * PAGE, 1);
+    }
+    let pinned = |space: &mut AddressSpace, access| {
+        let mut memory = PinnedMemory::new(setup.pool.clone());
+        space.pin(A, 4 * PAGE, access, &mut memory).expect("memory")
+    };
+    assert_eq!(pinned(&mut space, Access::Write), 4 * PAGE);
+    watch(&mut space, 0, PAGES, Watch::Stores);
+    assert_eq!((pinned(&mut space, Access::Read), pinned(&mut space, Access::Write)), (4 * PAGE, 0));
+    assert!(touch(&setup, &mut space, 0, Access::Write) && touch(&setup, &mut space, 1, Access::Write));
+    assert_eq!(pinned(&mut space, Access::Write), 2 * PAGE);
+    watch(&mut space, 0, PAGES, Watch::Accesses);
+    assert_eq!((pinned(&mut space, Access::Read), pinned(&mut space, Access::Write)), (0, 0));
 }

@@ -165,6 +165,8 @@ fn adopt_children(system: &Arc<System>, process: &Arc<Process>) {
         return;
     }
     let heir = heir_of(system, process);
+    // Its end was noted before: a child that begins to be traced sees that, or is seen here (`traced::begin`).
+    fence(Ordering::SeqCst);
     for child in children {
         if child.trace.is_on() {
             if child.trace.tracer_ends(process.pid) {

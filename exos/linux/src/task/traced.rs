@@ -2,9 +2,10 @@
 //!
 //! A process asks for it itself (`PTRACE_TRACEME`), and its tracer is its parent for as long as that lives. Its first
 //! thread stops before each signal that is delivered to it, after `execve`, and, where it was asked for, before and
-//! after each system call; there it waits, on its own stack, for the tracer's word. All that costs others nothing: a
-//! traced thread is always called to attention ([`Thread::call_attention`]), so each of its calls ends in
-//! `signal_delivery::finish`, where it is asked whether it is traced. A call by a short way is seen before it begins
+//! after each system call; there it waits, on its own stack, for the tracer's word. All that costs others nothing, but
+//! for `PTRACE_SYSCALL`: from the first one on, calls of the whole pod take the long way. A traced thread is always
+//! called to attention ([`Thread::call_attention`]), so each of its calls ends in `signal_delivery::finish`, where it
+//! is asked whether it is traced. A call by a short way is seen before it begins
 //! only on a processor that shows its calls, which it does once a traced thread has come there: the first one is told
 //! when it is over.
 //!
@@ -12,7 +13,7 @@
 //! waits for the process, its tracer is gone, or the process ends. ADR 0086 says why there is no more of it.
 //! Neighbours: [`super::tracer`], which holds what the tracer has said.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
@@ -49,6 +50,13 @@ pub fn begin(caller: &Caller<'_>) -> Result<()> {
     }
     *state = State { tracer: number, ..State::default() };
     process.trace.is_on.store(true, Ordering::Relaxed);
+    drop(state);
+    // A parent that ends now looks at its children after it has said so: one of the two sees the other.
+    fence(Ordering::SeqCst);
+    if process.parent() != number || parent.has_ended() {
+        process.trace.end();
+        return Err(Errno::EPERM);
+    }
     caller.thread.call_attention();
     Ok(())
 }
