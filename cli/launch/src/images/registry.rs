@@ -124,10 +124,11 @@ impl Client {
     fn get(&self, address: &str, accept: Option<&str>) -> Result<Answer> {
         let mut is_second = false;
         loop {
-            let answer = self.follow(address, accept)?;
+            let (answer, is_own) = self.follow(address, accept)?;
             match answer.status() {
                 StatusCode::OK => return Ok(answer),
-                StatusCode::UNAUTHORIZED if !is_second => {
+                // Of another host a challenge would be a way to the registry's password.
+                StatusCode::UNAUTHORIZED if is_own && !is_second => {
                     let challenges = answer.headers().get_all("www-authenticate").iter();
                     let challenges: Vec<String> =
                         challenges.filter_map(|it| it.to_str().ok().map(str::to_owned)).collect();
@@ -148,8 +149,8 @@ impl Client {
         }
     }
 
-    /// One request, and where it leads.
-    fn follow(&self, address: &str, accept: Option<&str>) -> Result<Answer> {
+    /// One request, and where it leads; whether who answered in the end is who was asked.
+    fn follow(&self, address: &str, accept: Option<&str>) -> Result<(Answer, bool)> {
         let mut here: Uri = address.parse().map_err(|_| self.failed("not an address"))?;
         let own = here.authority().cloned();
         for _ in 0..=REDIRECT_COUNT_MAX {
@@ -157,14 +158,13 @@ impl Client {
             if let Some(accept) = accept {
                 request = request.header("accept", accept);
             }
-            if here.authority() == own.as_ref()
-                && let Some(authorization) = self.authorization.borrow().as_deref()
-            {
+            let is_own = here.authority() == own.as_ref();
+            if is_own && let Some(authorization) = self.authorization.borrow().as_deref() {
                 request = request.header("authorization", authorization);
             }
             let answer = request.call().map_err(|error| self.failed(error))?;
             if !answer.status().is_redirection() {
-                return Ok(answer);
+                return Ok((answer, is_own));
             }
             let location = answer.headers().get("location").and_then(|it| it.to_str().ok()).unwrap_or_default();
             let whole = match (location.starts_with('/'), here.scheme_str(), here.authority()) {

@@ -123,6 +123,21 @@ fn a_redirect_gets_no_proof_and_only_over_tls_or_loopback() {
 }
 
 #[test]
+fn a_challenge_of_another_host_is_not_answered() {
+    let (mut answers, layer) = image("/v2/x");
+    // It refuses everything, and wants tokens made where it listens itself.
+    let elsewhere = Stub::start(|_| Answers::new(), true);
+    let blob = format!("/v2/x/blobs/{}", Digest::of(&layer));
+    let location = format!("Location: http://127.0.0.1:{}/v2/blob\r\n", elsewhere.port);
+    answers.insert(blob, ("307 Temporary Redirect", location, Vec::new()));
+    let stub = Stub::start(|_| answers, true);
+    let located = locate(&stub.reference("x")).expect("documents");
+    let error = located.contents.open(0, &located.layers[0]).err().expect("refused");
+    assert!(error.to_string().contains("refuses access"), "{error}");
+    assert_eq!(*elsewhere.asked.lock().expect("not poisoned"), [("/v2/blob".to_owned(), String::new())]);
+}
+
+#[test]
 fn a_lying_registry_is_noticed() {
     let (answers, _) = image("/v2/x");
     let digest = format!("sha256:{}", "0".repeat(64));
