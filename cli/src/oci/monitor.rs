@@ -163,7 +163,7 @@ fn run(plan: Plan, accel: Option<&OsStr>) -> Result<u8> {
     }
     match parse(words) {
         Ok(Parsed::Command(Verb::Run(mut options))) => {
-            options.pod.image.groups = Some(plan.groups);
+            options.pod.image.numbers = Some(plan.identity);
             Ok(run_attended(&options, Instant::now(), Some(MACHINE))?)
         }
         Ok(_) => Err(OciError::Usage("the configuration asks for nothing that runs".into())),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
+use aegis_launch::images::accounts::Identity;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,6 +25,8 @@ const MARKS: [&str; 2] = ["/run/.containerenv", "/.dockerenv"];
 /// Devices that every machine has.
 const OWN_DEVICES: [&str; 8] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/console", "/dev/ptmx"];
+/// Largest number of a user or group, as `accounts` has it.
+const IDENTITY_MAX: u32 = i32::MAX as u32;
 /// Most processors of a machine.
 const CPU_COUNT_MAX: i64 = 8;
 /// `cpu.shares` of a container that says nothing.
@@ -66,7 +69,7 @@ pub(crate) struct Process {
 pub(crate) struct User {
     uid: u32,
     gid: u32,
-    pub(crate) additional_gids: Vec<u32>,
+    additional_gids: Vec<u32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -162,8 +165,8 @@ pub(crate) enum Network {
 pub(crate) struct Plan {
     /// The command line.
     pub(crate) words: Vec<OsString>,
-    /// Further groups.
-    pub(crate) groups: Vec<u32>,
+    /// The program's user, which is numbers and no name that a root could give another meaning.
+    pub(crate) identity: Identity,
     pub(crate) network: Network,
     pub(crate) has_terminal: bool,
     /// What was passed over that a program might notice.
@@ -244,7 +247,6 @@ impl Spec {
             }
         }
         add("-w", process.cwd.clone().into());
-        add("-u", format!("{}:{}", process.user.uid, process.user.gid).into());
         add("--network", if network == Network::None { "none" } else { "user" }.into());
         if let Some(hostname) = self.hostname.as_ref().filter(|name| !name.is_empty()) {
             add("--hostname", hostname.into());
@@ -264,8 +266,7 @@ impl Spec {
         }
         words.push("--".into());
         words.extend(process.args.iter().map(OsString::from));
-        let groups = process.user.additional_gids.clone();
-        Ok(Plan { words, groups, network, has_terminal: process.terminal, warnings })
+        Ok(Plan { words, identity: process.user.identity()?, network, has_terminal: process.terminal, warnings })
     }
 }
 
@@ -320,6 +321,20 @@ impl Mount {
     }
 }
 
+impl User {
+    /// The numbers.
+    ///
+    /// # Errors
+    /// `Cannot`: one that is none of a user or group.
+    pub(crate) fn identity(&self) -> Result<Identity> {
+        let mut all = [self.uid, self.gid].into_iter().chain(self.additional_gids.iter().copied());
+        match all.find(|number| *number > IDENTITY_MAX) {
+            Some(number) => Err(cannot(format!("process.user: {number}: more than {IDENTITY_MAX}"))),
+            None => Ok(Identity { uid: self.uid, gid: self.gid, groups: self.additional_gids.clone(), home: None }),
+        }
+    }
+}
+
 impl Process {
     /// The words of an `aegis exec` for a further program.
     ///
@@ -335,7 +350,8 @@ impl Process {
         }
         let cwd = if self.cwd.is_empty() { "/" } else { &self.cwd };
         words.extend(["-w".into(), cwd.into()]);
-        words.extend(["-u".into(), format!("{}:{}", self.user.uid, self.user.gid).into()]);
+        let Identity { uid, gid, .. } = self.user.identity()?;
+        words.extend(["-u".into(), format!("{uid}:{gid}").into()]);
         for variable in self.env.iter().filter(|it| it.contains('=')) {
             words.extend(["-e".into(), variable.into()]);
         }

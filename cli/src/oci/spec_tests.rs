@@ -1,6 +1,7 @@
 //! What of a configuration a machine keeps, and what is refused.
 
 use super::{Network, Plan, Spec};
+use aegis_launch::images::accounts::Identity;
 use std::path::Path;
 
 fn plan(change: impl FnOnce(&mut serde_json::Value)) -> Result<Plan, String> {
@@ -28,9 +29,10 @@ fn a_container_becomes_the_words_of_a_run() {
     let plain = plan(|_| {}).expect("a plan");
     assert_eq!(
         words(&plain),
-        "aegis|run|--quiet|--root|/b/rootfs|-w|/w|-u|5:6|--network|none|-e|PATH=/bin|-e|A=b c|--|sh|-c|x y|"
+        "aegis|run|--quiet|--root|/b/rootfs|-w|/w|--network|none|-e|PATH=/bin|-e|A=b c|--|sh|-c|x y|"
     );
-    assert_eq!((plain.network, plain.groups, plain.has_terminal), (Network::None, vec![7], false));
+    assert_eq!((plain.network, plain.has_terminal), (Network::None, false));
+    assert_eq!(plain.identity, Identity { uid: 5, gid: 6, groups: vec![7], home: None });
     let full = plan(|config| {
         config["hostname"] = "box".into();
         config["process"]["terminal"] = true.into();
@@ -59,10 +61,15 @@ fn a_container_becomes_the_words_of_a_run() {
 #[test]
 fn what_cannot_be_kept_is_named() {
     type Change = fn(&mut serde_json::Value);
-    let cases: [(Change, &str); 9] = [
+    let cases: [(Change, &str); 11] = [
         (|it| it["ociVersion"] = "2.0.0".into(), "ociVersion"),
         (|it| it["process"]["args"] = serde_json::json!([]), "process.args"),
         (|it| it["process"]["cwd"] = "w".into(), "process.cwd"),
+        (|it| it["process"]["user"]["uid"] = u32::MAX.into(), "process.user: 4294967295"),
+        (
+            |it| it["process"]["user"]["additionalGids"] = serde_json::json!([2_147_483_648_u32]),
+            "process.user: 2147483648",
+        ),
         (|it| it["linux"]["namespaces"] = serde_json::json!([{ "type": "user" }]), "user"),
         (|it| it["linux"]["devices"] = serde_json::json!([{ "path": "/dev/kvm" }]), "/dev/kvm"),
         (|it| it["mounts"] = serde_json::json!([{ "destination": "/x", "type": "nfs" }]), "nfs"),

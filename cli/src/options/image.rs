@@ -32,9 +32,9 @@ pub(crate) struct ImageOptions {
     /// Publish each port that the image exposes on a free port of this host's loopback
     #[arg(short = 'P', long, requires = "image")]
     pub(crate) publish_all: bool,
-    /// Further groups, where an engine says them.
+    /// User, group and further groups in numbers, where an engine says them: no accounts are looked at.
     #[arg(skip)]
-    pub(crate) groups: Option<Vec<u32>>,
+    pub(crate) numbers: Option<Identity>,
     /// What the user comes to, once that is known.
     #[arg(skip)]
     pub(crate) identity: Identity,

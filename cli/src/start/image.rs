@@ -4,6 +4,8 @@
 //! arguments, `--entrypoint` replaces its program and drops its arguments, `-e`, `-w` and `-u` replace theirs.
 
 use std::ffi::OsString;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
@@ -14,6 +16,7 @@ use aegis_launch::images::accounts::Accounts;
 use aegis_launch::images::errors::ImageError;
 use aegis_launch::images::source::ImageSource;
 use aegis_launch::images::store::{Pull, Store};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
 use crate::options::groups::PodOptions;
 use crate::options::image::PullChoice;
@@ -29,13 +32,12 @@ const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
 /// The image cannot be had, has no command, or has no such user.
 pub(crate) fn settle(options: &mut PodOptions, words: &mut Vec<OsString>, base: &Path) -> Result<Vec<String>, Error> {
     let Some(source) = &options.image.image else {
-        if let Some(user) = &options.image.user {
+        if let Some(numbers) = options.image.numbers.take() {
+            options.image.identity = numbers;
+        } else if let Some(user) = &options.image.user {
             // Without a root of its own a program sees this host's accounts.
             let root = options.root.as_deref().or((!options.view.bare).then_some(Path::new("/")));
             options.image.identity = accounts_of_root(root, base).identity(user)?;
-            if let Some(groups) = options.image.groups.take() {
-                options.image.identity.groups = groups;
-            }
         }
         return Ok(Vec::new());
     };
@@ -107,23 +109,74 @@ fn publish(settings: &Settings, options: &mut PodOptions) -> Result<(), Error> {
 /// The accounts of a root that is a directory; none of another, where numbers are known and names are not.
 fn accounts_of_root(root: Option<&Path>, base: &Path) -> Accounts {
     let Some(root) = root.map(|root| base.join(root)) else { return Accounts::default() };
-    let read = |name: &str| {
-        use std::io::Read;
-        let path = root.join(name);
-        let mut bytes = Vec::new();
-        let file =
-            std::fs::metadata(&path).ok().filter(|it| it.is_file()).and_then(|_| std::fs::File::open(&path).ok());
-        let _ = file.map(|file| file.take(ACCOUNTS_BYTES_MAX).read_to_end(&mut bytes));
-        bytes
-    };
+    let read = |name: &str| file_in_root(&root, name).unwrap_or_default();
     Accounts { passwd: read("etc/passwd"), group: read("etc/group") }
+}
+
+/// The beginning of a plain file of a root, with links followed as a program in it would; nothing of what is none.
+fn file_in_root(root: &Path, name: &str) -> Option<Vec<u8>> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let root = openat(CWD, root, flags | OFlags::DIRECTORY, Mode::empty()).ok()?;
+    let found = openat2(root.as_fd(), name, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()?;
+    // Opened for reading only once it is known to be no device and no pipe.
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).ok()?.take(ACCOUNTS_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::command;
+    use super::{accounts_of_root, command, settle};
+    use crate::verb::up_file::plain_options;
     use aegis_launch::images::Settings;
+    use aegis_launch::images::accounts::Identity;
     use std::ffi::OsString;
+    use std::path::{Path, PathBuf};
+
+    /// A root whose accounts call user 0 `1000`, and a folder beside it.
+    fn root(name: &str) -> (PathBuf, PathBuf) {
+        let folder = std::env::temp_dir().join(format!("aegis-accounts-{}-{name}", std::process::id()));
+        let root = folder.join("root");
+        std::fs::create_dir_all(root.join("etc")).expect("writable");
+        std::fs::write(root.join("etc/passwd"), "1000:x:0:0::/:/bin/sh\n").expect("writable");
+        (folder, root)
+    }
+
+    #[test]
+    fn numbers_of_an_engine_are_no_names_of_the_root() {
+        let (folder, root) = root("numbers");
+        let mut options = plain_options(1 << 20);
+        let numbers = Identity { uid: 1000, gid: 7, groups: vec![8], home: None };
+        (options.root, options.image.numbers) = (Some(root.clone()), Some(numbers.clone()));
+        settle(&mut options, &mut Vec::new(), Path::new("/")).expect("settled");
+        assert_eq!(options.image.identity, numbers);
+        options.image.user = Some("1000".into());
+        settle(&mut options, &mut Vec::new(), Path::new("/")).expect("settled");
+        assert_eq!(options.image.identity.uid, 0, "what a user types may be a name");
+        std::fs::remove_dir_all(folder).expect("ours");
+    }
+
+    #[test]
+    fn accounts_are_the_roots_own_wherever_links_lead() {
+        let (folder, root) = root("links");
+        let (passwd, outside) = (root.join("etc/passwd"), folder.join("outside"));
+        std::fs::write(&outside, "out:x:5:5::/:/bin/sh\n").expect("writable");
+        std::fs::write(root.join("inside"), "in:x:6:6::/:/bin/sh\n").expect("writable");
+        for (target, expected) in [
+            (outside.clone(), ""),
+            ("../../outside".into(), ""),
+            ("/inside".into(), "in:x:6:6::/:/bin/sh\n"),
+            ("../../../inside".into(), "in:x:6:6::/:/bin/sh\n"),
+        ] {
+            std::fs::remove_file(&passwd).expect("ours");
+            std::os::unix::fs::symlink(&target, &passwd).expect("writable");
+            let found = accounts_of_root(Some(Path::new("root")), &folder).passwd;
+            assert_eq!(String::from_utf8_lossy(&found), expected, "{}", target.display());
+        }
+        std::fs::remove_dir_all(folder).expect("ours");
+    }
 
     fn words(entry: &[&str], cmd: &[&str], entrypoint: Option<&str>, given: &[&str]) -> Option<Vec<OsString>> {
         let list = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
