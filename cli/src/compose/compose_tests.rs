@@ -1,6 +1,7 @@
 //! Files as they are written for compose, and what is not kept of them.
 
 use super::{Compose, read};
+use crate::options::image::PullChoice;
 use aegis_launch::images::source::ImageSource;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +68,8 @@ volumes:
     assert_eq!(web.options.network.publications().count(), 3);
     let volumes: Vec<_> = web.options.volumes.iter().map(|it| (it.host.clone(), it.is_read_only)).collect();
     assert_eq!(volumes, [(folder.0.join("./in"), true), (folder.0.join("data/aegis/volumes/shop_db"), false)]);
-    assert!(volumes.iter().all(|(path, _)| path.is_dir()), "they are made");
+    assert_eq!(found.directories, [folder.0.join("./in"), folder.0.join("data/aegis/volumes/shop_db")]);
+    assert!(volumes.iter().all(|(path, _)| !path.exists()), "reading makes nothing");
     assert_eq!(web.options.image.user.as_deref(), Some("web:log"));
     assert_eq!((web.options.memory, web.tickets, other.tickets), (64 << 20, 2048, 1024));
     assert!(web.restart.is_ever() && !other.restart.is_ever());
@@ -75,11 +77,59 @@ volumes:
 }
 
 #[test]
+fn flags_are_true_or_false_and_nothing_else() {
+    let folder = Folder::new("flags");
+    let volume = |value: &str| {
+        format!(
+            "services:\n  a:\n    image: x\n    volumes: [{{type: bind, source: ./d, target: /d, read_only: {value}}}]\n"
+        )
+    };
+    for (value, expected) in [("true", true), ("True", true), ("TRUE", true), ("'true'", true), ("False", false)] {
+        let found = compose(&folder.0, &volume(value)).expect(value);
+        assert_eq!(found.file.pods[0].options.volumes[0].is_read_only, expected, "{value}");
+    }
+    for value in ["yes", "1", "tRUE", "''", "[true]"] {
+        let error = compose(&folder.0, &volume(value)).expect_err(value);
+        assert!(error.contains("line 4: volumes: read_only"), "{error}");
+    }
+    let service = |line: &str| compose(&folder.0, &format!("services:\n  a:\n    image: x\n    {line}\n"));
+    for (line, expected) in [("./d:/d:ro", true), ("./d:/d:z,ro", true), ("./d:/d:rw", false), ("./d:/d", false)] {
+        let found = service(&format!("volumes: ['{line}']")).expect(line);
+        assert_eq!(found.file.pods[0].options.volumes[0].is_read_only, expected, "{line}");
+    }
+    for line in ["volumes: ['./d:/d:RO']", "volumes: ['./d:/d:ro:x']", "tty: maybe", "privileged: 'no'"] {
+        service(line).expect_err(line);
+    }
+    for line in ["privileged: TRUE", "env_file: [{path: none, required: TRUE}]"] {
+        service(line).expect_err(line);
+    }
+    for line in ["privileged: False", "devices: []", "env_file: [{path: none, required: False}]", "tty: FALSE"] {
+        assert_eq!(service(line).expect(line).notes, Vec::<String>::new(), "{line}");
+    }
+}
+
+#[test]
+fn volumes_of_a_project_stay_in_their_folder() {
+    let parent = Folder::new("projects");
+    let text = |name: &str| format!("{name}services:\n  a: {{image: x, volumes: ['db:/d']}}\n");
+    for name in ["../../x", "/x", "X", "a/b", "-a", "''", "..", "a.b", "[a]"] {
+        let error = compose(&parent.0, &text(&format!("name: {name}\n"))).expect_err(name);
+        assert!(error.starts_with("line 1: name:"), "{error}");
+    }
+    for (folder, expected) in [("My.App", "myapp_db"), ("__x-1", "x-1_db")] {
+        let folder = parent.0.join(folder);
+        let found = compose(&folder, &text("")).expect("understood");
+        assert_eq!(found.directories, [folder.join("data/aegis/volumes").join(expected)]);
+    }
+    assert!(compose(&parent.0.join("..."), &text("")).expect_err("no name").contains("name:"));
+}
+
+#[test]
 fn each_key_that_is_not_kept_is_named_with_its_line() {
     let folder = Folder::new("named");
     let text = "services:\n  a:\n    image: x\n    cap_add: [ALL]\n    healthcheck: {test: x}\n    \
                 depends_on: {b: {condition: service_healthy}}\n    environment: [A=$NOWHERE]\n  b: {image: y}\n\
-                networks: {}\nx-mine: 1\n";
+                networks: {}\nx-mine: 1\nvolumes: {v: {external: true}}\n";
     let notes = compose(&folder.0, text).expect("understood").notes.join("\n");
     for part in [
         "line 4: services.a.cap_add is not kept",
@@ -90,7 +140,28 @@ fn each_key_that_is_not_kept_is_named_with_its_line() {
     ] {
         assert!(notes.contains(part), "{part} in {notes}");
     }
-    assert!(!notes.contains("x-mine"));
+    assert!(!notes.contains("x-mine") && notes.contains("volumes.v.external is not kept"));
+    for (line, key) in [
+        ("pull_policy: daily", "pull_policy: daily"),
+        ("tty: true", "tty"),
+        ("stdin_open: True", "stdin_open"),
+        ("init: true", "init"),
+        ("read_only: true", "read_only"),
+        ("container_name: c", "container_name"),
+        ("labels: [a=b]", "labels"),
+        ("expose: ['80']", "expose"),
+        ("ports: [{target: 80, mode: host}]", "ports.mode"),
+        ("volumes: [{type: bind, source: ., target: /d, bind: {propagation: shared}}]", "volumes.bind"),
+        ("deploy: {resources: {limits: {memory: 64m}, reservations: {memory: 1g}}}", "deploy.resources.reservations"),
+    ] {
+        let text = format!("services:\n  a:\n    image: x\n    {line}\n");
+        let notes = compose(&folder.0, &text).expect(line).notes;
+        assert_eq!(notes, [format!("line 4: services.a.{key} is not kept")]);
+    }
+    for (policy, expected) in [("always", PullChoice::Always), ("never", PullChoice::Never)] {
+        let text = format!("services:\n  a: {{image: x, pull_policy: {policy}}}\n");
+        assert_eq!(compose(&folder.0, &text).expect(policy).file.pods[0].options.image.pull, expected);
+    }
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub(crate) struct Compose {
     pub(crate) file: UpFile,
     /// What is not kept, a line each.
     pub(crate) notes: Vec<String>,
+    /// Directories of volumes that are not there and are to be made.
+    pub(crate) directories: Vec<PathBuf>,
 }
 
 /// Whether a file is compose's by its name.
@@ -49,13 +51,18 @@ pub(crate) fn read(
         values.extend(found.into_iter().filter_map(|(name, value)| Some((name, value?))));
     }
     values.extend(environment);
-    let mut reader =
-        Reader { variables: Variables::new(values), folder: folder.into(), project: None, notes: Vec::new() };
+    let mut reader = Reader {
+        variables: Variables::new(values),
+        folder: folder.into(),
+        project: None,
+        notes: Vec::new(),
+        directories: Vec::new(),
+    };
     let file = reader.file(text).map_err(|(line, why)| format!("line {line}: {why}"))?;
     for name in &reader.variables.missing {
         reader.notes.push(format!("{name} is not set, and counts as empty"));
     }
-    Ok(Compose { file, notes: reader.notes })
+    Ok(Compose { file, notes: reader.notes, directories: reader.directories })
 }
 
 /// What is known while a file is read.
@@ -64,6 +71,7 @@ struct Reader {
     folder: PathBuf,
     project: Option<String>,
     notes: Vec<String>,
+    directories: Vec<PathBuf>,
 }
 
 impl Reader {
@@ -75,8 +83,14 @@ impl Reader {
             match (key.as_str(), &node.value) {
                 ("services", Value::Map(all)) => services = all.clone(),
                 ("services", _) => return Err((node.line, "services: a map of services is wanted".into())),
-                ("name", Value::Scalar(name, _)) => self.project = Some(name.clone()),
-                ("version" | "volumes", _) => {}
+                ("name", Value::Scalar(name, _)) if is_project(name) => self.project = Some(name.clone()),
+                ("name", _) => {
+                    return Err((node.line, "name: small letters, digits, - and _, a letter or digit first".into()));
+                }
+                // It says nothing (and compose says so).
+                ("version", _) => {}
+                ("volumes", Value::Map(all)) => self.named_volumes(all),
+                ("volumes", _) if node.is_null() => {}
                 (key, _) if key.starts_with("x-") => {}
                 (key, _) => self.ignored(node.line, key),
             }
@@ -120,11 +134,32 @@ impl Reader {
         self.notes.push(format!("line {line}: {key} is not kept"));
     }
 
-    /// The project's name: what the file says, or what its folder is called.
-    fn project(&self) -> String {
-        let folder = self.folder.file_name().unwrap_or_default().to_string_lossy();
-        self.project.clone().unwrap_or_else(|| folder.to_lowercase())
+    /// A named volume is a directory, whatever its own keys say.
+    fn named_volumes(&mut self, all: &[(String, Node)]) {
+        for (name, node) in all {
+            let Value::Map(keys) = &node.value else { continue };
+            for (key, value) in keys {
+                self.ignored(value.line, &format!("volumes.{name}.{key}"));
+            }
+        }
     }
+
+    /// The project's name, which becomes part of a path: what the file says, or what of its folder's can be one.
+    fn project(&self) -> Result<String, String> {
+        if let Some(name) = &self.project {
+            return Ok(name.clone());
+        }
+        let folder = self.folder.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let name: String = folder.chars().filter(|letter| is_project(&format!("a{letter}"))).collect();
+        let name = name.trim_start_matches(['-', '_']);
+        if is_project(name) { Ok(name.into()) } else { Err("volumes with names want the file to have a name:".into()) }
+    }
+}
+
+/// Whether this is a project's name by compose's rule.
+fn is_project(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    name.bytes().next().is_some_and(is_plain) && name.bytes().all(|byte| is_plain(byte) || b"-_".contains(&byte))
 }
 
 #[cfg(test)]

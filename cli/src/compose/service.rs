@@ -11,6 +11,7 @@ use crate::compose::Reader;
 use crate::compose::interpolate::read_variables;
 use crate::compose::yaml::{Node, Value, Wrong};
 use crate::options::groups::MEMORY_DEFAULT;
+use crate::options::image::PullChoice;
 use crate::options::network::{NetworkChoice, parse_host_entry, parse_hostname, parse_name_server, parse_publications};
 use crate::options::values::{MEMORY_BYTES_MIN, parse_memory};
 use crate::remote::server::restart::Restart;
@@ -21,7 +22,9 @@ const SHARES_DEFAULT: u64 = 1024;
 /// Longest file of variables.
 const VARIABLES_BYTES_MAX: u64 = 1 << 20;
 /// Keys that mean a container with more of the host than a machine gives away.
-const REFUSED: [&str; 5] = ["privileged", "devices", "volumes_from", "pid", "userns_mode"];
+const REFUSED: [&str; 4] = ["devices", "volumes_from", "pid", "userns_mode"];
+/// Keys that ask for nothing where they are false.
+const SWITCHES: [&str; 4] = ["tty", "stdin_open", "init", "read_only"];
 
 type Result<T> = std::result::Result<T, Wrong>;
 
@@ -129,10 +132,14 @@ impl<'a> Service<'a> {
                 let text = "not built here: aegis images build -t NAME DIR, then image: NAME";
                 return Err(at(text.into()));
             }
-            key if REFUSED.contains(&key) && !matches!(&node.value, Value::Scalar(it, true) if it == "false") => {
+            "privileged" if !boolean(key, node)? => {}
+            key if REFUSED.contains(&key) && is_empty(node) => {}
+            key if key == "privileged" || REFUSED.contains(&key) => {
                 return Err(at("a machine does not give the host away".into()));
             }
-            "labels" | "container_name" | "profiles" | "tty" | "stdin_open" | "init" | "expose" | "pull_policy" => {}
+            "pull_policy" => self.pull(key, node)?,
+            "profiles" => {}
+            key if SWITCHES.contains(&key) && !boolean(key, node)? => {}
             key if key.starts_with("x-") => {}
             key => self.ignore(line, key),
         }
@@ -142,6 +149,26 @@ impl<'a> Service<'a> {
     fn ignore(&mut self, line: usize, key: &str) {
         let key = format!("services.{}.{key}", self.name);
         self.reader.ignored(line, &key);
+    }
+
+    fn pull(&mut self, key: &str, node: &Node) -> Result<()> {
+        self.pod.options.image.pull = match text(key, node)?.as_str() {
+            "always" => PullChoice::Always,
+            "never" => PullChoice::Never,
+            "missing" | "if_not_present" => PullChoice::Missing,
+            other => {
+                self.ignore(node.line, &format!("{key}: {other}"));
+                PullChoice::Missing
+            }
+        };
+        Ok(())
+    }
+
+    /// Names the keys of an entry that are not known.
+    fn ignore_others(&mut self, key: &str, map: &[(String, Node)], known: &[&str]) {
+        for (name, node) in map.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
+            self.ignore(node.line, &format!("{key}.{name}"));
+        }
     }
 
     /// An image by a transport, or by a name that is looked for here first and then in a registry.
@@ -190,8 +217,9 @@ impl<'a> Service<'a> {
                 Value::Map(map) => {
                     let of = |name: &str| map.iter().find(|(key, _)| key == name).map(|(_, node)| node);
                     let path = of("path").ok_or_else(|| (entry.line, format!("{key}: path is missing")))?;
-                    let is_optional = of("required").is_some_and(|it| text(key, it).is_ok_and(|it| it == "false"));
-                    (text(key, path)?, !is_optional)
+                    let is_required = of("required").map_or(Ok(true), |it| boolean(key, it))?;
+                    self.ignore_others(key, map, &["path", "required"]);
+                    (text(key, path)?, is_required)
                 }
                 _ => (text(key, entry)?, true),
             };
@@ -225,6 +253,7 @@ impl<'a> Service<'a> {
                     let published = of("published")?.unwrap_or_else(|| "0".into());
                     let address = of("host_ip")?.map(|address| format!("{address}:")).unwrap_or_default();
                     let protocol = of("protocol")?.map(|protocol| format!("/{protocol}")).unwrap_or_default();
+                    self.ignore_others("ports", map, &["target", "published", "host_ip", "protocol"]);
                     format!("{address}{published}:{target}{protocol}")
                 }
                 _ => {
@@ -243,27 +272,19 @@ impl<'a> Service<'a> {
         for entry in list {
             let (source, guest, is_read_only) = match &entry.value {
                 Value::Map(map) => {
-                    let of = |name: &str| {
-                        map.iter().find(|(key, _)| key == name).map(|(_, node)| text("volumes", node)).transpose()
-                    };
+                    let node = |name: &str| map.iter().find(|(key, _)| key == name).map(|(_, node)| node);
+                    let of = |name: &str| node(name).map(|node| text("volumes", node)).transpose();
                     let target = of("target")?.ok_or_else(|| (entry.line, "volumes: target is missing".to_owned()))?;
-                    let is_read_only = of("read_only")?.is_some_and(|it| it == "true");
-                    if of("type")?.is_some_and(|kind| kind == "tmpfs") {
-                        continue;
-                    }
-                    (of("source")?, target, is_read_only)
-                }
-                _ => {
-                    let text = text("volumes", entry)?;
-                    let mut parts = text.split(':').map(str::to_owned);
-                    match (parts.next().unwrap_or_default(), parts.next(), parts.next()) {
-                        (guest, None, _) => (None, guest, false),
-                        (source, Some(guest), mode) => {
-                            let is_read_only = mode.is_some_and(|mode| mode.split(',').any(|it| it == "ro"));
-                            (Some(source), guest, is_read_only)
-                        }
+                    let is_read_only = node("read_only").map_or(Ok(false), |it| boolean("volumes: read_only", it))?;
+                    let (kind, source) = (of("type")?, of("source")?);
+                    self.ignore_others("volumes", map, &["target", "read_only", "type", "source"]);
+                    match kind.as_deref() {
+                        Some("tmpfs") => continue,
+                        None | Some("bind" | "volume") => (source, target, is_read_only),
+                        Some(kind) => return Err((entry.line, format!("volumes: type {kind}: bind, volume or tmpfs"))),
                     }
                 }
+                _ => volume(&text("volumes", entry)?).map_err(|why| (entry.line, why))?,
             };
             // Without a source it is memory, as everything is that a program writes.
             let Some(source) = source else { continue };
@@ -277,8 +298,8 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    /// A path of the host, made if it is not there; or the directory of a named volume.
-    fn volume_source(&self, source: &str, line: usize) -> Result<PathBuf> {
+    /// A path of the host, or the directory of a named volume; to be made if it is not there.
+    fn volume_source(&mut self, source: &str, line: usize) -> Result<PathBuf> {
         let path = if source.starts_with(['/', '.']) {
             self.reader.folder.join(source)
         } else if let Some(rest) = source.strip_prefix("~/") {
@@ -288,10 +309,11 @@ impl<'a> Service<'a> {
             if source.starts_with(['-', '_']) || !source.bytes().all(is_byte) {
                 return Err((line, format!("volumes: {source}: a volume's name is letters, digits, _ . and -")));
             }
-            self.volumes_folder().join(format!("{}_{source}", self.reader.project()))
+            let project = self.reader.project().map_err(|why| (line, why))?;
+            self.volumes_folder().join(format!("{project}_{source}"))
         };
         if !path.exists() {
-            std::fs::create_dir_all(&path).map_err(|error| (line, format!("{}: {error}", path.display())))?;
+            self.reader.directories.push(path.clone());
         }
         Ok(path)
     }
@@ -314,20 +336,23 @@ impl<'a> Service<'a> {
     fn deploy(&mut self, node: &Node) -> Result<()> {
         let Value::Map(keys) = &node.value else { return Err((node.line, "deploy: a map is wanted".into())) };
         for (key, value) in keys {
-            let limits = match (key.as_str(), &value.value) {
-                ("resources", Value::Map(resources)) => resources.iter().find(|(key, _)| key == "limits"),
-                _ => None,
+            let Value::Map(resources) = &value.value else {
+                self.ignore(value.line, &format!("deploy.{key}"));
+                continue;
             };
-            match limits {
-                Some((_, Node { value: Value::Map(limits), .. })) => {
-                    for (key, node) in limits {
-                        match key.as_str() {
-                            "memory" => self.memory("deploy.resources.limits.memory", node)?,
-                            key => self.ignore(node.line, &format!("deploy.resources.limits.{key}")),
-                        }
-                    }
+            if key != "resources" {
+                self.ignore(value.line, &format!("deploy.{key}"));
+                continue;
+            }
+            self.ignore_others("deploy.resources", resources, &["limits"]);
+            for (_, limits) in resources.iter().filter(|(key, _)| key == "limits") {
+                let Value::Map(limits) = &limits.value else {
+                    return Err((limits.line, "deploy.resources.limits: a map is wanted".into()));
+                };
+                self.ignore_others("deploy.resources.limits", limits, &["memory"]);
+                for (_, node) in limits.iter().filter(|(key, _)| key == "memory") {
+                    self.memory("deploy.resources.limits.memory", node)?;
                 }
-                _ => self.ignore(value.line, &format!("deploy.{key}")),
             }
         }
         Ok(())
@@ -361,6 +386,37 @@ fn text(key: &str, node: &Node) -> Result<String> {
         Value::Scalar(text, _) => Ok(text.clone()),
         _ => Err((node.line, format!("{key}: text is wanted"))),
     }
+}
+
+/// Whether a key asks for nothing.
+fn is_empty(node: &Node) -> bool {
+    node.is_null() || matches!(&node.value, Value::List(list) if list.is_empty())
+}
+
+/// Yes or no, as YAML's core schema writes it: what is neither could be meant as either.
+fn boolean(key: &str, node: &Node) -> Result<bool> {
+    match text(key, node)?.as_str() {
+        "true" | "True" | "TRUE" => Ok(true),
+        "false" | "False" | "FALSE" => Ok(false),
+        other => Err((node.line, format!("{key}: {other}: true or false is wanted"))),
+    }
+}
+
+/// `[SOURCE:]GUEST[:MODES]`: source, guest's path, and whether it is read only.
+fn volume(text: &str) -> std::result::Result<(Option<String>, String, bool), String> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let (source, guest, modes) = match parts[..] {
+        [guest] => (None, guest, ""),
+        [source, guest] => (Some(source), guest, ""),
+        [source, guest, modes] => (Some(source), guest, modes),
+        _ => return Err(format!("volumes: {text}: SOURCE:GUEST or SOURCE:GUEST:ro is wanted")),
+    };
+    // Those that are not ro say what a directory of this host is in any case, or how labels of its kernel are set.
+    let known = ["", "ro", "rw", "z", "Z", "cached", "delegated", "consistent", "nocopy"];
+    if let Some(mode) = modes.split(',').find(|mode| !known.contains(mode)) {
+        return Err(format!("volumes: {text}: {mode}: ro or rw is wanted"));
+    }
+    Ok((source.map(str::to_owned), guest.to_owned(), modes.split(',').any(|mode| mode == "ro")))
 }
 
 /// A list of texts, or one.

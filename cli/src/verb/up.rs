@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use aegis_launch::errors::{Doing, Error};
@@ -46,7 +46,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let path = cwd.join(&options.file);
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let mut file = read(&path, folder, options.machine.quiet)
+    let (mut file, directories) = read(&path, folder, options.machine.quiet)
         .map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
     file.trusts_devices |= options.trust_devices;
     for entry in &mut file.pods {
@@ -58,9 +58,25 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
             eprintln!("aegis: {name}: {warning}");
         }
     }
+    make_directories(&mut file, &directories, &options.machine)?;
     let name = NameChoice::new(options.name.as_deref(), &options.file);
     let is_named = options.name.is_some();
     run_pods(&file, folder, &Wanted { machine: &options.machine, name, is_named, on_start: &|_| Ok(()) }, start)
+}
+
+/// Makes the directories that volumes want; a dry run is without those volumes, and says so.
+fn make_directories(file: &mut UpFile, directories: &[PathBuf], options: &MachineOptions) -> Result<(), Error> {
+    for path in directories {
+        if !options.dry_run {
+            std::fs::create_dir_all(path).map_err(|error| Error::Usage(format!("{}: {error}", path.display())))?;
+            continue;
+        }
+        file.pods.iter_mut().for_each(|entry| entry.options.volumes.retain(|volume| volume.host != *path));
+        if !options.quiet {
+            eprintln!("aegis: {} would be made", path.display());
+        }
+    }
+    Ok(())
 }
 
 /// How the machine of several pods is to run.
@@ -185,20 +201,21 @@ fn channel(stream: UnixStream, config: &[u8]) -> Result<Channel, Error> {
     Config::decode(config).map(|config| Channel::new(stream, config)).map_err(|why| Error::Usage(why.to_string()))
 }
 
-fn read(path: &Path, folder: &Path, is_quiet: bool) -> Result<UpFile, String> {
+/// A file's pods, and the directories that are to be made for them.
+fn read(path: &Path, folder: &Path, is_quiet: bool) -> Result<(UpFile, Vec<PathBuf>), String> {
     let size_bytes = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
     if size_bytes > FILE_BYTES_MAX {
         return Err(format!("longer than {} MiB", FILE_BYTES_MAX >> 20));
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     if !is_compose(path) {
-        return parse(&text, folder).map_err(|error| error.to_string());
+        return parse(&text, folder).map(|file| (file, Vec::new())).map_err(|error| error.to_string());
     }
-    let Compose { file, notes } = compose::read(&text, folder, std::env::vars_os().filter_map(text_of))?;
+    let Compose { file, notes, directories } = compose::read(&text, folder, std::env::vars_os().filter_map(text_of))?;
     for note in notes.iter().filter(|_| !is_quiet) {
         eprintln!("aegis: {}: {note}", path.display());
     }
-    Ok(file)
+    Ok((file, directories))
 }
 
 /// A variable that is text.
