@@ -1,9 +1,11 @@
 //! Hooks: programs of the host that get a container's state on standard input, within a time.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Seek, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
 
 use crate::oci::errors::{OciError, Result};
@@ -23,18 +25,16 @@ pub(crate) fn run(hooks: &[Hook], state: &Value) -> Result<()> {
 fn run_one(hook: &Hook, state: &[u8]) -> Result<()> {
     let failed = |why: String| OciError::Hook(hook.path.display().to_string(), why);
     let mut command = Command::new(&hook.path);
-    command.env_clear().stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::inherit());
+    let input = input(state).map_err(|error| failed(error.to_string()))?;
+    command.env_clear().stdin(input).stdout(Stdio::null()).stderr(Stdio::inherit());
     if let [name, rest @ ..] = hook.args.as_slice() {
         std::os::unix::process::CommandExt::arg0(&mut command, name);
         command.args(rest);
     }
     let variables = hook.env.iter().flatten().filter_map(|it| it.split_once('='));
     let mut child = command.envs(variables).spawn().map_err(|error| failed(error.to_string()))?;
-    if let Some(mut input) = child.stdin.take() {
-        // A hook need not read it; it is shorter than a pipe.
-        let _ = input.write_all(state);
-    }
-    let limit = hook.timeout.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    // A time that no clock reaches is none.
+    let limit = hook.timeout.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     loop {
         match child.try_wait().map_err(|error| failed(error.to_string()))? {
             Some(status) if status.success() => return Ok(()),
@@ -47,4 +47,12 @@ fn run_one(hook: &Hook, state: &[u8]) -> Result<()> {
             None => std::thread::sleep(LOOK_INTERVAL),
         }
     }
+}
+
+/// The state as a nameless file: a pipe could be full, and its writer would wait for a hook that does not read.
+fn input(state: &[u8]) -> std::io::Result<File> {
+    let mut file = File::from(memfd_create("state", MemfdFlags::CLOEXEC)?);
+    file.write_all(state)?;
+    file.rewind()?;
+    Ok(file)
 }

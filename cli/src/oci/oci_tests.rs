@@ -42,5 +42,10 @@ fn hooks_get_the_state_and_have_a_time() {
     assert!(error.to_string().contains("exit status: 3") && out.exists(), "{error}");
     let error = hooks::run(&[hook("exec sleep 100", Some(0))], &json!({})).expect_err("too long");
     assert!(error.to_string().contains("timeout"), "{error}");
+    // More than a pipe holds, which nobody reads, and more time than there is.
+    let state = json!({ "annotations": "x".repeat(1 << 20) });
+    let error = hooks::run(&[hook("exec sleep 100", Some(0))], &state).expect_err("too long");
+    assert!(error.to_string().contains("timeout"), "{error}");
+    hooks::run(&[hook("test $(wc -c) -gt 1000000", Some(u64::MAX))], &state).expect("it ran");
     std::fs::remove_dir_all(folder).expect("ours");
 }
