@@ -9,6 +9,9 @@ use std::process::{Command, Output, Stdio};
 use aegis_tests::programs::{host, remote_tool};
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
+/// As long as podman's and containerd's are.
+const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
 /// A bundle, a root of the runtime, and where they lie.
 struct Engine {
     folder: PathBuf,
@@ -122,20 +125,20 @@ fn wait(pid: Pid) -> i32 {
 fn a_container_lives_as_its_engine_says() {
     let engine = Engine::new("life");
     engine.config("echo out; echo err >&2; id; hostname; cat; echo $A > /data/f; exit 7", "");
-    let container = engine.create("c", b"input\n");
-    assert_eq!(engine.status("c"), "created");
-    engine.fails(&["exec", "c", "id"], "container not running");
-    engine.works(&["start", "c"]);
-    engine.fails(&["start", "c"], "not created");
+    let container = engine.create(ID, b"input\n");
+    assert_eq!(engine.status(ID), "created");
+    engine.fails(&["exec", ID, "id"], "container not running");
+    engine.works(&["start", ID]);
+    engine.fails(&["start", ID], "not created");
     let (output, errors, status) = container.end();
     assert_eq!(output, "out\nuid=0 gid=0 groups=4,5\nbox\ninput\n");
     assert_eq!((errors.as_str(), status), ("err\n", 7));
     assert_eq!(std::fs::read_to_string(engine.folder.join("data/f")).expect("written"), "b\n");
-    assert_eq!(engine.status("c"), "stopped");
-    engine.fails(&["kill", "--all", "c", "9"], "container not running");
-    engine.works(&["delete", "c"]);
-    engine.works(&["delete", "--force", "c"]);
-    engine.fails(&["state", "c"], "does not exist");
+    assert_eq!(engine.status(ID), "stopped");
+    engine.fails(&["kill", "--all", ID, "9"], "container not running");
+    engine.works(&["delete", ID]);
+    engine.works(&["delete", "--force", ID]);
+    engine.fails(&["state", ID], "does not exist");
     assert_eq!(std::fs::read_dir(engine.folder.join("run")).expect("there").count(), 0, "nothing is left behind");
 }
 
@@ -143,28 +146,28 @@ fn a_container_lives_as_its_engine_says() {
 fn signals_and_further_programs_reach_a_container() {
     let engine = Engine::new("signals");
     engine.config("trap 'echo got; exit 3' USR1; trap 'echo term' TERM; echo up; while true; do sleep 0.1; done", "");
-    let mut container = engine.create("c", b"");
-    engine.works(&["start", "c"]);
+    let mut container = engine.create(ID, b"");
+    engine.works(&["start", ID]);
     let process = engine.folder.join("process.json");
     let text = r#"{"args":["sh","-c","echo in; id -u; exit 5"],"cwd":"/","env":["PATH=/bin"],
         "user":{"uid":33,"gid":44}}"#;
     std::fs::write(&process, text).expect("writable");
-    let exec = engine.run(&["exec", "--process", &process.display().to_string(), "c"]);
+    let exec = engine.run(&["exec", "--process", &process.display().to_string(), ID]);
     assert_eq!((exec.status.code(), exec.stdout.as_slice()), (Some(5), &b"in\n33\n"[..]));
     let pid_file = engine.folder.join("exec-pid").display().to_string();
-    engine.works(&["exec", "--process", &process.display().to_string(), "--detach", "--pid-file", &pid_file, "c"]);
+    engine.works(&["exec", "--process", &process.display().to_string(), "--detach", "--pid-file", &pid_file, ID]);
     let pid = std::fs::read_to_string(pid_file).expect("written").parse().expect("a number");
     assert_eq!(wait(Pid::from_raw(pid).expect("a process")), 5);
-    assert_eq!(engine.works(&["ps", "--format", "json", "c"]).trim(), format!("[{}]", container.pid.as_raw_nonzero()));
-    engine.fails(&["delete", "c"], "not stopped");
-    engine.works(&["kill", "c", "15"]);
+    assert_eq!(engine.works(&["ps", "--format", "json", ID]).trim(), format!("[{}]", container.pid.as_raw_nonzero()));
+    engine.fails(&["delete", ID], "not stopped");
+    engine.works(&["kill", ID, "15"]);
     let mut first = [0; 8];
     container.output.read_exact(&mut first).expect("its answer");
     assert_eq!(&first, b"up\nterm\n");
-    engine.works(&["kill", "c", "USR1"]);
+    engine.works(&["kill", ID, "USR1"]);
     let (output, _, status) = container.end();
     assert_eq!((output.as_str(), status), ("got\n", 3));
-    engine.works(&["delete", "c"]);
+    engine.works(&["delete", ID]);
 }
 
 #[test]

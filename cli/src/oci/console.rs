@@ -4,7 +4,6 @@
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -13,6 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 use crate::oci::errors::{Result, WhileDoing};
+use crate::remote::socket::connect;
 
 /// Makes a terminal, sends its master to the socket, and makes it this process's own; the process leads a session.
 pub(crate) fn take(socket: &Path) -> Result<()> {
@@ -27,7 +27,7 @@ pub(crate) fn take(socket: &Path) -> Result<()> {
     let mut modes = tcgetattr(&slave).while_doing(what)?;
     modes.make_raw();
     tcsetattr(&slave, OptionalActions::Now, &modes).while_doing(what)?;
-    let stream = UnixStream::connect(socket).while_doing(|| format!("console socket {}", socket.display()))?;
+    let stream = connect(socket).while_doing(|| format!("console socket {}", socket.display()))?;
     let fds = [master.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);

@@ -6,7 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::oci::errors::{OciError, Result, WhileDoing};
 use crate::oci::spec::{Network, Plan};
 use crate::oci::state::{MACHINE, Place};
 use crate::options::{Command as Verb, Parsed, parse};
-use crate::remote::exec;
+use crate::remote::{exec, socket};
 use crate::verb::run::run_attended;
 
 /// Verbs of the processes here, which nobody types.
@@ -84,7 +84,7 @@ pub(crate) fn wait_until_ready(place: &Place, child: &mut Child) -> Result<()> {
 pub(crate) fn start(place: &Place) -> Result<()> {
     let path = place.file(START_SOCKET);
     let what = || format!("starting {}", place.id);
-    let mut stream = UnixStream::connect(&path).while_doing(what)?;
+    let mut stream = socket::connect(&path).while_doing(what)?;
     stream.set_read_timeout(Some(READY_LIMIT)).while_doing(what)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).while_doing(what)?;
@@ -121,7 +121,7 @@ pub(crate) fn monitor(place: &Place, console: Option<&Path>, accel: Option<&OsSt
 fn listen(place: &Place) -> Result<UnixListener> {
     let (path, hidden) = (place.file(START_SOCKET), place.file("s"));
     let what = || path.display().to_string();
-    let listener = UnixListener::bind(&hidden).while_doing(what)?;
+    let listener = socket::bind(&hidden).while_doing(what)?;
     std::fs::rename(&hidden, &path).while_doing(what)?;
     Ok(listener)
 }

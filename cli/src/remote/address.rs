@@ -8,11 +8,13 @@ use std::fmt;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use aegis_link::pods::is_name;
 use rustix::fs::{FlockOperation, flock};
+
+use crate::remote::socket;
 
 const LOCK: &str = ".lock";
 const SUFFIX: &str = "sock";
@@ -111,13 +113,14 @@ fn locked(directory: &Path) -> Result<File, AddressError> {
 
 /// Whether somebody listens there; a socket where nobody does is taken away.
 fn is_alive(path: &Path) -> bool {
-    match UnixStream::connect(path) {
+    match socket::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             // If it stays, binding says so.
             let _ = std::fs::remove_file(path);
             false
         }
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
+        // More callers wait there than fit. Any other error is no sign of life; if something is there, binding says so.
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
         Ok(_) => true,
     }
 }
@@ -142,7 +145,7 @@ impl Address {
         let Some((name, path)) = free else {
             return Err(AddressError::Taken(candidates.first().cloned().unwrap_or_default()));
         };
-        let listener = UnixListener::bind(&path).and_then(|listener| {
+        let listener = socket::bind(&path).and_then(|listener| {
             listener.set_nonblocking(true)?;
             Ok(listener)
         });
@@ -182,8 +185,23 @@ pub(crate) fn running() -> Result<Vec<(String, PathBuf)>, AddressError> {
 
 #[cfg(test)]
 mod tests {
-    use super::NameChoice;
+    use super::{NameChoice, is_alive};
     use std::path::Path;
+
+    #[test]
+    fn only_who_answers_lives() {
+        let folder = std::env::temp_dir().join(format!("aegis-alive-{}", std::process::id()));
+        let folder = folder.join("x".repeat(120));
+        std::fs::create_dir_all(&folder).expect("writable");
+        let path = folder.join("a.sock");
+        assert!(!is_alive(&path), "nothing is there");
+        let listener = super::socket::bind(&path).expect("bound");
+        assert!(is_alive(&path));
+        drop(listener);
+        assert!(!is_alive(&path) && !path.exists(), "what was left is taken away");
+        assert!(!is_alive(&folder.join("n".repeat(200))), "no socket can have this name");
+        std::fs::remove_dir_all(folder.parent().expect("ours")).expect("ours");
+    }
 
     #[test]
     fn names_come_of_files_and_are_plain() {

@@ -12,6 +12,7 @@ use aegis_link::frame::{Frame, FrameBuffer, Kind};
 use super::address;
 use super::report::{MachineReport, json};
 use super::request::{End, Request};
+use super::socket;
 use crate::relay::pump::read_some;
 
 /// The longest time without a word from the machine's tool, where an answer is due.
@@ -77,7 +78,7 @@ pub(crate) struct Conversation {
 impl Conversation {
     /// Begins.
     pub(crate) fn open(machine: &Machine) -> Result<Self, Error> {
-        let stream = UnixStream::connect(&machine.path).doing("calling the machine's tool")?;
+        let stream = socket::connect(&machine.path).doing("calling the machine's tool")?;
         Ok(Self { stream, frames: FrameBuffer::new(), machine: machine.name.clone() })
     }
 

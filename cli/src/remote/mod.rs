@@ -4,7 +4,7 @@
 //! tool processes that ask there (`client`) in the frames of `aegis_link::frame`. On the side of the machine `server`
 //! answers: what only the kernel knows it asks the manager in the machine for, and what only a pod's library OS knows,
 //! the pod. `request` is what is asked, `report` what is told of machine, pods and processes. `verbs` and `exec` are
-//! the commands, `table` is what they print, `shares` what tickets are worth.
+//! the commands, `table` is what they print, `shares` what tickets are worth, `socket` paths that are long.
 //!
 //! Invariants: nobody waits for another here, neither the relay for a client nor one client for another; everything
 //! that is kept for a client, a pod or the manager has a limit; what comes over a socket or from the machine is data
@@ -18,5 +18,6 @@ pub(crate) mod report;
 pub(crate) mod request;
 pub(crate) mod server;
 pub(crate) mod shares;
+pub(crate) mod socket;
 pub(crate) mod table;
 pub(crate) mod verbs;
