@@ -16,7 +16,7 @@ use tar::EntryType;
 use crate::images::errors::{ImageError, shown};
 use crate::images::layer::is_bomb;
 use crate::images::members::{Member, Members};
-use crate::root::pack::{HostData, IMPLIED_DIRECTORY, Root};
+use crate::root::pack::{HostData, IMPLIED_DIRECTORY, Root, Segment};
 
 /// What names a whiteout.
 const WHITEOUT: &[u8] = b".wh.";
@@ -26,6 +26,9 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 const AUFS: &[u8] = b".wh..wh.";
 /// Contents of an image's files together.
 const IMAGE_BYTES_MAX: u64 = 64 << 30;
+/// Names, targets of links and maps of holes of an image together, as they are kept in memory: paths whole, because
+/// each of their names may be a directory of its own.
+const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// Largest numbers of a device.
 const MAJOR_MAX: u32 = 0xfff;
 const MINOR_MAX: u32 = 0xf_ffff;
@@ -34,6 +37,7 @@ const MINOR_MAX: u32 = 0xf_ffff;
 pub(crate) struct Flattener {
     tree: Root,
     content_bytes: u64,
+    kept_bytes: u64,
     /// Files whose rights a root image does not hold.
     pub(crate) capability_count: u64,
 }
@@ -42,7 +46,7 @@ type Result<T> = std::result::Result<T, ImageError>;
 
 impl Flattener {
     pub(crate) fn new() -> Self {
-        Self { tree: Root::new(IMPLIED_DIRECTORY), content_bytes: 0, capability_count: 0 }
+        Self { tree: Root::new(IMPLIED_DIRECTORY), content_bytes: 0, kept_bytes: 0, capability_count: 0 }
     }
 
     /// Lays the next layer, a plain tar archive, over the others.
@@ -113,7 +117,20 @@ impl Flattener {
         }
     }
 
+    /// Counts what a member leaves in memory.
+    fn count(&mut self, member: &Member) -> Result<()> {
+        let segment_count = member.sparse.as_ref().map_or(0, |(_, segments)| segments.len());
+        let kept_bytes = member.path.len() + member.link.len() + segment_count * size_of::<Segment>();
+        self.kept_bytes = self.kept_bytes.saturating_add(kept_bytes as u64);
+        if self.kept_bytes > KEPT_BYTES_MAX {
+            let text = format!("names and links of more than {} MiB in one image", KEPT_BYTES_MAX >> 20);
+            return Err(ImageError::TooLarge(text));
+        }
+        Ok(())
+    }
+
     fn add(&mut self, archive: &Arc<File>, member: Member) -> Result<()> {
+        self.count(&member)?;
         let names = names_of(&member.path)?;
         let attributes = Attributes {
             permissions: member.permissions,

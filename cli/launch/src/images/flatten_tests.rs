@@ -1,6 +1,6 @@
 //! Layers over each other: whiteouts, links, owners, and attacks.
 
-use super::Flattener;
+use super::{Flattener, KEPT_BYTES_MAX};
 use crate::images::testing::Tar;
 use crate::root::pack::Root;
 use aegis_image::tree::{Content, FileData, LastLink};
@@ -125,6 +125,26 @@ fn a_billion_zeros_in_a_hole_are_too_many() {
     assert!(flat([layer]).expect_err("a bomb").contains("sparse files of 1000000000"));
     let layer = Tar::default().pax(&[("GNU.sparse.map", "9,1"), ("GNU.sparse.size", "12")]).file("few", b"x");
     assert_eq!(text(&flat([layer]).expect("a root"), "few").expect("few"), "\0\0\0\0\0\0\0\0\0x\0\0");
+}
+
+#[test]
+fn names_and_links_count_together() {
+    let fits = |spare_bytes: u64, layer: Tar| {
+        let mut flattener = Flattener::new();
+        flattener.kept_bytes = KEPT_BYTES_MAX - spare_bytes;
+        flattener.apply(layer.open()).map_err(|error| error.to_string())
+    };
+    let link = || Tar::default().symlink("name", "target");
+    fits(10, link()).expect("it fits");
+    assert!(fits(9, link()).expect_err("a byte too many").contains("names and links of more than 256 MiB"));
+    // Over each other too: what is hidden was kept, and costs time.
+    fits(20, link().symlink("name", "target")).expect("they fit");
+    fits(19, link().symlink("name", "target")).expect_err("a byte too many");
+    let holes = || Tar::default().pax(&[("GNU.sparse.map", "1,1,3,1"), ("GNU.sparse.size", "9")]).file("f", b"xy");
+    fits(49, holes()).expect("two pieces");
+    fits(48, holes()).expect_err("a byte too many");
+    let long = Tar::default().raw(b'K', "././@LongLink", "", &[b'x'; 4000]).symlink("l", "t");
+    fits(4000, long).expect_err("a long target");
 }
 
 #[test]

@@ -25,6 +25,10 @@ const EXTENSION_BYTES_MAX: u64 = 1 << 20;
 const MEMBER_COUNT_MAX: u64 = 2_000_000;
 /// Longest path of a member.
 const PATH_BYTES_MAX: usize = 4096;
+/// Records of a header for all members that are kept; the others say nothing that a root holds.
+const OF_ALL: [&str; 3] = ["uid", "gid", "mtime"];
+/// Longest text of a number or time, which a header for all has looked at for each member.
+const NUMBER_BYTES_MAX: usize = 64;
 /// Most pieces of a sparse file.
 const SEGMENT_COUNT_MAX: usize = 1 << 16;
 
@@ -58,13 +62,19 @@ pub(crate) struct Members<'a> {
     offset_bytes: u64,
     end_bytes: u64,
     member_count: u64,
-    global: Records,
+    /// What was said for all members from here on.
+    global: Pax,
+    /// Whether that has to do with programs' rights.
+    global_has_capabilities: bool,
 }
 
+/// Records of extended headers by their keys.
+type Pax = BTreeMap<String, Vec<u8>>;
+
 /// What extended headers said.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Records {
-    pax: BTreeMap<String, Vec<u8>>,
+    pax: Pax,
     long_name: Option<Vec<u8>>,
     long_link: Option<Vec<u8>>,
 }
@@ -74,8 +84,8 @@ type Result<T> = std::result::Result<T, ImageError>;
 impl<'a> Members<'a> {
     pub(crate) fn new(file: &'a File) -> Result<Self> {
         let metadata = file.metadata().map_err(|error| ImageError::Io("reading a layer".into(), error))?;
-        let global = Records::default();
-        Ok(Self { file, offset_bytes: 0, end_bytes: metadata.len(), member_count: 0, global })
+        let (global, end_bytes) = (Pax::new(), metadata.len());
+        Ok(Self { file, offset_bytes: 0, end_bytes, member_count: 0, global, global_has_capabilities: false })
     }
 
     fn damaged(&self, why: impl Into<String>) -> ImageError {
@@ -123,7 +133,7 @@ impl<'a> Members<'a> {
 
     /// The next member; `None` at the end of the archive.
     pub(crate) fn next(&mut self) -> Result<Option<Member>> {
-        let mut own = self.global.clone();
+        let mut own = Records::default();
         let mut extension_bytes = 0;
         loop {
             let Some(header) = self.header()? else { return Ok(None) };
@@ -145,28 +155,30 @@ impl<'a> Members<'a> {
             self.skip(size)?;
             match kind {
                 EntryType::XHeader => self.records(&bytes, &mut own.pax)?,
-                EntryType::XGlobalHeader => {
-                    let mut all = std::mem::take(&mut self.global.pax);
-                    self.records(&bytes, &mut all)?;
-                    let of_one = ["path", "linkpath", "size"];
-                    if let Some(key) = all.keys().find(|key| of_one.contains(&key.as_str()) || key.starts_with("GNU."))
-                    {
-                        return Err(self.damaged(format!("{key} in a header for all members")));
-                    }
-                    if all.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
-                        > EXTENSION_BYTES_MAX as usize
-                    {
-                        return Err(self.damaged(format!("headers for all of more than {EXTENSION_BYTES_MAX} bytes")));
-                    }
-                    self.global.pax = all;
-                    let said = std::mem::take(&mut own.pax);
-                    own.pax = self.global.pax.clone();
-                    own.pax.extend(said);
-                }
+                EntryType::XGlobalHeader => self.set_global(&bytes)?,
                 EntryType::GNULongName => own.long_name = Some(until_zero(bytes)),
                 _ => own.long_link = Some(until_zero(bytes)),
             }
         }
+    }
+
+    /// Takes a header for all members: what of it counts for one whose own says nothing else.
+    fn set_global(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut all = Pax::new();
+        self.records(bytes, &mut all)?;
+        let of_one = ["path", "linkpath", "size"];
+        if let Some(key) = all.keys().find(|key| of_one.contains(&key.as_str()) || key.starts_with("GNU.")) {
+            return Err(self.damaged(format!("{key} in a header for all members")));
+        }
+        self.global_has_capabilities |= all.keys().any(|key| is_capability(key));
+        all.retain(|key, _| OF_ALL.contains(&key.as_str()));
+        self.global.extend(all);
+        Ok(())
+    }
+
+    /// What an extended header says of a member.
+    fn pax<'b>(&'b self, own: &'b Records, key: &str) -> Option<&'b Vec<u8>> {
+        own.pax.get(key).or_else(|| self.global.get(key))
     }
 
     /// Goes on behind contents and their padding.
@@ -206,7 +218,7 @@ impl<'a> Members<'a> {
 
     fn member(&mut self, header: &Header, header_size: u64, own: &Records) -> Result<Member> {
         let text = |error: io::Error| self.damaged(error.to_string());
-        let pax_number = |key: &str| match own.pax.get(key) {
+        let pax_number = |key: &str| match self.pax(own, key) {
             None => Ok(None),
             Some(value) => {
                 let value = number(value).map(Some);
@@ -222,7 +234,7 @@ impl<'a> Members<'a> {
             u32::try_from(value).map_err(|_| self.damaged(format!("a {key} of {value}, beyond what there is")))
         };
         let (uid, gid) = (identity("uid", header.uid())?, identity("gid", header.gid())?);
-        let (mtime_s, mtime_ns) = match own.pax.get("mtime") {
+        let (mtime_s, mtime_ns) = match self.pax(own, "mtime") {
             Some(value) => time(value).ok_or_else(|| self.damaged("mtime of an extended header is no time"))?,
             None => (header.mtime().unwrap_or(0).cast_signed(), 0),
         };
@@ -252,7 +264,7 @@ impl<'a> Members<'a> {
         let is_device = matches!(kind, EntryType::Char | EntryType::Block);
         let device = if is_device { (device(header.device_major()), device(header.device_minor())) } else { (0, 0) };
         let permissions = (header.mode().map_err(text)? & 0o7777) as u16;
-        let has_file_capabilities = own.pax.keys().any(|key| key.ends_with(".xattr.security.capability"));
+        let has_file_capabilities = self.global_has_capabilities || own.pax.keys().any(|key| is_capability(key));
         let mut member = Member {
             path,
             kind,
@@ -401,9 +413,19 @@ fn until_zero(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
+/// Whether a record is the extended attribute of a program's rights.
+fn is_capability(key: &str) -> bool {
+    key.ends_with(".xattr.security.capability")
+}
+
+/// A text that is no longer than one of a number or time.
+fn short(text: &[u8]) -> Option<&str> {
+    if text.len() > NUMBER_BYTES_MAX { None } else { std::str::from_utf8(text).ok() }
+}
+
 /// A decimal number that fits.
 fn number(digits: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(digits).ok()?;
+    let text = short(digits)?;
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -412,7 +434,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 
 /// A time as PAX writes it: seconds with a fraction.
 fn time(text: &[u8]) -> Option<(i64, u32)> {
-    let text = std::str::from_utf8(text).ok()?;
+    let text = short(text)?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let seconds: i64 = whole.parse().ok()?;
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {

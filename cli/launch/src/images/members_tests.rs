@@ -66,6 +66,24 @@ fn what_is_too_much_is_refused_before_it_is_kept() {
 }
 
 #[test]
+fn headers_for_all_count_where_a_members_own_says_nothing() {
+    let global = |records: &[u8]| Tar::default().raw(b'g', "g", "", records).0;
+    let mut tar = Tar::default().pax(&[("uid", "5")]);
+    tar.0.extend(global(b"9 uid=70\n9 gid=80\n11 mtime=1\n"));
+    let mut tar = tar.file("own", b"").file("plain", b"");
+    tar.0.extend(global(b"9 gid=81\n41 SCHILY.xattr.security.capability=some\n"));
+    let found = all(&tar.file("later", b"").open()).expect("members");
+    let said = |member: &Member| (member.uid, member.gid, member.has_file_capabilities);
+    assert_eq!(found.iter().map(said).collect::<Vec<_>>(), [(5, 80, false), (70, 80, false), (70, 81, true)]);
+    // What each member would have to read again is short.
+    let long = [&b"1007 mtime="[..], &[b'0'; 995], b"\n"].concat();
+    assert!(error(Tar(global(&long)).file("f", b"")).contains("mtime"));
+    let file = Tar(global(&[&b"1007 other="[..], &[b'0'; 995], b"\n"].concat())).open();
+    let mut members = Members::new(&file).expect("members");
+    assert!(members.next().expect("an end").is_none() && members.global.is_empty(), "nothing is kept for nothing");
+}
+
+#[test]
 fn sparse_files_are_read_in_every_form() {
     let expected = |start: u64| {
         vec![
