@@ -149,11 +149,11 @@ fn signals_and_further_programs_reach_a_container() {
     let mut container = engine.create(ID, b"");
     engine.works(&["start", ID]);
     let process = engine.folder.join("process.json");
-    let text = r#"{"args":["sh","-c","echo in; id -u; exit 5"],"cwd":"/","env":["PATH=/bin"],
-        "user":{"uid":33,"gid":44}}"#;
+    let text = r#"{"args":["sh","-c","echo in; id -u; id -G; exit 5"],"cwd":"/","env":["PATH=/bin"],
+        "user":{"uid":33,"gid":44,"additionalGids":[55,66]}}"#;
     std::fs::write(&process, text).expect("writable");
     let exec = engine.run(&["exec", "--process", &process.display().to_string(), ID]);
-    assert_eq!((exec.status.code(), exec.stdout.as_slice()), (Some(5), &b"in\n33\n"[..]));
+    assert_eq!((exec.status.code(), exec.stdout.as_slice()), (Some(5), &b"in\n33\n44 55 66\n"[..]));
     let pid_file = engine.folder.join("exec-pid").display().to_string();
     engine.works(&["exec", "--process", &process.display().to_string(), "--detach", "--pid-file", &pid_file, ID]);
     let pid = std::fs::read_to_string(pid_file).expect("written").parse().expect("a number");

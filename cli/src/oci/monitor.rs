@@ -184,7 +184,10 @@ pub(crate) fn proxy(place: &Place, console: Option<&Path>) -> ExitCode {
             }
             let words: Vec<OsString> = process.exec_words(MACHINE)?;
             match parse(words) {
-                Ok(Parsed::Command(Verb::Exec(options))) => Ok(exec::exec(&options)?),
+                Ok(Parsed::Command(Verb::Exec(mut options))) => {
+                    options.groups = process.user.identity()?.groups;
+                    Ok(exec::exec(&options)?)
+                }
                 Ok(_) => Err(OciError::Usage("the process asks for nothing that runs".into())),
                 Err(text) => Err(OciError::Usage(text)),
             }

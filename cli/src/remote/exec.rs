@@ -66,6 +66,9 @@ pub(crate) struct ExecOptions {
     /// User and group that it runs as, in numbers [default: the pod's]
     #[arg(short = 'u', long = "user", value_name = "UID[:GID]", value_parser = parse_user)]
     user: Option<(u32, u32)>,
+    // Further groups, where an engine says them with the user.
+    #[arg(skip)]
+    pub(crate) groups: Vec<u32>,
     /// The pod
     pod: OsString,
     /// The program, by a path in the pod or a name that is looked for there, and its arguments
@@ -130,6 +133,7 @@ fn request(options: &ExecOptions, size: (u16, u16)) -> Exec {
         input: options.input,
         terminal: options.terminal.then_some(size),
         user: options.user,
+        groups: options.groups.clone(),
         directory: options.working_directory.as_ref().map(|path| bytes(path.as_os_str())),
         variables: term.into_iter().chain(options.environment.iter().map(|text| bytes(text))).collect(),
         words: options.words.iter().map(|word| bytes(word)).collect(),

@@ -42,6 +42,8 @@ pub(crate) struct Exec {
     pub(crate) terminal: Option<(u16, u16)>,
     /// User and group.
     pub(crate) user: Option<(u32, u32)>,
+    /// Further groups of this user; without one the pod's stay.
+    pub(crate) groups: Vec<u32>,
     /// Where it starts.
     pub(crate) directory: Option<Bytes>,
     /// Variables of the environment, `NAME=VALUE`.

@@ -121,7 +121,7 @@ fn description(pod: &Config, exec: Exec) -> Result<Config, String> {
         (config.terminal_rows, config.terminal_columns) = (rows, columns);
     }
     if exec.user.is_some() {
-        config.groups.clear();
+        config.groups = exec.groups;
     }
     (config.uid, config.gid) = exec.user.unwrap_or((config.uid, config.gid));
     config.working_directory = exec.directory.map_or(config.working_directory, |directory| directory.0);
@@ -148,6 +148,7 @@ mod tests {
             environment: vec![b"PATH=/bin".to_vec(), b"A=1".to_vec()],
             working_directory: b"/srv".to_vec(),
             uid: 7,
+            groups: vec![70, 71],
             random_seed: [9; 32],
             ..Config::default()
         };
@@ -165,17 +166,20 @@ mod tests {
         assert_eq!((config.program.as_slice(), config.working_directory.as_slice()), (&b"ls"[..], &b"/srv"[..]));
         assert_eq!((config.uid, config.flags, config.random_seed), (7, Flags::empty(), [0; 32]), "no secret travels");
         assert_eq!(config.environment, [&b"PATH=/bin"[..], b"A=1"]);
+        assert_eq!(config.groups, [70, 71]);
         let all = Exec {
             pod: "a".into(),
             input: true,
             terminal: Some((3, 4)),
             user: Some((1, 2)),
+            groups: vec![3, 4],
             directory: Some(Bytes(b"/x y".to_vec())),
             variables: list(&["A=2=3", "B="]),
             words: list(&["p"]),
         };
         let config = described(all).expect("it is one");
         assert_eq!((config.terminal_rows, config.terminal_columns, config.uid, config.gid), (3, 4, 1, 2));
+        assert_eq!(config.groups, [3, 4]);
         assert_eq!(config.flags, Flags::INPUT | Flags::TERMINAL);
         assert_eq!(config.working_directory, b"/x y");
         assert_eq!(config.environment, [&b"PATH=/bin"[..], b"A=2=3", b"B="]);
