@@ -241,28 +241,6 @@ pub struct Settings {
     pub exposed_ports: Option<BTreeMap<String, Value>>,
     /// Directories that hold its data.
     pub volumes: Option<BTreeMap<String, Value>>,
-    /// The signal that asks it to end.
-    pub stop_signal: Option<String>,
-    /// Notes.
-    pub labels: Option<BTreeMap<String, String>>,
-    /// How to find out whether it works (docker's).
-    pub healthcheck: Option<Healthcheck>,
-}
-
-/// A command that says whether the program works.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct Healthcheck {
-    /// `NONE`, `CMD` and words, or `CMD-SHELL` and a line.
-    pub test: Option<Vec<String>>,
-    /// Nanoseconds between two.
-    pub interval: Option<i64>,
-    /// Nanoseconds that one may take.
-    pub timeout: Option<i64>,
-    /// Nanoseconds in which failures do not count.
-    pub start_period: Option<i64>,
-    /// How many failures in a row count.
-    pub retries: Option<i64>,
 }
 
 /// Reads an image's configuration and checks that the image is for this machine.

@@ -85,3 +85,12 @@ fn configurations_are_of_images_for_this_machine() {
     assert!(matches!(read("{\"rootfs\":{\"diff_ids\":[\"../x\"]}}"), Err(ImageError::DigestForm(_))));
     assert!(read("{}").is_err());
 }
+
+#[test]
+fn what_nobody_reads_refuses_no_image() {
+    let settings =
+        r#"{"User":"u","Labels":{"a":1,"b":null},"StopSignal":15,"Healthcheck":{"Test":"x","Interval":"1s"}}"#;
+    let text = format!("{{\"config\":{settings},\"rootfs\":{{\"type\":\"layers\",\"diff_ids\":[]}}}}");
+    let (config, _) = image_config("it", text.as_bytes()).expect("an image");
+    assert_eq!(config.config.expect("settings").user.as_deref(), Some("u"));
+}

@@ -29,4 +29,4 @@ pub mod store;
 #[cfg(test)]
 mod testing;
 
-pub use documents::{Healthcheck, Settings};
+pub use documents::Settings;

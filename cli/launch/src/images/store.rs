@@ -26,7 +26,7 @@ use crate::errors::Error;
 use crate::images::accounts::{ACCOUNTS_BYTES_MAX, Accounts};
 use crate::images::digest::Digest;
 use crate::images::documents::{Settings, image_config};
-use crate::images::engines;
+use crate::images::engines::{self, Stored};
 use crate::images::errors::{ImageError, WhileDoing};
 use crate::images::flatten::Flattener;
 use crate::images::layer;
@@ -153,17 +153,9 @@ impl Store {
             }
             ImageSource::Layout(path, name) => self.keep(in_directory(path, name.as_deref())?),
             ImageSource::ContainersStorage(name) => {
-                let id = engines::identifier(name)?;
-                if let Some(found) = id.and_then(|id| self.record(&id)) {
-                    return self.image(found);
-                }
-                let temporary = self.temporary("saved");
-                let saved = engines::save(name, &temporary).and_then(|()| {
-                    let file = File::open(&temporary).while_doing(|| temporary.display().to_string())?;
-                    self.keep(in_docker_archive(ArchiveIndex::new(file)?, None)?)
-                });
-                let _ = fs::remove_file(&temporary);
-                saved
+                let stored = engines::stored(name)?;
+                let whole = stored.name.clone().unwrap_or_else(|| name.clone());
+                self.take_stored(stored, |path| engines::save(&whole, path))
             }
             ImageSource::Registry(reference) => {
                 let name = reference.shown();
@@ -181,6 +173,22 @@ impl Store {
                 None => Err(unknown(name)),
             },
         }
+    }
+
+    /// The image of containers' storage under the name that it has there; it is saved if it is not here.
+    fn take_stored(&self, stored: Stored, save: impl FnOnce(&Path) -> Result<()>) -> Result<Image> {
+        if let Some(found) = stored.id.and_then(|id| self.record(&id)) {
+            // The name may be new, or another image's until now.
+            return self.image(self.remember(found, stored.name.as_deref())?);
+        }
+        let temporary = self.temporary("saved");
+        let saved = save(&temporary).and_then(|()| {
+            let file = File::open(&temporary).while_doing(|| temporary.display().to_string())?;
+            let located = in_docker_archive(ArchiveIndex::new(file)?, None)?;
+            self.keep(Located { name: stored.name.or_else(|| located.name.clone()), ..located })
+        });
+        let _ = fs::remove_file(&temporary);
+        saved
     }
 
     fn archive(&self, path: &Path) -> Result<ArchiveIndex> {

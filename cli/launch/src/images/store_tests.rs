@@ -2,6 +2,7 @@
 
 use super::{Pull, Store};
 use crate::images::digest::Digest;
+use crate::images::engines::Stored;
 use crate::images::errors::ImageError;
 use crate::images::source::ImageSource;
 use crate::images::testing::{Folder, Tar, config, layout};
@@ -78,6 +79,30 @@ fn a_name_moves_to_the_image_that_has_it_now() {
     let found = store.obtain(&ImageSource::Kept("web:1".into()), Pull::IfMissing).expect("found");
     assert!(found.id == second.id && found.id != first.id);
     assert_eq!(store.records().iter().filter(|record| record.names.is_empty()).count(), 1);
+}
+
+#[test]
+fn an_image_of_podman_has_the_name_that_podman_has_for_it() {
+    let cache = Folder::new("stored");
+    let store = Store::at(&cache.0).expect("a store");
+    let stored = |id: Option<&str>, name: &str| Stored { id: id.map(str::to_owned), name: Some(name.into()) };
+    let write = |layers: Vec<Vec<u8>>| {
+        move |path: &Path| {
+            std::fs::write(path, docker_archive(&layers, "other:1")).expect("writable");
+            Ok(())
+        }
+    };
+    let first = store.take_stored(stored(None, "localhost/web:2"), write(layers())).expect("an image");
+    assert_eq!(first.name.as_deref(), Some("localhost/web:2"), "not what the archive says");
+    let kept = |name: &str| store.obtain(&ImageSource::Kept(name.into()), Pull::IfMissing).map(|image| image.id);
+    assert_eq!(kept("web:2").expect("by name"), first.id);
+    let changed = vec![layers()[0].clone(), Tar::default().file("new", b"").bytes()];
+    let second = store.take_stored(stored(None, "localhost/web:2"), write(changed)).expect("another");
+    assert_eq!(kept("web:2").expect("by name"), second.id);
+    // It is built again as it was: nothing is saved, and the name is its own again.
+    let again = store.take_stored(stored(Some(first.id.digits()), "localhost/web:2"), |_| panic!("it is here"));
+    assert_eq!(again.expect("an image").id, first.id);
+    assert_eq!(kept("web:2").expect("by name"), first.id);
 }
 
 #[test]

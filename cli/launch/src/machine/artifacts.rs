@@ -1,6 +1,6 @@
 //! Where the things are that a machine is started from: QEMU, its firmware, the kernel, exos.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -115,7 +115,8 @@ pub fn find_qemu() -> Result<PathBuf, Error> {
     find_on_path(&name).ok_or(Error::QemuMissing(name))
 }
 
-fn find_on_path(name: &OsString) -> Option<PathBuf> {
+/// The program of this name: by its path, or the first on PATH.
+pub(crate) fn find_on_path(name: &OsStr) -> Option<PathBuf> {
     let path = Path::new(name);
     if path.components().count() > 1 {
         return path.is_file().then(|| path.to_path_buf());
