@@ -80,9 +80,7 @@ volumes:
 fn flags_are_true_or_false_and_nothing_else() {
     let folder = Folder::new("flags");
     let volume = |value: &str| {
-        format!(
-            "services:\n  a:\n    image: x\n    volumes: [{{type: bind, source: ./d, target: /d, read_only: {value}}}]\n"
-        )
+        format!("services:\n  a:\n    image: x\n    volumes: [{{source: ./d, target: /d, read_only: {value}}}]\n")
     };
     for (value, expected) in [("true", true), ("True", true), ("TRUE", true), ("'true'", true), ("False", false)] {
         let found = compose(&folder.0, &volume(value)).expect(value);

@@ -342,3 +342,30 @@ fn host_memory_mib() -> u64 {
     let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     kib.unwrap_or(0) / 1024
 }
+
+#[cfg(test)]
+mod tests {
+    use super::make_directories;
+    use crate::options::{Command, Parsed, parse};
+
+    #[test]
+    fn a_dry_run_makes_no_directories() {
+        let folder = std::env::temp_dir().join(format!("aegis-up-{}", std::process::id()));
+        let text = "name: p\nservices:\n  a: {image: x, volumes: ['./made:/m', '.:/here', 'v:/v']}\n";
+        let environment = [("XDG_DATA_HOME".to_owned(), folder.join("data").display().to_string())];
+        std::fs::create_dir_all(&folder).expect("writable");
+        for (words, is_dry) in [(&["aegis", "up", "-q", "--dry-run", "f"][..], true), (&["aegis", "up", "f"], false)] {
+            let Ok(Parsed::Command(Command::Up(options))) = parse(words.iter().map(Into::into)) else {
+                panic!("it is an up")
+            };
+            let found = crate::compose::read(text, &folder, environment.clone().into_iter()).expect("understood");
+            let mut file = found.file;
+            make_directories(&mut file, &found.directories, &options.machine).expect("done");
+            let volumes = &file.pods[0].options.volumes;
+            assert_eq!((found.directories.len(), volumes.len()), (2, if is_dry { 1 } else { 3 }));
+            assert!(volumes.iter().all(|volume| volume.host.is_dir()));
+            assert_eq!(folder.join("made").exists() || folder.join("data").exists(), !is_dry);
+        }
+        std::fs::remove_dir_all(folder).expect("ours");
+    }
+}
