@@ -11,6 +11,9 @@ use aegis_tests::programs::{aegis, is_there, tool};
 /// How a line of the list says that the next one is known to differ, and why.
 const KNOWN: &str = "# differs: ";
 
+/// What a terminal's environment has of this one: what `make` and cargo add to it is not what a newcomer types in.
+const ENVIRONMENT: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR"];
+
 /// A line of the list.
 struct Line {
     options: String,
@@ -63,7 +66,8 @@ fn difference(number: usize, line: &Line) -> Option<String> {
     let (here, there) = (copied(&format!("{number}-host")), copied(&format!("{number}-aegis")));
     let shell = |text: &str| {
         let mut shell = Command::new("sh");
-        shell.args(["-c", text]);
+        let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        shell.args(["-c", text]).env_clear().envs(kept);
         shell
     };
     let (expected, left) = answer(&mut shell(&format!("exec {}", line.command)), &here);
