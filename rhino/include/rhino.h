@@ -42,6 +42,9 @@ int trans_begin(void);
 int trans_begin_on(int sid);
 /* Bytes of the database that will be changed; does nothing but with TRANS_SETRANGE. */
 int trans_setrange(int sid, size_t offset, size_t length);
+/* Load and store bytes without touching the mapping: no fault, and no trans_setrange. */
+int trans_read(int sid, size_t offset, void *into, size_t length);
+int trans_write(int sid, size_t offset, const void *from, size_t length);
 int trans_commit(int tid);
 /* Lasts with the next trans_commit or trans_flush. */
 int trans_commit_lazy(int tid);

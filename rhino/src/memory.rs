@@ -67,6 +67,13 @@ pub trait Memory {
     /// Copies a page's bytes out.
     fn read(&self, page: usize, into: &mut Page);
 
+    /// Copies some of a page's bytes out: `into` fits into it at `offset`.
+    fn read_part(&self, page: usize, offset: usize, into: &mut [u8]) {
+        let mut whole = [0; PAGE_BYTES];
+        self.read(page, &mut whole);
+        into.copy_from_slice(&whole[offset..offset + into.len()]);
+    }
+
     /// Copies bytes into a page: `from` fits into it at `offset`.
     fn write(&mut self, page: usize, offset: usize, from: &[u8]);
 
@@ -112,6 +119,9 @@ impl<M: Memory + ?Sized> Memory for alloc::boxed::Box<M> {
     }
     fn read(&self, page: usize, into: &mut Page) {
         (**self).read(page, into);
+    }
+    fn read_part(&self, page: usize, offset: usize, into: &mut [u8]) {
+        (**self).read_part(page, offset, into);
     }
     fn write(&mut self, page: usize, offset: usize, from: &[u8]) {
         (**self).write(page, offset, from);

@@ -100,6 +100,47 @@ fn stores_last_when_they_were_committed() {
     }
 }
 
+/// Loads and stores by call need no declaration, and mix with plain ones on the same page, in either order.
+#[test]
+fn stores_by_call_are_as_good_as_plain_ones() {
+    let has_dirty_bits = exos_native::call::version().is_ok();
+    for detector in DETECTORS.into_iter().filter(|detector| has_dirty_bits || *detector != Detector::DirtyBits) {
+        let place = Place::new(&format!("calls-{detector:?}"));
+        for round in 0..3_u64 {
+            let (database, mapping) = open(&place.path(), detector);
+            for is_kept in [false, true] {
+                let transaction = database.begin(Restore::Yes).unwrap();
+                let value = |index: u64| if is_kept { round * 100 + index } else { 7 };
+                // Words 0 and 1 by call, then 2 plainly, then 3 by call; two pages at once.
+                transaction.write(&mapping, 0, &value(0).to_le_bytes()).unwrap();
+                transaction.write(&mapping, 8, &value(1).to_le_bytes()).unwrap();
+                transaction.set_range(&mapping, 16, 8).unwrap();
+                store(&mapping, 2, value(2));
+                transaction.write(&mapping, 24, &value(3).to_le_bytes()).unwrap();
+                transaction.write(&mapping, PAGE_BYTES as u64 - 8, &[5; 16]).unwrap();
+                let mut word = [0; 8];
+                transaction.read(&mapping, 16, &mut word).unwrap();
+                assert_eq!((u64::from_le_bytes(word), load(&mapping, 1)), (value(2), value(1)));
+                if is_kept { transaction.commit(Durability::Flush) } else { transaction.abort() }.unwrap();
+                let transaction = database.begin(Restore::Yes).unwrap();
+                let found: Vec<u64> = (0..4).map(|index| load(&mapping, index)).collect();
+                let expected = |index: u64| match (is_kept, round) {
+                    (true, _) => round * 100 + index,
+                    (false, 0) => 0,
+                    (false, _) => (round - 1) * 100 + index,
+                };
+                assert_eq!(found, (0..4).map(expected).collect::<Vec<u64>>(), "{detector:?}");
+                let error = transaction.write(&mapping, mapping.length() as u64 - 4, &[0; 8]).unwrap_err();
+                assert_eq!(error, Error::OutOfRange);
+                transaction.commit(Durability::Flush).unwrap();
+            }
+        }
+        let (database, mapping) = open(&place.path(), Detector::Diff);
+        let _transaction = database.begin(Restore::Yes).unwrap();
+        assert_eq!((load(&mapping, 511), load(&mapping, 512)), (0x0505_0505_0505_0505, 0x0505_0505_0505_0505));
+    }
+}
+
 #[test]
 fn who_has_no_dirty_bits_is_told() {
     if exos_native::call::version().is_ok() {

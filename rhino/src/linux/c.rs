@@ -177,14 +177,43 @@ pub extern "C" fn trans_begin_on(storage: c_int) -> c_int {
 /// `trans_setrange`.
 #[unsafe(no_mangle)]
 pub extern "C" fn trans_setrange(storage: c_int, offset: usize, length: usize) -> c_int {
-    answer(CURRENT.with_borrow(|current| {
+    answer(within(storage, |transaction, mapping| transaction.set_range(mapping, offset as u64, length as u64)))
+}
+
+/// Does something in the thread's transaction, with the mapping of its database.
+fn within(storage: c_int, body: impl FnOnce(&Transaction, &Mapping) -> Result<(), Error>) -> Result<c_int, Error> {
+    CURRENT.with_borrow(|current| {
         let current = current.as_ref().filter(|current| current.1 == storage).ok_or(Error::NoTransaction)?;
-        with(storage, |opened| {
-            let mapping = opened.mapping.as_ref().ok_or(Error::NoRegion)?;
-            current.2.set_range(mapping, offset as u64, length as u64)
-        })
-        .map(|()| 0)
-    }))
+        with(storage, |opened| body(&current.2, opened.mapping.as_ref().ok_or(Error::NoRegion)?)).map(|()| 0)
+    })
+}
+
+/// `trans_read`.
+///
+/// # Safety
+/// `into` has room for `length` bytes, which are no pages of the mapping.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn trans_read(storage: c_int, offset: usize, into: *mut c_void, length: usize) -> c_int {
+    if length == 0 {
+        return 0;
+    }
+    // SAFETY: by contract.
+    let into = unsafe { core::slice::from_raw_parts_mut(into.cast::<u8>(), length) };
+    answer(within(storage, |transaction, mapping| transaction.read(mapping, offset as u64, into)))
+}
+
+/// `trans_write`.
+///
+/// # Safety
+/// `from` has `length` bytes, which are no pages of the mapping.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn trans_write(storage: c_int, offset: usize, from: *const c_void, length: usize) -> c_int {
+    if length == 0 {
+        return 0;
+    }
+    // SAFETY: by contract.
+    let from = unsafe { core::slice::from_raw_parts(from.cast::<u8>(), length) };
+    answer(within(storage, |transaction, mapping| transaction.write(mapping, offset as u64, from)))
 }
 
 fn take(transaction: c_int) -> Result<Transaction, Error> {

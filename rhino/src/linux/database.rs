@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::vec::Vec;
 
-use super::file::FileMedium;
+use super::file::{FileCounts, FileMedium};
 use super::memory::{Mapped, ProgramView};
 use super::signal::{self, Faults};
 use crate::error::Error;
@@ -257,6 +257,11 @@ impl Database {
         self.shared.lock().store.counters()
     }
 
+    /// Writes and flushes of the log since it was opened.
+    pub fn log_counts(&self) -> FileCounts {
+        self.shared.log.counts()
+    }
+
     /// Maps pages of the database, at an address if one is wanted (not 0).
     ///
     /// # Errors
@@ -376,6 +381,30 @@ impl Transaction {
             return Err(error);
         }
         done(state.store.set_range(self.id, mapping.region, offset, length))
+    }
+
+    /// Loads bytes of a mapping without a fault.
+    ///
+    /// # Errors
+    /// As [`Store::read`].
+    pub fn read(&self, mapping: &Mapping, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        let mut state = self.shared.lock();
+        if let Some((error, _)) = state.failed {
+            return Err(error);
+        }
+        done(state.store.read(self.id, mapping.region, offset, into))
+    }
+
+    /// Stores bytes into a mapping without a fault, and without a set range.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub fn write(&self, mapping: &Mapping, offset: u64, from: &[u8]) -> Result<(), Error> {
+        let mut state = self.shared.lock();
+        if let Some((error, _)) = state.failed {
+            return Err(error);
+        }
+        done(state.store.write(self.id, mapping.region, offset, from))
     }
 
     /// Why it can only be aborted; `None` while it can commit.

@@ -1,6 +1,7 @@
 //! A file as a medium.
 #![forbid(unsafe_code)]
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
@@ -14,6 +15,20 @@ use crate::medium::{Medium, MediumError};
 pub struct FileMedium {
     file: File,
     length: u64,
+    write_count: AtomicU64,
+    written_bytes: AtomicU64,
+    flush_count: AtomicU64,
+}
+
+/// What was done to a file since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Writes.
+    pub write_count: u64,
+    /// Bytes of them.
+    pub written_bytes: u64,
+    /// Flushes.
+    pub flush_count: u64,
 }
 
 impl FileMedium {
@@ -24,7 +39,21 @@ impl FileMedium {
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let length = file.metadata()?.len();
-        Ok(Self { file, length })
+        Ok(Self::new(file, length))
+    }
+
+    fn new(file: File, length: u64) -> Self {
+        let [write_count, written_bytes, flush_count] = [const { AtomicU64::new(0) }; 3];
+        Self { file, length, write_count, written_bytes, flush_count }
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> FileCounts {
+        FileCounts {
+            write_count: self.write_count.load(Ordering::Relaxed),
+            written_bytes: self.written_bytes.load(Ordering::Relaxed),
+            flush_count: self.flush_count.load(Ordering::Relaxed),
+        }
     }
 
     /// Makes a file of zeros whose blocks are all there, so that a full disk is met here.
@@ -41,7 +70,7 @@ impl FileMedium {
             left -= count;
         }
         file.sync_all()?;
-        Ok(Self { file, length })
+        Ok(Self::new(file, length))
     }
 
     /// The file's descriptor, for its lock.
@@ -69,9 +98,12 @@ impl Medium for FileMedium {
         if offset.checked_add(from.len() as u64).is_none_or(|end| end > self.length) {
             return Err(MediumError::OutOfRange);
         }
+        self.write_count.fetch_add(1, Ordering::Relaxed);
+        self.written_bytes.fetch_add(from.len() as u64, Ordering::Relaxed);
         self.file.write_all_at(from, offset).map_err(|error| medium_error(&error))
     }
     fn flush(&self) -> Result<(), MediumError> {
+        self.flush_count.fetch_add(1, Ordering::Relaxed);
         self.file.sync_data().map_err(|error| medium_error(&error))
     }
 }

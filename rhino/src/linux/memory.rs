@@ -214,6 +214,13 @@ impl Memory for Mapped {
         }
     }
 
+    fn read_part(&self, page: usize, offset: usize, into: &mut [u8]) {
+        if self.is_inside(page, offset, into.len()) {
+            // SAFETY: as above.
+            unsafe { core::ptr::copy_nonoverlapping(self.place(page, offset), into.as_mut_ptr(), into.len()) };
+        }
+    }
+
     fn write(&mut self, page: usize, offset: usize, from: &[u8]) {
         if self.is_inside(page, offset, from.len()) {
             // SAFETY: inside the mapping, which no reference points into.

@@ -26,6 +26,6 @@ mod wire;
 pub use c::*;
 pub use client::Client;
 pub use database::{Database, Mapping, Settings, Transaction};
-pub use file::FileMedium;
+pub use file::{FileCounts, FileMedium};
 pub use memory::Mapped;
 pub use service::Service;

@@ -180,7 +180,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
             let region = run.and_then(|(region, pages)| Some((regions.get_mut(&region)?, pages)));
             region.map_or(Ok(()), |(region, pages)| region.memory.protect(pages, Access::None))
         };
-        for touch in transaction.touches.values() {
+        for touch in transaction.touches.values().filter(|touch| touch.access > Access::None) {
             match &mut run {
                 Some((region, pages)) if *region == touch.region && pages.end == touch.page => pages.end += 1,
                 _ => protect(run.replace((touch.region, touch.page..touch.page + 1)))?,
@@ -196,7 +196,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
         let mut changed = Vec::new();
         let Self { transactions, regions, payload, .. } = self;
         let Some(transaction) = transactions.get(&id) else { return Err(Error::NoTransaction) };
-        for (&name, touch) in transaction.touches.iter().filter(|(_, touch)| touch.access == Access::Write) {
+        for (&name, touch) in transaction.touches.iter().filter(|(_, touch)| touch.is_changed()) {
             let region = &regions[&touch.region];
             let page = region.page(name).ok_or(Error::OutOfRange)?;
             let before = payload.len();
@@ -207,17 +207,16 @@ impl<M: Medium, P: Memory> Store<M, P> {
             };
             region.memory.read(page, &mut new);
             match region.detector {
-                Detector::SetRange => {
-                    touch.declared.iter().try_for_each(|&(start, stop)| push(start, &new[start..stop]))?;
-                }
-                Detector::Diff if region.memory.read_shadow(page, &mut old) => {
+                Detector::Diff if touch.access == Access::Write && region.memory.read_shadow(page, &mut old) => {
                     diff::runs(&old, &new, |run| push(run.start, &new[run]))?;
                 }
-                Detector::Page | Detector::Diff => push(0, &new[..])?,
-                Detector::DirtyBits => {}
+                Detector::Page => push(0, &new[..])?,
+                Detector::SetRange | Detector::Diff | Detector::DirtyBits => {}
             }
+            touch.declared.iter().try_for_each(|&(start, stop)| push(start, &new[start..stop]))?;
             if payload.len() > before {
-                changed.push(Changed { name, region: touch.region, image: None });
+                let image = (region.detector == Detector::DirtyBits).then(|| new.clone());
+                changed.push(Changed { name, region: touch.region, image });
             }
         }
         let owner = transaction.owner;
@@ -380,19 +379,17 @@ impl<M: Medium, P: Memory> Store<M, P> {
         let mut page_bytes = Box::new([0; PAGE_BYTES]);
         let Some(transaction) = self.transactions.get(&id) else { return Err(Error::NoTransaction) };
         let mut lost = Vec::new();
-        for (&name, touch) in transaction.touches.iter().filter(|(_, touch)| touch.access == Access::Write) {
+        for (&name, touch) in transaction.touches.iter().filter(|(_, touch)| touch.is_changed()) {
             let Some(region) = self.regions.get_mut(&touch.region) else { continue };
             let Some(page) = region.page(name) else { continue };
             match region.detector {
                 Detector::SetRange if transaction.restore == crate::Restore::No => lost.push((name, touch.region)),
-                Detector::SetRange => {
-                    touch.old.iter().for_each(|(start, bytes)| region.memory.write(page, *start, bytes));
-                }
-                Detector::Diff if region.memory.read_shadow(page, &mut page_bytes) => {
+                Detector::Diff if touch.access == Access::Write && region.memory.read_shadow(page, &mut page_bytes) => {
                     region.memory.write(page, 0, &page_bytes[..]);
                 }
-                Detector::Page | Detector::Diff | Detector::DirtyBits => {}
+                Detector::SetRange | Detector::Page | Detector::Diff | Detector::DirtyBits => {}
             }
+            touch.old.iter().for_each(|(start, bytes)| region.memory.write(page, *start, bytes));
         }
         let owner = transaction.owner;
         lost.extend_from_slice(&transaction.dirty);

@@ -109,7 +109,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
         }
         for transaction in self.transactions.values_mut() {
             if let Some(touch) = transaction.touches.get_mut(&name) {
-                touch.access = Access::None;
+                touch.leave_memory();
             }
         }
         for id in &mapping {
@@ -146,20 +146,23 @@ impl<M: Medium, P: Memory> Store<M, P> {
         Ok(())
     }
 
-    /// The page stays: the program may store to it as before.
+    /// The page stays: the program may do with it what it might before.
     fn reopen(&mut self, region: u32, name: PageName) -> Result<bool, Error> {
+        let mut touches = self.transactions.values().filter_map(|transaction| transaction.touches.get(&name));
+        let access = touches.find(|touch| touch.region == region).map_or(Access::None, |touch| touch.access);
         if let Some(region) = self.regions.get_mut(&region)
             && let Some(page) = region.page(name)
         {
-            region.memory.protect(page..page + 1, Access::Write)?;
+            let access = if region.detector == Detector::DirtyBits { Access::Write } else { access };
+            region.memory.protect(page..page + 1, access)?;
         }
         Ok(false)
     }
 
-    /// The transaction that has the page open for stores, and its region.
+    /// The transaction that has changed the page or may do so now, and its region.
     fn open_writer(&self, name: PageName) -> Option<(u64, u32)> {
         self.transactions.iter().find_map(|(id, transaction)| {
-            let touch = transaction.touches.get(&name).filter(|touch| touch.access == Access::Write)?;
+            let touch = transaction.touches.get(&name).filter(|touch| touch.is_changed())?;
             Some((*id, touch.region))
         })
     }
@@ -184,15 +187,21 @@ impl<M: Medium, P: Memory> Store<M, P> {
         let known = &self.regions[&region];
         let page = known.page(name).ok_or(Error::OutOfRange)?;
         known.memory.read(page, &mut new);
+        let touch = self.transactions.get(&transaction).and_then(|known| known.touches.get(&name));
+        let has_shadow = touch.is_some_and(|touch| touch.access == Access::Write);
         entry::begin(&mut self.payload, transaction);
         let segment = name.0;
         let first = name.1 * PAGE_BYTES as u64;
         if known.detector == Detector::Page {
             entry::push(&mut self.payload, Entry { segment, is_old: false, offset: first, bytes: &new[..] })?;
         } else {
-            let has_shadow = known.memory.read_shadow(page, &mut old);
-            if !has_shadow {
+            if known.detector == Detector::DirtyBits {
                 self.last_page(name, &mut old)?;
+            } else {
+                if !(has_shadow && known.memory.read_shadow(page, &mut old)) {
+                    old.copy_from_slice(&new[..]);
+                }
+                touch.into_iter().for_each(|touch| touch.take_back(&mut old));
             }
             let payload = &mut self.payload;
             diff::runs(&old, &new, |run| {
@@ -210,7 +219,9 @@ impl<M: Medium, P: Memory> Store<M, P> {
         }
         self.log.ring.flush()?;
         self.write_page(name, &new)?;
-        self.drop_shadow(region, name);
+        if has_shadow {
+            self.drop_shadow(region, name);
+        }
         self.counters.steal_count += 1;
         Ok(())
     }

@@ -71,7 +71,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
             let name = self.name(transaction, region, page as usize)?;
             let start = offset.saturating_sub(page * page_bytes) as usize;
             let stop = (end - page * page_bytes).min(page_bytes) as usize;
-            let result = self.declare(transaction.0, region.0, name, (start, stop));
+            let result = self.declare_and_open(transaction.0, region.0, name, (start, stop));
             if self.remember_failure(transaction.0, result)? == Outcome::Wait {
                 return Ok(Outcome::Wait);
             }
@@ -80,7 +80,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
     }
 
     /// The page of the segment, if transaction and region belong together.
-    fn name(&self, transaction: TransactionId, region: RegionId, page: usize) -> Result<PageName, Error> {
+    pub(super) fn name(&self, transaction: TransactionId, region: RegionId, page: usize) -> Result<PageName, Error> {
         let known = self.transactions.get(&transaction.0).filter(|known| !known.is_ending);
         let owner = known.ok_or(Error::NoTransaction)?.owner;
         let region = self.regions.get(&region.0).filter(|region| region.owner == owner).ok_or(Error::NoRegion)?;
@@ -90,7 +90,11 @@ impl<M: Medium, P: Memory> Store<M, P> {
         Ok((region.segment, region.first_page + page as u64))
     }
 
-    fn remember_failure(&mut self, transaction: u64, result: Result<Outcome, Error>) -> Result<Outcome, Error> {
+    pub(super) fn remember_failure(
+        &mut self,
+        transaction: u64,
+        result: Result<Outcome, Error>,
+    ) -> Result<Outcome, Error> {
         if let Err(error) = result
             && error != Error::NotDeclared
             && let Some(known) = self.transactions.get_mut(&transaction)
@@ -101,7 +105,13 @@ impl<M: Medium, P: Memory> Store<M, P> {
     }
 
     /// Takes the lock and has the page in memory.
-    fn acquire(&mut self, transaction: u64, region: u32, name: PageName, mode: Mode) -> Result<Outcome, Error> {
+    pub(super) fn acquire(
+        &mut self,
+        transaction: u64,
+        region: u32,
+        name: PageName,
+        mode: Mode,
+    ) -> Result<Outcome, Error> {
         let known = self.transactions.get(&transaction).ok_or(Error::NoTransaction)?;
         if let Some(error) = known.failure {
             return Err(error);
@@ -150,18 +160,19 @@ impl<M: Medium, P: Memory> Store<M, P> {
         Ok(Outcome::Done)
     }
 
-    fn touch_of(&mut self, transaction: u64, name: PageName) -> Option<&mut Touch> {
+    pub(super) fn touch_of(&mut self, transaction: u64, name: PageName) -> Option<&mut Touch> {
         self.transactions.get_mut(&transaction)?.touches.get_mut(&name)
     }
 
     fn grant(&mut self, transaction: u64, region: u32, name: PageName, access: Access) -> Result<(), Error> {
         let Some(known) = self.regions.get_mut(&region) else { return Err(Error::NoRegion) };
         let page = known.page(name).ok_or(Error::OutOfRange)?;
-        known.memory.protect(page..page + 1, access)?;
+        let result = known.memory.protect(page..page + 1, access);
+        // After a failure it may be open as well, and is closed with the others.
         if let Some(touch) = self.touch_of(transaction, name) {
             touch.access = access;
         }
-        Ok(())
+        Ok(result?)
     }
 
     fn make_shadow(&mut self, region: u32, name: PageName) -> Result<(), Error> {
@@ -174,7 +185,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
     }
 
     /// Page-grain logging: the old page goes to the log before the first store.
-    fn log_old_page(&mut self, transaction: u64, region: u32, name: PageName) -> Result<(), Error> {
+    pub(super) fn log_old_page(&mut self, transaction: u64, region: u32, name: PageName) -> Result<(), Error> {
         let mut old = Box::new([0; PAGE_BYTES]);
         let known = &self.regions[&region];
         known.memory.read(known.page(name).ok_or(Error::OutOfRange)?, &mut old);
@@ -211,8 +222,25 @@ impl<M: Medium, P: Memory> Store<M, P> {
         }
     }
 
-    /// Set range: keeps the old bytes of what was not declared yet.
-    fn declare(
+    /// Set range: the program will store there itself.
+    fn declare_and_open(
+        &mut self,
+        transaction: u64,
+        region: u32,
+        name: PageName,
+        range: (usize, usize),
+    ) -> Result<Outcome, Error> {
+        if self.declare(transaction, region, name, range)? == Outcome::Wait {
+            return Ok(Outcome::Wait);
+        }
+        if self.touch_of(transaction, name).is_some_and(|touch| touch.access < Access::Write) {
+            self.grant(transaction, region, name, Access::Write)?;
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Keeps the old bytes of what was not declared yet.
+    pub(super) fn declare(
         &mut self,
         transaction: u64,
         region: u32,
@@ -222,11 +250,11 @@ impl<M: Medium, P: Memory> Store<M, P> {
         if self.acquire(transaction, region, name, Mode::Write)? == Outcome::Wait {
             return Ok(Outcome::Wait);
         }
-        let mut page = Box::new([0; PAGE_BYTES]);
-        let known = &self.regions[&region];
-        known.memory.read(known.page(name).ok_or(Error::OutOfRange)?, &mut page);
-        let Some(known) = self.transactions.get_mut(&transaction) else { return Err(Error::NoTransaction) };
-        let is_kept = known.restore == crate::Restore::Yes;
+        let Self { transactions, regions, .. } = self;
+        let region = &regions[&region];
+        let page = region.page(name).ok_or(Error::OutOfRange)?;
+        let Some(known) = transactions.get_mut(&transaction) else { return Err(Error::NoTransaction) };
+        let is_kept = region.detector != Detector::SetRange || known.restore == crate::Restore::Yes;
         let Some(touch) = known.touches.get_mut(&name) else { return Err(Error::NoTransaction) };
         let (mut first, mut end, mut at) = (start, stop, start);
         let mut kept = Vec::new();
@@ -246,13 +274,12 @@ impl<M: Medium, P: Memory> Store<M, P> {
         }
         let place = touch.declared.partition_point(|range| range.0 < first);
         touch.declared.insert(place, (first, end));
-        for (start, stop) in kept {
-            if is_kept {
-                touch.old.push((start, page[start..stop].to_vec()));
-            }
-        }
-        if touch.access < Access::Write {
-            self.grant(transaction, region, name, Access::Write)?;
+        // What the program may have stored itself is in a shadow as it was.
+        let has_shadow = region.detector == Detector::Diff && touch.access == Access::Write;
+        for (start, stop) in kept.into_iter().filter(|_| is_kept && !has_shadow) {
+            let mut old = alloc::vec![0; stop - start];
+            region.memory.read_part(page, start, &mut old);
+            touch.old.push((start, old));
         }
         Ok(Outcome::Done)
     }

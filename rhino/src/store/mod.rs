@@ -15,11 +15,12 @@
 //! - STORE-6 What fails changes nothing: a commit that fails is an abort.
 //!
 //! Neighbours: [`crate::log`] keeps the records, [`crate::lock`] the locks, [`Memory`] is a region's pages. The files
-//! here: `fault` (touches), `commit`, `evict` (steal), `truncate`, `replay` (what records mean), `entry` (their bytes).
+//! here: `fault` (touches), `direct` (loads and stores by call), `commit`, `evict` (steal), `truncate`, `replay` (what records mean), `entry` (their bytes).
 #![forbid(unsafe_code)]
 
 mod commit;
 mod diff;
+mod direct;
 mod entry;
 mod evict;
 mod fault;
@@ -181,6 +182,8 @@ struct Touch {
     old: Vec<(usize, Vec<u8>)>,
     /// The log has the old page (page-grain).
     is_logged: bool,
+    /// The store has stored into it for the program (page-grain; others declare).
+    is_stored: bool,
     /// The segment has uncommitted bytes of the page.
     is_stolen: bool,
 }
@@ -194,8 +197,29 @@ impl Touch {
             declared: Vec::new(),
             old: Vec::new(),
             is_logged: false,
+            is_stored: false,
             is_stolen: false,
         }
+    }
+
+    /// The page may have uncommitted bytes that are not in its segment.
+    fn is_changed(&self) -> bool {
+        self.access == Access::Write || self.is_stored || !self.declared.is_empty()
+    }
+
+    /// What the page was before stores by call, if `page` is what it was before the program's own.
+    fn take_back(&self, page: &mut Page) {
+        for (start, bytes) in &self.old {
+            page[*start..*start + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// It is not in memory any more; what was changed is in the log.
+    fn leave_memory(&mut self) {
+        self.access = Access::None;
+        self.is_stored = false;
+        self.declared.clear();
+        self.old.clear();
     }
 }
 
@@ -416,7 +440,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
 
     /// A live transaction that may have changed the page.
     fn writer(&self, name: PageName) -> Option<u64> {
-        let writes = |touch: &Touch| touch.access == Access::Write || touch.is_stolen || touch.is_logged;
+        let writes = |touch: &Touch| touch.is_changed() || touch.is_stolen || touch.is_logged;
         self.transactions
             .iter()
             .find(|(_, transaction)| transaction.touches.get(&name).is_some_and(writes))

@@ -232,13 +232,14 @@ impl World {
         for _ in 0..=draws.below(3) {
             let segment = draws.below(2);
             let page = draws.below(SEGMENT_PAGES[segment]);
+            let by_call = draws.once_in(3);
             let step = if draws.once_in(3) {
-                self.load(number, segment, page)
+                self.load(number, segment, page, by_call)
             } else {
                 let length = if draws.once_in(8) { PAGE_BYTES } else { 1 + draws.below(120) };
                 let offset = draws.below(PAGE_BYTES - length + 1);
                 let bytes: Vec<u8> = (0..length).map(|_| draws.number() as u8).collect();
-                self.save(number, segment, page, offset, &bytes)
+                self.save(number, segment, page, (offset, &bytes), by_call)
             };
             match step {
                 Step::Done => {}
@@ -259,11 +260,18 @@ impl World {
         })
     }
 
-    fn load(&mut self, number: usize, segment: usize, page: usize) -> Step {
+    fn load(&mut self, number: usize, segment: usize, page: usize, by_call: bool) -> Step {
         let id = self.owners[number].live.as_ref().unwrap().id;
         let (region, pages) = self.owners[number].regions[segment].clone();
         let mut found = vec![0; PAGE_BYTES];
-        while let Err(want) = pages.load(page, 0, &mut found) {
+        if by_call {
+            match self.store.read(id, region, (page * PAGE_BYTES) as u64, &mut found) {
+                Ok(Outcome::Done) => {}
+                Ok(Outcome::Wait) => return Step::Blocked,
+                Err(error) => return Step::Failed(error),
+            }
+        }
+        while !by_call && let Err(want) = pages.load(page, 0, &mut found) {
             match self.store.fault(id, region, page, want) {
                 Ok(Outcome::Done) => {}
                 Ok(Outcome::Wait) => return Step::Blocked,
@@ -276,10 +284,24 @@ impl World {
         Step::Done
     }
 
-    fn save(&mut self, number: usize, segment: usize, page: usize, offset: usize, bytes: &[u8]) -> Step {
+    fn save(
+        &mut self,
+        number: usize,
+        segment: usize,
+        page: usize,
+        (offset, bytes): (usize, &[u8]),
+        by_call: bool,
+    ) -> Step {
         let id = self.owners[number].live.as_ref().unwrap().id;
         let (region, pages) = self.owners[number].regions[segment].clone();
-        loop {
+        if by_call {
+            match self.store.write(id, region, (page * PAGE_BYTES + offset) as u64, bytes) {
+                Ok(Outcome::Done) => {}
+                Ok(Outcome::Wait) => return Step::Blocked,
+                Err(error) => return Step::Failed(error),
+            }
+        }
+        while !by_call {
             // A program that touches everything may lose the page again between the two.
             let declared = self.store.set_range(id, region, (page * PAGE_BYTES + offset) as u64, bytes.len() as u64);
             match declared {
