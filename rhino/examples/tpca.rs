@@ -1,6 +1,6 @@
 //! TPC-A as the RVM paper has it, in recoverable memory: transactions in a second, each flushed.
 //!
-//! `tpca PATH [TRANSACTIONS [PERCENT ...]]` makes databases at PATH.* whose size is so many percent of the frames it may
+//! `tpca PATH [TRANSACTIONS [PERCENT ...]]` makes databases at PATH.*, or one after the other on the disk that PATH is, whose size is so many percent of the frames it may
 //! use (the paper's ratio of recoverable to physical memory), does the transactions with accounts in sequence, at
 //! random and localized, with each detector, prints a line for each, and removes them. `calls` is page-diff's region
 //! with loads and stores by call. After each the sums are checked.
@@ -25,7 +25,7 @@ use rhino::{Detector, Error, MemoryError, PAGE_BYTES};
 
 use bank::{Pattern, Tables};
 use drive::{Entrant, drive};
-use place::DETECTORS;
+use place::{DETECTORS, is_disk};
 use recoverable::{Recoverable, Style};
 
 const FRAME_COUNT: usize = 1024;
@@ -38,16 +38,21 @@ fn run(path: &Path, transaction_count: usize, percents: &[usize]) -> Result<bool
     for &percent in percents {
         for pattern in PATTERNS {
             let tables = Tables::new(pattern, FRAME_COUNT * PAGE_BYTES * percent / 100);
-            let mut engines = Vec::new();
-            for &(name, detector, style) in &curves {
-                match Recoverable::new(&path.with_extension(name), &tables, (detector, style), FRAME_COUNT) {
-                    Err(Error::Memory(MemoryError::Unsupported)) => {}
-                    result => engines.push((name, result.map_err(|error| format!("{error:?}"))?)),
+            // A disk has one database at a time.
+            for turn in curves.chunks(if is_disk(path) { 1 } else { curves.len() }) {
+                let mut engines = Vec::new();
+                for &(name, detector, style) in turn {
+                    let place = if is_disk(path) { path.to_path_buf() } else { path.with_extension(name) };
+                    match Recoverable::new(&place, &tables, (detector, style), FRAME_COUNT) {
+                        Err(Error::Memory(MemoryError::Unsupported)) => {}
+                        result => engines.push((name, result.map_err(|error| format!("{error:?}"))?)),
+                    }
                 }
+                let entrants =
+                    engines.iter_mut().map(|(name, engine)| Entrant { series: format!("rhino-{name}"), engine });
+                let param = format!("{} {percent}", pattern.name());
+                is_right &= drive(entrants.collect(), (&tables, pattern), transaction_count, ("tpca", &param))?;
             }
-            let entrants = engines.iter_mut().map(|(name, engine)| Entrant { series: format!("rhino-{name}"), engine });
-            let param = format!("{} {percent}", pattern.name());
-            is_right &= drive(entrants.collect(), (&tables, pattern), transaction_count, ("tpca", &param))?;
         }
     }
     Ok(is_right)

@@ -64,6 +64,12 @@ pub trait Memory {
     /// [`MemoryError::Refused`], [`MemoryError::NoMemory`]; the pages have their old access or the new one.
     fn protect(&mut self, pages: Range<usize>, access: Access) -> Result<(), MemoryError>;
 
+    /// True if [`Memory::protect`] closes pages at once. A service's programs close their pages themselves when their
+    /// transaction ends: what one has touched stays in memory until then.
+    fn can_close(&self) -> bool {
+        true
+    }
+
     /// Copies a page's bytes out.
     fn read(&self, page: usize, into: &mut Page);
 
@@ -116,6 +122,9 @@ impl<M: Memory + ?Sized> Memory for alloc::boxed::Box<M> {
     }
     fn protect(&mut self, pages: Range<usize>, access: Access) -> Result<(), MemoryError> {
         (**self).protect(pages, access)
+    }
+    fn can_close(&self) -> bool {
+        (**self).can_close()
     }
     fn read(&self, page: usize, into: &mut Page) {
         (**self).read(page, into);

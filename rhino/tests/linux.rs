@@ -317,9 +317,14 @@ fn mistakes_end_the_program() {
 
 /// A service in a thread, for as long as `body` runs.
 fn with_service(name: &str, body: impl FnOnce(&Path)) {
+    with_service_of(name, usize::MAX, body);
+}
+
+fn with_service_of(name: &str, frame_count_max: usize, body: impl FnOnce(&Path)) {
     let place = Place::new(name);
     let socket = place.0.join("socket");
-    let settings = Settings { log_bytes: 1 << 20, ..Settings::default() };
+    let mut settings = Settings { log_bytes: 1 << 20, ..Settings::default() };
+    settings.options.frame_count_max = frame_count_max;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let (ready, started) = mpsc::channel();
@@ -454,6 +459,32 @@ fn a_client_that_dies_leaves_nothing_and_holds_nothing() {
         assert_eq!(client_load(&client, 9), 90);
         client.abort().unwrap();
     });
+}
+
+/// A service keeps to its frames: pages that no live transaction has touched go and come back. A transaction that
+/// touches more is refused, and leaves nothing.
+#[test]
+fn a_service_has_more_pages_than_frames() {
+    for detector in [Detector::Page, Detector::Diff] {
+        with_service_of(&format!("frames-{detector:?}"), 6, |socket| {
+            let clients = [detector, Detector::SetRange].map(|detector| Client::connect(socket, detector).unwrap());
+            for round in 1..4 {
+                for page in 0..PAGE_COUNT {
+                    let client = &clients[page % 2];
+                    client.begin().unwrap();
+                    client.set_range((page * PAGE_BYTES) as u64, 8).unwrap();
+                    let before = client_load(client, page * 512);
+                    assert_eq!(before, if round == 1 { 0 } else { (round - 1) * 100 + page as u64 });
+                    client_store(client, page * 512, round * 100 + page as u64);
+                    client.commit(if page % 3 == 0 { Durability::Lazy } else { Durability::Flush }).unwrap();
+                }
+                let client = &clients[0];
+                client.begin().unwrap();
+                (0..PAGE_COUNT).for_each(|page| client_store(client, page * 512, 9999));
+                assert_eq!(client.commit(Durability::Flush), Err(Error::Memory(MemoryError::NoMemory)));
+            }
+        });
+    }
 }
 
 /// Bytes that are no requests end their sender alone.

@@ -20,8 +20,12 @@ struct Machine {
 
 impl Machine {
     fn new(log_bytes: usize, page_count: usize) -> Self {
+        Self::with_frames(log_bytes, page_count, usize::MAX)
+    }
+
+    fn with_frames(log_bytes: usize, page_count: usize, frame_count_max: usize) -> Self {
         let (log, segment) = (Disk::new(log_bytes), Disk::new(page_count * PAGE_BYTES));
-        let options = Options { truncate_percent: 101, ..Options::default() };
+        let options = Options { truncate_percent: 101, frame_count_max };
         let store = Store::create(log.clone(), vec![segment.clone()], 77, options).unwrap();
         Self { log, segment, store }
     }
@@ -222,6 +226,73 @@ fn segments_on_a_full_disk_lose_nothing() {
     machine.put(id, region, &pages, 0, &[99; 600]);
     machine.store.commit(id, Durability::Flush).unwrap();
     assert_eq!(machine.recovered()[..600], [99; 600]);
+}
+
+/// A transaction that changes far more pages than there are frames: each fault looks at few of them, and those that go
+/// share flushes. (It looked at all of them, and flushed for each.)
+#[test]
+fn a_transaction_over_budget_costs_in_proportion() {
+    const PAGE_COUNT: usize = 2000;
+    for detector in [Detector::Page, Detector::Diff, Detector::DirtyBits] {
+        let mut machine = Machine::with_frames(64 << 20, PAGE_COUNT, 500);
+        let pages = Pages::new(PAGE_COUNT);
+        let region = machine.map(OWNER, detector, &pages);
+        let id = machine.store.begin(OWNER, Restore::Yes).unwrap();
+        let before = machine.log.counts().flushes;
+        for page in 0..PAGE_COUNT {
+            machine.put(id, region, &pages, page, &[1 + page as u8; 16]);
+        }
+        let (counters, flushes) = (machine.store.counters(), machine.log.counts().flushes - before);
+        assert!(counters.steal_count as usize >= PAGE_COUNT - 500, "{detector:?}: {counters:?}");
+        assert!(counters.examined_count <= 8 * counters.evict_count + 500, "{detector:?}: {counters:?}");
+        assert!(flushes <= counters.steal_count / 10 + 10, "{detector:?}: {flushes} flushes, {counters:?}");
+        machine.store.commit(id, Durability::Flush).unwrap();
+        let found = machine.recovered();
+        assert!((0..PAGE_COUNT).all(|page| found[page * PAGE_BYTES] == 1 + page as u8), "{detector:?}");
+    }
+}
+
+/// A segment that cannot be written while pages are stolen: their transaction is aborted, and its old bytes are back.
+#[test]
+fn a_theft_that_fails_aborts() {
+    for detector in [Detector::Page, Detector::Diff] {
+        for by_call in [false, true] {
+            let mut machine = Machine::with_frames(1 << 20, 40, 8);
+            let pages = Pages::new(40);
+            let region = machine.map(OWNER, detector, &pages);
+            let id = machine.store.begin(OWNER, Restore::Yes).unwrap();
+            for page in 0..3 {
+                machine.put(id, region, &pages, page, &[7; 16]);
+            }
+            machine.store.commit(id, Durability::Flush).unwrap();
+            let id = machine.store.begin(OWNER, Restore::Yes).unwrap();
+            let (fate, error) = (Fate::Lost, MediumError::Io);
+            machine.segment.set_fault(Some(Fault { operation: 0, is_lasting: true, error, fate }));
+            let failed = (0..40).find_map(|page| {
+                let at = (page * PAGE_BYTES) as u64;
+                if by_call {
+                    return machine.store.write(id, region, at, &[9; 16]).err();
+                }
+                machine.store.fault(id, region, page, Access::Write).err().or_else(|| {
+                    pages.store(page, 0, &[9; 16]).unwrap();
+                    None
+                })
+            });
+            assert_eq!(failed, Some(Error::Medium(MediumError::Io)), "{detector:?}");
+            assert_eq!(machine.store.failure(id), failed);
+            machine.segment.set_fault(None);
+            assert_eq!(machine.store.commit(id, Durability::Flush).err(), failed);
+            let id = machine.store.begin(OWNER, Restore::Yes).unwrap();
+            for page in 0..40 {
+                let mut bytes = [0; 16];
+                assert_eq!(machine.store.read(id, region, (page * PAGE_BYTES) as u64, &mut bytes), Ok(Outcome::Done));
+                assert_eq!(bytes, [if page < 3 { 7 } else { 0 }; 16], "{detector:?} page {page}");
+            }
+            machine.store.commit(id, Durability::Flush).unwrap();
+            let found = machine.recovered();
+            assert!((0..40).all(|page| found[page * PAGE_BYTES] == if page < 3 { 7 } else { 0 }));
+        }
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn settings() -> Vec<Setting> {
     for detector in DETECTORS {
         // A small log wraps and is full often.
         let small = LOG_BYTES_MIN as usize + if detector == Detector::Page { 48 << 10 } else { 0 };
-        for frame_count_max in [usize::MAX, 7, 4] {
+        for (frame_count_max, is_doubled) in [(usize::MAX, false), (7, false), (4, false), (7, true), (4, true)] {
             for (truncate_percent, log_bytes) in [(30, small), (101, small + (32 << 10))] {
                 let restore = if frame_count_max == 7 { Restore::No } else { Restore::Yes };
                 let (lying_part, lying_flush) = (None, None);
@@ -29,6 +29,7 @@ fn settings() -> Vec<Setting> {
                     truncate_percent,
                     log_bytes,
                     restore,
+                    is_doubled,
                     lying_part,
                     lying_flush,
                 });
@@ -165,7 +166,8 @@ fn leaving_out_flushes_is_caught() {
     for setting in
         settings().into_iter().filter(|setting| setting.frame_count_max == 4 && setting.truncate_percent == 30)
     {
-        for (part, _) in setting.parts().into_iter().take(2) {
+        let [log, first, _, area] = setting.parts().map(|(first, _)| first);
+        for part in [log, first].into_iter().chain(setting.is_doubled.then_some(area)) {
             let is_caught = (0..20).any(|seed| {
                 let mut sum = Sum::default();
                 lives(Setting { lying_part: Some(part), ..setting }, seed, (1, 24, 4), &mut sum);

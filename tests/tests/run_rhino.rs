@@ -75,6 +75,35 @@ fn tpca_adds_up_and_is_one_write_and_one_flush() {
     assert_eq!(lines.iter().filter(once).count(), 3 * 4, "{lines:?}");
 }
 
+/// A raw disk, past all caches: whatever ends the bank there, its sum is right, in the next machine too.
+#[test]
+fn a_bank_on_a_disk_keeps_its_sum() {
+    let place = Place::new("disk");
+    let image = place.0.join("image");
+    let file = std::fs::File::create(&image).expect("the folder is writable");
+    file.set_len(24 << 20).expect("a hole");
+    let disk = image.display().to_string();
+    for driver in ["disk=library", "disk=domain", "disk=kernel"] {
+        let bank = |words: &[&str]| {
+            let command: Vec<&str> =
+                [BANK, words[0], "/dev/vda"].into_iter().chain(words[1..].iter().copied()).collect();
+            let found = aegis(&["--driver", driver, "--disk", &disk], &command, b"");
+            (found.status, String::from_utf8_lossy(&found.output).into_owned() + &found.errors)
+        };
+        file.set_len(0).and_then(|()| file.set_len(24 << 20)).expect("a hole");
+        let (status, text) = bank(&["check"]);
+        assert!(status != 0 && text.contains("NoSegment"), "{driver}: {text}");
+        let (status, text) = bank(&["create", "500"]);
+        assert_eq!(status, 0, "{driver}: {text}");
+        // There is one: it is not made again.
+        assert!(bank(&["create", "500"]).1.contains("Busy"), "{driver}");
+        let (status, text) = bank(&["kill", "6"]);
+        assert!(status == 0 && text.contains("6 kills, 0 wrong"), "{driver}: {text}");
+        let (status, text) = bank(&["check"]);
+        assert!(status == 0 && text.contains("sum 512000, expected 512000"), "{driver}: {text}");
+    }
+}
+
 fn host_checks(path: &str) {
     let found = host(&[BANK, "check", path], b"");
     assert_eq!(found.status, 0, "{}", String::from_utf8_lossy(&found.output));

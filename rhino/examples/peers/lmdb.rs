@@ -34,7 +34,7 @@ fn check(code: i32) -> Result<(), String> {
 struct Session(*mut sys::MDB_txn);
 
 impl Session {
-    fn get<'a>(&'a self, handle: sys::MDB_dbi, key: usize) -> Result<&'a [u8], String> {
+    fn get(&self, handle: sys::MDB_dbi, key: usize) -> Result<&[u8], String> {
         let mut key = sys::MDB_val { mv_size: size_of::<usize>(), mv_data: (&raw const key).cast_mut().cast() };
         let mut value = sys::MDB_val { mv_size: 0, mv_data: null_mut() };
         // SAFETY: key and value are there during the call.

@@ -1,8 +1,10 @@
-//! A database in files of its own, which are removed at the end.
+//! A database in files of its own, which are removed at the end; or on a disk, whose head is.
 #![allow(unsafe_code, reason = "tells the system that it need not keep a file in memory")]
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use rhino::linux::{Database, Settings};
@@ -15,6 +17,11 @@ pub(crate) const DETECTORS: [(&str, Detector); 4] = [
     ("diff", Detector::Diff),
     ("dirty", Detector::DirtyBits),
 ];
+
+/// True if there is a disk at a path: it has one database at a time.
+pub(crate) fn is_disk(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
 
 /// Where a database lies.
 pub(crate) struct Place(PathBuf);
@@ -57,6 +64,14 @@ impl Place {
     }
 
     fn remove(&self) {
+        if is_disk(&self.0) {
+            // What cannot be written was no database's, or is found by the next one.
+            let _ = OpenOptions::new()
+                .write(true)
+                .open(&self.0)
+                .and_then(|mut disk| disk.write_all(&[0; PAGE_BYTES]).and_then(|()| disk.sync_all()));
+            return;
+        }
         let _ = fs::remove_file(&self.0);
         let _ = fs::remove_file(self.log());
     }

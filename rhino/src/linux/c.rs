@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
-use super::database::{Database, Mapping, Settings, Transaction};
+use super::database::{Database, Mapping, Transaction};
+use super::layout::Settings;
 use crate::error::Error;
 use crate::heap::{self, HeapError, Words};
 use crate::memory::PAGE_BYTES;

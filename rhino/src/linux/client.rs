@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::vec::Vec;
 
-use super::database::io_error;
+use super::layout::io_error;
 use super::memory::ProgramView;
 use super::service::{commit_request, touch_request};
 use super::signal::{self, Faults};

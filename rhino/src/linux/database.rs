@@ -2,40 +2,23 @@
 #![forbid(unsafe_code)]
 
 use alloc::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::vec::Vec;
 
 use super::file::{FileCounts, FileMedium};
+use super::layout::{self, FileStore, Settings, io_error};
 use super::memory::{Mapped, ProgramView};
 use super::signal::{self, Faults};
 use crate::error::Error;
 use crate::log::LogError;
 use crate::medium::Medium;
-use crate::memory::{Access, PAGE_BYTES};
-use crate::store::{Counters, Options, Outcome, OwnerId, RegionId, Report, Store, TransactionId};
+use crate::memory::Access;
+use crate::store::{Counters, Outcome, OwnerId, RegionId, Report, TransactionId};
 use crate::{Detector, Durability, Restore};
 
 /// The one address space of a database that is open in a process.
 const OWNER: OwnerId = OwnerId(1);
-
-/// How a database is opened.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Bytes of a log that is made.
-    pub log_bytes: u64,
-    /// The store's.
-    pub options: Options,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { log_bytes: 16 << 20, options: Options::default() }
-    }
-}
 
 #[derive(Debug)]
 struct State {
@@ -176,58 +159,22 @@ pub struct Database {
     report: Report,
 }
 
-/// Where the log of a database lies.
-fn log_path(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".log");
-    name.into()
-}
-
-pub(super) fn io_error(error: io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::StorageFull => Error::Medium(crate::MediumError::NoSpace),
-        io::ErrorKind::AlreadyExists | io::ErrorKind::WouldBlock => Error::Busy,
-        io::ErrorKind::NotFound => Error::NoSegment,
-        io::ErrorKind::OutOfMemory => Error::NoMemory,
-        io::ErrorKind::InvalidInput => Error::OutOfRange,
-        _ => Error::Medium(crate::MediumError::Io),
-    }
-}
-
-/// A store over files.
-pub(super) type FileStore = Store<Arc<FileMedium>, Mapped>;
-
-/// Opens files as a store, and makes the log if there is none; the log's medium is for flushes without the store.
-pub(super) fn open_store(path: &Path, settings: Settings) -> Result<(Arc<FileMedium>, FileStore, Report), Error> {
-    let segment = Arc::new(FileMedium::open(path).map_err(io_error)?);
-    super::memory::lock_file(segment.descriptor()).map_err(io_error)?;
-    let log_path = log_path(path);
-    if !log_path.exists() {
-        // It has its name when it is whole.
-        let draft = log_path.with_extension("log-draft");
-        let _ = fs::remove_file(&draft);
-        let log = Arc::new(FileMedium::create(&draft, settings.log_bytes).map_err(io_error)?);
-        let log_id = super::memory::random().map_err(io_error)?;
-        drop(Store::<_, Mapped>::create(log, std::vec![Arc::clone(&segment)], log_id, settings.options)?);
-        fs::rename(&draft, &log_path).map_err(io_error)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_error)?;
-    }
-    let log = Arc::new(FileMedium::open(&log_path).map_err(io_error)?);
-    let (store, report) = Store::open(Arc::clone(&log), std::vec![segment], settings.options)?;
-    Ok((log, store, report))
-}
-
 impl Database {
-    /// Makes a database of zeros: a file of so many bytes, whole pages.
+    /// Makes a database of zeros: so many bytes, whole pages, in a file, or on a disk that has none.
     ///
     /// # Errors
     /// [`Error::Busy`] if there is one, [`Error::OutOfRange`] if they are none, the medium's.
     pub fn create(path: &Path, bytes: u64) -> Result<(), Error> {
-        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES as u64) {
-            return Err(Error::OutOfRange);
-        }
-        FileMedium::create(path, bytes).map(|_| ()).map_err(io_error)
+        layout::create(path, bytes, false)
+    }
+
+    /// As [`Database::create`], for a disk that may spoil a block while it writes it, when it loses power: pages are
+    /// written twice.
+    ///
+    /// # Errors
+    /// As [`Database::create`].
+    pub fn create_doubled(path: &Path, bytes: u64) -> Result<(), Error> {
+        layout::create(path, bytes, true)
     }
 
     /// Opens a database, and makes its log if there is none: what the file holds is its first state then.
@@ -236,7 +183,7 @@ impl Database {
     /// [`Error::NoSegment`] if there is no such file, [`Error::Busy`] if another process has it open,
     /// [`Error::Damage`], the medium's.
     pub fn open(path: &Path, settings: Settings) -> Result<Self, Error> {
-        let (log, store, report) = open_store(path, settings)?;
+        let (log, store, report) = layout::open(path, settings)?;
         let state = State { store, is_flushing: false, current: None, failed: None, views: BTreeMap::new() };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), log });
         Ok(Self { shared, report })
@@ -374,7 +321,7 @@ impl Transaction {
     /// Says which bytes of a mapping will be changed; needed with [`Detector::SetRange`] alone.
     ///
     /// # Errors
-    /// As [`Store::set_range`].
+    /// As [`crate::Store::set_range`].
     pub fn set_range(&self, mapping: &Mapping, offset: u64, length: u64) -> Result<(), Error> {
         let mut state = self.shared.lock();
         if let Some((error, _)) = state.failed {
@@ -386,7 +333,7 @@ impl Transaction {
     /// Loads bytes of a mapping without a fault.
     ///
     /// # Errors
-    /// As [`Store::read`].
+    /// As [`crate::Store::read`].
     pub fn read(&self, mapping: &Mapping, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let mut state = self.shared.lock();
         if let Some((error, _)) = state.failed {
@@ -398,7 +345,7 @@ impl Transaction {
     /// Stores bytes into a mapping without a fault, and without a set range.
     ///
     /// # Errors
-    /// As [`Store::write`].
+    /// As [`crate::Store::write`].
     pub fn write(&self, mapping: &Mapping, offset: u64, from: &[u8]) -> Result<(), Error> {
         let mut state = self.shared.lock();
         if let Some((error, _)) = state.failed {
@@ -416,7 +363,7 @@ impl Transaction {
     /// Ends it with all of its changes.
     ///
     /// # Errors
-    /// It was aborted: as [`Store::commit`].
+    /// It was aborted: as [`crate::Store::commit`].
     pub fn commit(mut self, durability: Durability) -> Result<(), Error> {
         self.is_ended = true;
         signal::set_current(None);

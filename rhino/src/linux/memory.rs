@@ -14,6 +14,9 @@ use super::native;
 use crate::Detector;
 use crate::memory::{Access, Memory, MemoryError, PAGE_BYTES, Page};
 
+/// Of `linux/fs.h`; the C library's headers leave it out.
+const BLKSSZGET: libc::Ioctl = 0x1268;
+
 /// One mapping of a memory file.
 #[derive(Debug)]
 struct View {
@@ -206,6 +209,10 @@ impl Memory for Mapped {
         }
     }
 
+    fn can_close(&self) -> bool {
+        self.program.is_some()
+    }
+
     fn read(&self, page: usize, into: &mut Page) {
         if self.is_inside(page, 0, PAGE_BYTES) {
             // SAFETY: inside the mapping; the program cannot store to the page now (the store has closed it, or opened
@@ -258,6 +265,14 @@ impl Memory for Mapped {
         // SAFETY: pages of the store's mapping; their contents are not needed. Failure keeps the memory, no more.
         unsafe { libc::madvise(place as *mut _, pages.len() * PAGE_BYTES, libc::MADV_REMOVE) };
     }
+}
+
+/// Bytes of a block of a disk (`BLKSSZGET`).
+pub(super) fn sector_bytes(descriptor: i32) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: fills the number.
+    let result = unsafe { libc::ioctl(descriptor, BLKSSZGET, &raw mut bytes) };
+    if result == 0 { usize::try_from(bytes).map_err(io::Error::other) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Has this process be the only one that has the file open as a database.

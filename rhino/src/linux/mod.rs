@@ -2,7 +2,7 @@
 //! paper compares itself with. On Aegis the same program finds the native interface, and is told of touches without
 //! either.
 //!
-//! A database is a file, and a log beside it (`NAME.log`). One process has it open at a time ([`Database`]), or a
+//! A database is a file, and a log beside it (`NAME.log`), or a disk with both. One process has it open at a time ([`Database`]), or a
 //! [`Service`] that others talk to ([`Client`]).
 //!
 //! # Invariants
@@ -17,6 +17,7 @@ mod c;
 mod client;
 mod database;
 mod file;
+mod layout;
 mod memory;
 mod native;
 mod service;
@@ -25,7 +26,8 @@ mod wire;
 
 pub use c::*;
 pub use client::Client;
-pub use database::{Database, Mapping, Settings, Transaction};
+pub use database::{Database, Mapping, Transaction};
 pub use file::{FileCounts, FileMedium};
+pub use layout::Settings;
 pub use memory::Mapped;
 pub use service::Service;

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::vec::Vec;
 
-use super::database::{FileStore, Settings, io_error, open_store};
 use super::file::FileMedium;
+use super::layout::{self, FileStore, Settings, io_error};
 use super::memory::Mapped;
 use super::wire::{REQUEST_BYTES, Request, reply_bytes};
 use crate::Detector;
@@ -69,9 +69,7 @@ impl Service {
     /// # Errors
     /// As [`super::Database::open`].
     pub fn new(path: &Path, socket: &Path, settings: Settings) -> Result<Self, Error> {
-        // A client's pages cannot be closed from here, so nothing is taken out of memory.
-        let options = crate::Options { frame_count_max: usize::MAX, ..settings.options };
-        let (log, store, _) = open_store(path, Settings { options, ..settings })?;
+        let (log, store, _) = layout::open(path, settings)?;
         let page_count = store.segment_bytes(0).unwrap_or(0) / PAGE_BYTES as u64;
         let pages = Mapped::new(page_count as usize, 0, Detector::Diff).map_err(io_error)?;
         let _ = fs::remove_file(socket);

@@ -21,6 +21,7 @@ mod ring;
 mod status;
 mod whole;
 
+pub(crate) use record::hash;
 pub use record::{HEAD_BYTES, Head, RECORD_OVERHEAD_BYTES, Start};
 pub use ring::{Appended, Flush, Ring};
 pub use status::{STATUS_SLOT_BYTES, USER_BYTES_MAX};

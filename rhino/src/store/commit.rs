@@ -368,10 +368,8 @@ impl<M: Medium, P: Memory> Store<M, P> {
             let written = self.marks.get(&name).map_or(0, |mark| mark.written.min(appended.sequence - 1));
             self.marks.insert(name, Mark { committed: appended.sequence, written });
         }
-        for (name, page) in absent {
-            self.write_page(name, &page)?;
-        }
-        Ok(())
+        let absent: Vec<(PageName, &Page)> = absent.iter().map(|(name, page)| (*name, &**page)).collect();
+        self.write_pages(&absent)
     }
 
     /// Stores what was kept in memory of the old bytes.

@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::double::write_pages;
 use super::entry::{self, Entry};
 use super::replay::{Replayer, each_part, undo};
 use super::{Store, diff};
@@ -13,16 +14,39 @@ use crate::lock::PageName;
 use crate::medium::Medium;
 use crate::memory::{Access, Memory, MemoryError, PAGE_BYTES, Page};
 
+/// Pages in memory that are looked at for one that costs no log before others are stolen.
+const SCAN_COUNT: usize = 64;
+/// Most pages that are stolen at once: they share a flush.
+const STEAL_COUNT: usize = 16;
+
+/// A page with uncommitted changes, and whose they are.
+#[derive(Clone, Copy, Debug)]
+struct Theft {
+    transaction: u64,
+    region: u32,
+    name: PageName,
+}
+
+/// What came of an attempt to take a page out of memory.
+enum Eviction {
+    Done,
+    Changed(Theft),
+    Stays,
+}
+
 impl<M: Medium, P: Memory> Store<M, P> {
-    /// Takes pages out of memory, uncommitted ones if nothing else is left: the system wants them back. Answers how
-    /// many it were.
+    /// Takes pages out of memory, uncommitted ones if nothing else is near: the system wants them back. Answers how many
+    /// it were.
     ///
     /// # Errors
     /// The medium's.
     pub fn shrink(&mut self, page_count: usize) -> Result<usize, Error> {
         let mut count = 0;
-        while count < page_count && self.evict_one(None)? {
-            count += 1;
+        while count < page_count {
+            match self.evict_some(None, page_count - count)? {
+                0 => break,
+                evicted => count += evicted,
+            }
         }
         Ok(count)
     }
@@ -30,24 +54,40 @@ impl<M: Medium, P: Memory> Store<M, P> {
     /// Evicts until so many more frames fit; never `except`.
     pub(super) fn make_room(&mut self, count: usize, except: PageName) -> Result<(), Error> {
         while self.present_count + self.shadow_count + count > self.options.frame_count_max {
-            if !self.evict_one(Some(except))? {
+            // What is stolen ahead must not be most of what the program works on.
+            let most = (self.options.frame_count_max / 2).clamp(1, STEAL_COUNT);
+            if self.evict_some(Some(except), most)? == 0 {
                 return Err(Error::Memory(MemoryError::NoMemory));
             }
         }
         Ok(())
     }
 
-    fn evict_one(&mut self, except: Option<PageName>) -> Result<bool, Error> {
-        for may_steal in [false, true] {
-            for _ in 0..self.present_count {
-                let Some(name) = self.next_present(self.hand) else { return Ok(false) };
-                self.hand = (name.0, name.1 + 1);
-                if Some(name) != except && self.evict(name, may_steal)? {
-                    return Ok(true);
+    /// Evicts a page that costs no log; if there is none near, at most so many that do. Answers how many it were.
+    ///
+    /// A transaction that has changed all that is in memory would have every fault look at all of it in vain. So the
+    /// search gives up after some pages, and takes what it has seen, by one flush for all.
+    fn evict_some(&mut self, except: Option<PageName>, most: usize) -> Result<usize, Error> {
+        let mut changed = Vec::new();
+        for number in 1..=self.present_count {
+            let Some(name) = self.next_present(self.hand) else { return Ok(0) };
+            self.hand = (name.0, name.1 + 1);
+            self.counters.examined_count += 1;
+            if Some(name) != except {
+                match self.evict(name)? {
+                    Eviction::Done => return Ok(1),
+                    Eviction::Changed(theft) if changed.len() < most.min(STEAL_COUNT) => changed.push(theft),
+                    Eviction::Changed(_) | Eviction::Stays => {}
+                }
+            }
+            if number % SCAN_COUNT == 0 || number == self.present_count {
+                let count = self.steal_all(&core::mem::take(&mut changed))?;
+                if count > 0 {
+                    return Ok(count);
                 }
             }
         }
-        Ok(false)
+        Ok(0)
     }
 
     /// The first page in memory from `from` on, around the end.
@@ -70,49 +110,57 @@ impl<M: Medium, P: Memory> Store<M, P> {
             .or_else(|| (1..=segment_count).find_map(|distance| search((from.0 + distance) % segment_count.max(1), 0)))
     }
 
-    /// Takes a page out of memory; false if it has to stay.
-    fn evict(&mut self, name: PageName, may_steal: bool) -> Result<bool, Error> {
-        let mapping: Vec<u32> =
-            self.regions.iter().filter(|(_, region)| region.page(name).is_some()).map(|(id, _)| *id).collect();
-        let Some(&first) = mapping.first() else { return Ok(false) };
-        let writer = match self.regions[&first].detector {
-            Detector::DirtyBits => {
-                // Only what is closed can be compared.
-                self.close_page(&mapping, name)?;
-                match self.dirty_writer(first, name)? {
-                    Ok(writer) => writer,
-                    Err(()) => return self.reopen(first, name),
-                }
-            }
-            Detector::SetRange | Detector::Page | Detector::Diff => self.open_writer(name),
-        };
-        if let Some((transaction, region)) = writer {
-            let detector = self.regions[&region].detector;
-            let is_ending = self.transactions.get(&transaction).is_some_and(|known| known.is_ending);
-            if !may_steal || is_ending || detector == Detector::SetRange {
-                return if detector == Detector::DirtyBits { self.reopen(region, name) } else { Ok(false) };
-            }
+    /// Takes a page out of memory if it has no uncommitted changes.
+    fn evict(&mut self, name: PageName) -> Result<Eviction, Error> {
+        let mapping = self.mapping(name);
+        let Some(&first) = mapping.first() else { return Ok(Eviction::Stays) };
+        let is_touched = |known: &super::Transaction| known.touches.get(&name).is_some_and(|touch| touch.is_open());
+        let can_close = mapping.iter().all(|id| self.regions[id].memory.can_close());
+        if !can_close && self.transactions.values().any(is_touched) {
+            return Ok(Eviction::Stays);
+        }
+        let is_dirty_bits = self.regions[&first].detector == Detector::DirtyBits;
+        let writer = if is_dirty_bits {
+            // Only what is closed can be compared.
             self.close_page(&mapping, name)?;
-            match self.steal(transaction, region, name) {
-                Ok(()) => {}
-                Err(error) => {
-                    self.reopen(region, name)?;
-                    let must_stay = matches!(error, Error::LogFull | Error::TooLarge);
-                    return if must_stay { Ok(false) } else { Err(error) };
+            match self.dirty_writer(first, name)? {
+                Ok(writer) => writer,
+                Err(()) => {
+                    self.reopen(first, name)?;
+                    return Ok(Eviction::Stays);
                 }
             }
         } else {
+            self.open_writer(name)
+        };
+        let Some((transaction, region)) = writer else {
             self.close_page(&mapping, name)?;
             if self.is_behind(name) {
                 self.write_committed(first, name)?;
             }
+            self.leave_memory(name, &mapping);
+            return Ok(Eviction::Done);
+        };
+        if is_dirty_bits {
+            self.reopen(region, name)?;
         }
+        let is_ending = self.transactions.get(&transaction).is_some_and(|known| known.is_ending);
+        let must_stay = is_ending || self.regions[&region].detector == Detector::SetRange;
+        Ok(if must_stay { Eviction::Stays } else { Eviction::Changed(Theft { transaction, region, name }) })
+    }
+
+    fn mapping(&self, name: PageName) -> Vec<u32> {
+        self.regions.iter().filter(|(_, region)| region.page(name).is_some()).map(|(id, _)| *id).collect()
+    }
+
+    /// The page is closed, and its segment has it.
+    fn leave_memory(&mut self, name: PageName, mapping: &[u32]) {
         for transaction in self.transactions.values_mut() {
             if let Some(touch) = transaction.touches.get_mut(&name) {
                 touch.leave_memory();
             }
         }
-        for id in &mapping {
+        for id in mapping {
             if let Some(region) = self.regions.get_mut(id)
                 && let Some(page) = region.page(name)
             {
@@ -120,12 +168,14 @@ impl<M: Medium, P: Memory> Store<M, P> {
             }
         }
         self.forget_present(name);
-        Ok(true)
     }
 
     /// A region ends: its pages go out of memory, which no transaction has touched.
     pub(super) fn evict_committed(&mut self, name: PageName) -> Result<(), Error> {
-        if self.evict(name, false)? { Ok(()) } else { Err(Error::Busy) }
+        match self.evict(name)? {
+            Eviction::Done => Ok(()),
+            Eviction::Changed(_) | Eviction::Stays => Err(Error::Busy),
+        }
     }
 
     fn forget_present(&mut self, name: PageName) {
@@ -181,23 +231,71 @@ impl<M: Medium, P: Memory> Store<M, P> {
         Ok(owners.next().map(|(id, _)| Some((*id, region))).ok_or(()))
     }
 
-    /// Writes a page with uncommitted changes to its segment, after what undoes them (STORE-2).
-    fn steal(&mut self, transaction: u64, region: u32, name: PageName) -> Result<(), Error> {
+    /// Takes pages with uncommitted changes out of memory, after what undoes them is in the log, flushed (STORE-2).
+    /// Answers how many it were: what does not fit into the log stays.
+    fn steal_all(&mut self, thefts: &[Theft]) -> Result<usize, Error> {
+        let mut ready: Vec<Theft> = Vec::new();
+        for theft in thefts {
+            let closed = self.close_page(&self.mapping(theft.name), theft.name);
+            match closed.and_then(|()| self.log_changes(*theft)) {
+                Ok(()) => ready.push(*theft),
+                Err(error) => {
+                    self.reopen(theft.region, theft.name)?;
+                    if !matches!(error, Error::LogFull | Error::TooLarge) {
+                        return self.give_up(&ready, error);
+                    }
+                }
+            }
+        }
+        if ready.is_empty() {
+            return Ok(0);
+        }
+        if let Err(error) = self.log.ring.flush() {
+            return self.give_up(&ready, error.into());
+        }
+        if let Err(error) = self.write_stolen(&ready) {
+            return self.give_up(&ready, error);
+        }
+        for theft in &ready {
+            let touch = self.transactions.get(&theft.transaction).and_then(|known| known.touches.get(&theft.name));
+            if touch.is_some_and(|touch| touch.access == Access::Write) {
+                self.drop_shadow(theft.region, theft.name);
+            }
+            self.counters.steal_count += 1;
+            let mapping = self.mapping(theft.name);
+            self.leave_memory(theft.name, &mapping);
+        }
+        Ok(ready.len())
+    }
+
+    /// The medium failed: the pages stay. What is in the log of them is not what a commit would mean, so that their
+    /// transactions can only be aborted.
+    fn give_up(&mut self, thefts: &[Theft], error: Error) -> Result<usize, Error> {
+        for theft in thefts {
+            self.reopen(theft.region, theft.name)?;
+            if let Some(known) = self.transactions.get_mut(&theft.transaction) {
+                known.failure.get_or_insert(error);
+            }
+        }
+        Err(error)
+    }
+
+    /// Logs what a closed page was and what it is.
+    fn log_changes(&mut self, Theft { transaction, region, name }: Theft) -> Result<(), Error> {
         let (mut new, mut old) = (Box::new([0; PAGE_BYTES]), Box::new([0; PAGE_BYTES]));
         let known = &self.regions[&region];
         let page = known.page(name).ok_or(Error::OutOfRange)?;
         known.memory.read(page, &mut new);
-        let touch = self.transactions.get(&transaction).and_then(|known| known.touches.get(&name));
-        let has_shadow = touch.is_some_and(|touch| touch.access == Access::Write);
         entry::begin(&mut self.payload, transaction);
-        let segment = name.0;
-        let first = name.1 * PAGE_BYTES as u64;
+        let (segment, first) = (name.0, name.1 * PAGE_BYTES as u64);
+        let touch = self.transactions.get(&transaction).and_then(|known| known.touches.get(&name));
         if known.detector == Detector::Page {
             entry::push(&mut self.payload, Entry { segment, is_old: false, offset: first, bytes: &new[..] })?;
         } else {
             if known.detector == Detector::DirtyBits {
                 self.last_page(name, &mut old)?;
             } else {
+                let has_shadow = touch.is_some_and(|touch| touch.access == Access::Write);
                 if !(has_shadow && known.memory.read_shadow(page, &mut old)) {
                     old.copy_from_slice(&new[..]);
                 }
@@ -217,13 +315,20 @@ impl<M: Medium, P: Memory> Store<M, P> {
                 known.touches.entry(name).or_insert_with(|| super::Touch::new(region, page)).is_stolen = true;
             }
         }
-        self.log.ring.flush()?;
-        self.write_page(name, &new)?;
-        if has_shadow {
-            self.drop_shadow(region, name);
-        }
-        self.counters.steal_count += 1;
         Ok(())
+    }
+
+    /// Writes pages whose changes are in the log, flushed.
+    fn write_stolen(&mut self, thefts: &[Theft]) -> Result<(), Error> {
+        let mut pages = Vec::new();
+        for Theft { region, name, .. } in thefts {
+            let mut page = Box::new([0; PAGE_BYTES]);
+            let known = &self.regions[region];
+            known.memory.read(known.page(*name).ok_or(Error::OutOfRange)?, &mut page);
+            pages.push((*name, page));
+        }
+        let pages: Vec<(PageName, &Page)> = pages.iter().map(|(name, page)| (*name, &**page)).collect();
+        self.write_pages(&pages)
     }
 
     pub(super) fn drop_shadow(&mut self, region: u32, name: PageName) {
@@ -244,16 +349,17 @@ impl<M: Medium, P: Memory> Store<M, P> {
         if self.marks.get(&name).is_some_and(|mark| mark.committed > self.log.ring.flushed_through()) {
             self.log.ring.flush()?;
         }
-        self.write_page(name, &page)
+        self.write_pages(&[(name, &page)])
     }
 
-    /// Writes a page to its segment, which has everything up to now then.
-    pub(super) fn write_page(&mut self, name: PageName, page: &Page) -> Result<(), Error> {
+    /// Writes pages to their segments, which have everything up to now then.
+    pub(super) fn write_pages(&mut self, pages: &[(PageName, &Page)]) -> Result<(), Error> {
         if let Some(truncation) = &mut self.truncation {
-            truncation.cache.forget(name);
+            pages.iter().for_each(|(name, _)| truncation.cache.forget(*name));
         }
-        self.segments[name.0 as usize].write(name.1, page)?;
-        self.marks.entry(name).or_default().written = self.log.ring.last_sequence();
+        write_pages(&mut self.area, &self.segments, pages)?;
+        let written = self.log.ring.last_sequence();
+        pages.iter().for_each(|(name, _)| self.marks.entry(*name).or_default().written = written);
         Ok(())
     }
 

@@ -15,12 +15,13 @@
 //! - STORE-6 What fails changes nothing: a commit that fails is an abort.
 //!
 //! Neighbours: [`crate::log`] keeps the records, [`crate::lock`] the locks, [`Memory`] is a region's pages. The files
-//! here: `fault` (touches), `direct` (loads and stores by call), `commit`, `evict` (steal), `truncate`, `replay` (what records mean), `entry` (their bytes).
+//! here: `fault` (touches), `direct` (loads and stores by call), `commit`, `evict` (steal), `truncate`, `double` (pages written twice), `replay` (what records mean), `entry` (their bytes).
 #![forbid(unsafe_code)]
 
 mod commit;
 mod diff;
 mod direct;
+mod double;
 mod entry;
 mod evict;
 mod fault;
@@ -32,6 +33,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use self::double::Area;
 use self::replay::Hold;
 use self::truncate::Truncation;
 use crate::error::Error;
@@ -42,6 +44,7 @@ use crate::memory::{Access, Memory, PAGE_BYTES, Page};
 use crate::{Detector, Restore};
 
 pub use self::commit::Pending;
+pub use self::double::{AREA_BYTES_MAX, AREA_BYTES_MIN};
 pub use self::fault::Outcome;
 pub use self::open::{Report, SEGMENT_COUNT_MAX};
 
@@ -103,6 +106,8 @@ pub struct Counters {
     pub fetch_count: u64,
     /// Pages taken out of memory.
     pub evict_count: u64,
+    /// Pages that were looked at for that.
+    pub examined_count: u64,
     /// Those of them with uncommitted changes.
     pub steal_count: u64,
     /// Bytes of payload that commits wrote.
@@ -202,6 +207,11 @@ impl Touch {
         }
     }
 
+    /// The program may touch the page, or has bytes in it that are nowhere else.
+    fn is_open(&self) -> bool {
+        self.access > Access::None || self.is_changed()
+    }
+
     /// The page may have uncommitted bytes that are not in its segment.
     fn is_changed(&self) -> bool {
         self.access == Access::Write || self.is_stored || !self.declared.is_empty()
@@ -251,6 +261,7 @@ struct Span {
 pub struct Store<M, P> {
     log: Log<M>,
     segments: Vec<Segment<M>>,
+    area: Option<Area<M>>,
     /// Bytes of each segment.
     segment_bytes: Vec<u64>,
     regions: BTreeMap<u32, Region<P>>,

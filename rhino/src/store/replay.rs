@@ -6,6 +6,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use super::Segment;
+use super::double::{Area, write_pages};
 use super::entry::{self, Entry, KIND_ABORT, KIND_COMMIT, KIND_HOLD};
 use crate::error::Error;
 use crate::lock::PageName;
@@ -15,6 +16,8 @@ use crate::memory::{PAGE_BYTES, Page};
 
 /// Pages that recovery and truncation keep before they write them.
 pub(super) const CACHE_PAGE_COUNT: usize = 1024;
+/// Pages that are written when there are so many.
+const WRITE_PAGE_COUNT: usize = 64;
 
 /// A hold: where its record lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,14 +140,14 @@ impl Cache {
     /// Stores bytes into a page.
     pub(super) fn store<M: Medium>(
         &mut self,
-        segments: &[Segment<M>],
+        (segments, area): (&[Segment<M>], &mut Option<Area<M>>),
         name: PageName,
         offset: usize,
         bytes: &[u8],
     ) -> Result<(), Error> {
         if !self.pages.contains_key(&name) {
             while self.pages.len() >= CACHE_PAGE_COUNT {
-                self.write_oldest(segments)?;
+                self.write_oldest(segments, area)?;
             }
             let mut page = Box::new([0; PAGE_BYTES]);
             segments[name.0 as usize].read(name.1, &mut page)?;
@@ -162,19 +165,25 @@ impl Cache {
         self.pages.remove(&name);
     }
 
-    fn write_oldest<M: Medium>(&mut self, segments: &[Segment<M>]) -> Result<(), Error> {
-        let Some(name) = self.order.pop_front() else { return Ok(()) };
-        if let Some(page) = self.pages.remove(&name) {
-            segments[name.0 as usize].write(name.1, &page)?;
-        }
+    fn write_oldest<M: Medium>(&mut self, segments: &[Segment<M>], area: &mut Option<Area<M>>) -> Result<(), Error> {
+        let names: Vec<PageName> = self.order.drain(..self.order.len().min(WRITE_PAGE_COUNT)).collect();
+        let pages = names.iter().filter_map(|name| Some((*name, &**self.pages.get(name)?)));
+        write_pages(area, segments, &pages.collect::<Vec<_>>())?;
+        names.iter().for_each(|name| {
+            self.pages.remove(name);
+        });
         Ok(())
     }
 
     /// Writes all that is left.
-    pub(super) fn write_all<M: Medium>(&mut self, segments: &[Segment<M>]) -> Result<(), Error> {
-        for (name, page) in core::mem::take(&mut self.pages) {
-            segments[name.0 as usize].write(name.1, &page)?;
-        }
+    pub(super) fn write_all<M: Medium>(
+        &mut self,
+        segments: &[Segment<M>],
+        area: &mut Option<Area<M>>,
+    ) -> Result<(), Error> {
+        let pages = core::mem::take(&mut self.pages);
+        let pages: Vec<(PageName, &Page)> = pages.iter().map(|(name, page)| (*name, &**page)).collect();
+        write_pages(area, segments, &pages)?;
         self.order.clear();
         Ok(())
     }

@@ -6,8 +6,8 @@
 
 use alloc::vec::Vec;
 
-use super::Store;
 use super::replay::{Cache, Replayer, each_part};
+use super::{Segment, Store};
 use crate::error::Error;
 use crate::log::{Damage, HEAD_BYTES, Start};
 use crate::medium::Medium;
@@ -93,7 +93,8 @@ impl<M: Medium, P: Memory> Store<M, P> {
 
     fn go_on(&mut self, mut truncation: Truncation, record_count: usize) -> Result<Option<Truncation>, Error> {
         let mut record = Vec::new();
-        let Self { log, segments, segment_bytes, marks, .. } = self;
+        let Self { log, segments, area, segment_bytes, marks, .. } = self;
+        let segments: &[Segment<M>] = segments;
         for _ in 0..record_count {
             if truncation.at.sequence >= truncation.end.sequence {
                 break;
@@ -107,7 +108,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
                 each_part(entry, &mut |name, offset, bytes| {
                     // What its segment has already may be newer.
                     let is_written = marks.get(&name).is_some_and(|mark| mark.written >= sequence);
-                    if is_written { Ok(()) } else { cache.store(segments, name, offset, bytes) }
+                    if is_written { Ok(()) } else { cache.store((segments, &mut *area), name, offset, bytes) }
                 })
             })?;
             truncation.at = after;
@@ -115,7 +116,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
         if truncation.at.sequence < truncation.end.sequence {
             return Ok(Some(truncation));
         }
-        truncation.cache.write_all(segments)?;
+        truncation.cache.write_all(segments, area)?;
         segments.iter().try_for_each(|segment| segment.medium.flush())?;
         log.truncate(truncation.end)?;
         let start = truncation.end.sequence;

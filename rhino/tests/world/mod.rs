@@ -13,6 +13,8 @@ use rhino::{
 /// Pages of the two segments.
 pub(crate) const SEGMENT_PAGES: [usize; 2] = [5, 2];
 pub(crate) const SEGMENTS_BYTES: usize = (SEGMENT_PAGES[0] + SEGMENT_PAGES[1]) * PAGE_BYTES;
+/// Room for two pages: longer batches are parted.
+const AREA_BYTES: u64 = 3 * PAGE_BYTES as u64;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
@@ -22,51 +24,70 @@ pub(crate) struct Setting {
     pub(crate) truncate_percent: u8,
     pub(crate) log_bytes: usize,
     pub(crate) restore: Restore,
+    /// Segments' blocks may be spoilt, and pages are written to an area before.
+    pub(crate) is_doubled: bool,
     /// Set in [`begin_life`]: the part whose flushes do nothing.
     pub(crate) lying_part: Option<u64>,
     pub(crate) lying_flush: Option<u64>,
 }
 
 impl Setting {
-    pub(crate) fn parts(&self) -> [(u64, u64); 3] {
+    /// Log, segments, and the area behind them.
+    pub(crate) fn parts(&self) -> [(u64, u64); 4] {
         let page = PAGE_BYTES as u64;
         let (log, first) = (self.log_bytes as u64, SEGMENT_PAGES[0] as u64 * page);
-        [(0, log), (log, first), (log + first, SEGMENT_PAGES[1] as u64 * page)]
+        [
+            (0, log),
+            (log, first),
+            (log + first, SEGMENT_PAGES[1] as u64 * page),
+            (log + SEGMENTS_BYTES as u64, AREA_BYTES),
+        ]
     }
 
     pub(crate) fn options(&self) -> Options {
         Options { frame_count_max: self.frame_count_max, truncate_percent: self.truncate_percent }
     }
 
-    fn media(&self, disk: &Disk) -> (DiskPart, Vec<DiskPart>) {
-        let [log, first, second] = self.parts().map(|(first, length)| disk.part(first, length));
-        (log, vec![first, second])
+    fn media(&self, disk: &Disk) -> (DiskPart, Vec<DiskPart>, DiskPart) {
+        let [log, first, second, area] = self.parts().map(|(first, length)| disk.part(first, length));
+        (log, vec![first, second], area)
     }
 
     pub(crate) fn open(&self, disk: &Disk) -> Result<(Store<DiskPart, Pages>, rhino::Report), Error> {
-        let (log, segments) = self.media(disk);
+        let (log, segments, area) = self.media(disk);
+        if self.is_doubled {
+            return Store::open_doubled(log, segments, area, self.options());
+        }
         Store::open(log, segments, self.options())
     }
 
     pub(crate) fn create(&self, disk: &Disk, log_id: u64) -> Store<DiskPart, Pages> {
-        let (log, segments) = self.media(disk);
+        let (log, segments, area) = self.media(disk);
+        if self.is_doubled {
+            return Store::create_doubled(log, segments, area, log_id, self.options()).unwrap();
+        }
         Store::create(log, segments, log_id, self.options()).unwrap()
     }
 
-    /// A disk that holds this, whose segments' blocks are never spoilt by a crash.
+    /// A disk that holds this, whose segments' blocks are never spoilt by a crash unless pages are written twice.
     pub(crate) fn disk(&self, image: Image) -> Disk {
         let disk = Disk::from_image(image);
-        disk.set_atomic_from(self.log_bytes as u64);
+        if !self.is_doubled {
+            disk.set_atomic_from(self.log_bytes as u64);
+        }
         disk
     }
 
     pub(crate) fn blank(&self) -> Disk {
-        Disk::new(self.log_bytes + SEGMENTS_BYTES)
+        Disk::new(self.log_bytes + SEGMENTS_BYTES + AREA_BYTES as usize)
     }
 
-    /// The segments' bytes on a disk.
+    /// The segments' bytes on a disk, which can all be read.
     pub(crate) fn segments(&self, image: &Image) -> Vec<u8> {
-        image.bytes[self.log_bytes..].to_vec()
+        let (first, end) = (self.log_bytes, self.log_bytes + SEGMENTS_BYTES);
+        let bad = image.unreadable.range(first as u64 / 512..end as u64 / 512).next();
+        assert_eq!(bad, None, "a block of a segment cannot be read after recovery: {self:?}");
+        image.bytes[first..end].to_vec()
     }
 }
 
@@ -294,14 +315,14 @@ impl World {
     ) -> Step {
         let id = self.owners[number].live.as_ref().unwrap().id;
         let (region, pages) = self.owners[number].regions[segment].clone();
-        if by_call {
-            match self.store.write(id, region, (page * PAGE_BYTES + offset) as u64, bytes) {
-                Ok(Outcome::Done) => {}
-                Ok(Outcome::Wait) => return Step::Blocked,
-                Err(error) => return Step::Failed(error),
+        loop {
+            if by_call {
+                match self.store.write(id, region, (page * PAGE_BYTES + offset) as u64, bytes) {
+                    Ok(Outcome::Done) => break,
+                    Ok(Outcome::Wait) => return Step::Blocked,
+                    Err(error) => return Step::Failed(error),
+                }
             }
-        }
-        while !by_call {
             // A program that touches everything may lose the page again between the two.
             let declared = self.store.set_range(id, region, (page * PAGE_BYTES + offset) as u64, bytes.len() as u64);
             match declared {
