@@ -233,6 +233,7 @@ fn segments_on_a_full_disk_lose_nothing() {
 #[test]
 fn a_transaction_over_budget_costs_in_proportion() {
     const PAGE_COUNT: usize = 2000;
+    let value = |page: usize| 1 + (page % 251) as u8;
     for detector in [Detector::Page, Detector::Diff, Detector::DirtyBits] {
         let mut machine = Machine::with_frames(64 << 20, PAGE_COUNT, 500);
         let pages = Pages::new(PAGE_COUNT);
@@ -240,7 +241,7 @@ fn a_transaction_over_budget_costs_in_proportion() {
         let id = machine.store.begin(OWNER, Restore::Yes).unwrap();
         let before = machine.log.counts().flushes;
         for page in 0..PAGE_COUNT {
-            machine.put(id, region, &pages, page, &[1 + page as u8; 16]);
+            machine.put(id, region, &pages, page, &[value(page); 16]);
         }
         let (counters, flushes) = (machine.store.counters(), machine.log.counts().flushes - before);
         assert!(counters.steal_count as usize >= PAGE_COUNT - 500, "{detector:?}: {counters:?}");
@@ -248,7 +249,7 @@ fn a_transaction_over_budget_costs_in_proportion() {
         assert!(flushes <= counters.steal_count / 10 + 10, "{detector:?}: {flushes} flushes, {counters:?}");
         machine.store.commit(id, Durability::Flush).unwrap();
         let found = machine.recovered();
-        assert!((0..PAGE_COUNT).all(|page| found[page * PAGE_BYTES] == 1 + page as u8), "{detector:?}");
+        assert!((0..PAGE_COUNT).all(|page| found[page * PAGE_BYTES] == value(page)), "{detector:?}");
     }
 }
 
