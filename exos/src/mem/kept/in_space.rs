@@ -403,11 +403,15 @@ fn unmapper(binder: &mut Binder) -> impl FnMut(Range<u64>, bool) {
     }
 }
 
-/// A space for a process: one that was kept, with what it maps still, or a new one. `ENOMEM`.
+/// A space for a process: one that was kept, with what it maps still, or a new one. `EAGAIN` if there are as many as
+/// can be, `ENOMEM`.
 fn take_space(shared: &SharedState, wanted: Option<&Next>) -> Result<(CapSlot, Option<Box<Residue>>)> {
     if let Some(space) = shared.kept_spaces().take(wanted) {
         return Ok((space.slot, space.residue));
     }
-    let slot = shared.pool().kernel().create_space().map_err(|_: Status| Errno::ENOMEM)?;
+    let slot = shared.pool().kernel().create_space().map_err(|status| match status {
+        Status::TableFull => Errno::EAGAIN,
+        _ => Errno::ENOMEM,
+    })?;
     Ok((slot, None))
 }
