@@ -21,6 +21,8 @@ mod spec;
 mod state;
 mod words;
 
+pub(crate) use state::rfc_3339;
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -34,8 +36,9 @@ use serde_json::json;
 
 use crate::oci::errors::{OciError, Result, WhileDoing};
 use crate::oci::spec::{Process, Spec};
-use crate::oci::state::{MACHINE, Place, State, Status, default_root, read_bounded, write_whole};
+use crate::oci::state::{CREATED, MACHINE, Place, State, Status, default_root, read_bounded, write_whole};
 use crate::oci::words::Words;
+use crate::options::values::parse_signal;
 use crate::remote::client::Machine;
 use crate::remote::request::Request;
 
@@ -163,6 +166,8 @@ fn begin(words: &Words, place: &Place, spec: &Spec, bundle: &Path, config: &[u8]
     place.write("bundle", bundle.as_os_str().as_bytes())?;
     let accel = words.value("accel").map(OsString::as_os_str);
     let console = words.path("console-socket");
+    // Held to the end of the creation, whatever ends it: then the monitor looks whether it was made.
+    let held = place.hold()?;
     let mut child = monitor::spawn(place, monitor::MONITOR, &place.directory, console.as_deref(), accel)?;
     let mut rest = || {
         monitor::wait_until_ready(place, &mut child)?;
@@ -173,9 +178,11 @@ fn begin(words: &Words, place: &Place, spec: &Spec, bundle: &Path, config: &[u8]
         [&hooks.prestart, &hooks.create_runtime, &hooks.create_container]
             .into_iter()
             .try_for_each(|list| hooks::run(list, &shown))?;
-        words.path("pid-file").map_or(Ok(()), |path| write_whole(&path, child.id().to_string().as_bytes()))
+        words.path("pid-file").map_or(Ok(()), |path| write_whole(&path, child.id().to_string().as_bytes()))?;
+        place.write(CREATED, b"")
     };
     let outcome = rest();
+    drop(held);
     if outcome.is_err() {
         let _ = child.kill();
         let _ = child.wait();
@@ -223,35 +230,9 @@ fn state(place: &Place) -> Result<u8> {
     Ok(0)
 }
 
-/// A signal by number or name.
-fn signal_of(text: &str) -> Result<u8> {
-    let names = [
-        ("HUP", 1),
-        ("INT", 2),
-        ("QUIT", 3),
-        ("ABRT", 6),
-        ("KILL", 9),
-        ("USR1", 10),
-        ("USR2", 12),
-        ("PIPE", 13),
-        ("ALRM", 14),
-        ("TERM", 15),
-        ("CHLD", 17),
-        ("CONT", 18),
-        ("STOP", 19),
-        ("TSTP", 20),
-        ("WINCH", 28),
-    ];
-    let name = text.to_ascii_uppercase();
-    let name = name.strip_prefix("SIG").unwrap_or(&name);
-    let known = names.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-    let number = known.or_else(|| text.parse().ok()).filter(|number| (1..=64).contains(number));
-    number.ok_or_else(|| OciError::Usage(format!("{text}: no signal")))
-}
-
 fn kill(words: &Words, place: &Place) -> Result<u8> {
     let text = words.rest.get(1).map_or("SIGTERM".into(), |text| text.to_string_lossy());
-    let signal = signal_of(&text)?;
+    let signal = parse_signal(&text).map_err(OciError::Usage)?;
     let state = place.load()?;
     let is_kill = signal == libc::SIGKILL as u8;
     match place.status(&state) {

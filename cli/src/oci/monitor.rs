@@ -96,6 +96,10 @@ pub(crate) fn monitor(place: &Place, console: Option<&Path>, accel: Option<&OsSt
     let prepared = prepare(place, console);
     let outcome = prepared.and_then(|(plan, is_sandbox)| {
         let listener = listen(place)?;
+        if !place.wait_for_creation()? {
+            place.remove()?;
+            return Err(OciError::State(place.id.clone(), "its creation was given up"));
+        }
         let (mut stream, _) = listener.accept().while_doing(|| "waiting for start".into())?;
         drop(listener);
         let _ = std::fs::remove_file(place.file(START_SOCKET));

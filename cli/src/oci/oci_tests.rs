@@ -2,7 +2,7 @@
 
 use super::hooks;
 use super::spec::Hook;
-use super::{signal_of, words};
+use super::words;
 use serde_json::json;
 use std::ffi::OsString;
 
@@ -13,16 +13,6 @@ fn the_runtime_is_known_by_name_or_verb() {
     assert_eq!(words(&list("aegis oci state x")), Some(&list("state x")[..]));
     assert_eq!(words(&list("aegis run x")), None);
     assert_eq!(words(&list("aegis run oci")), None);
-}
-
-#[test]
-fn signals_have_numbers_and_names() {
-    for (text, number) in [("9", 9), ("KILL", 9), ("SIGTERM", 15), ("sigusr1", 10), ("64", 64)] {
-        assert_eq!(signal_of(text).expect(text), number);
-    }
-    for text in ["0", "65", "-1", "", "SIGNOTHING"] {
-        assert!(signal_of(text).is_err(), "{text:?}");
-    }
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `config.json` | the bundle's configuration as it was at `create`; later edits count for nothing |
 //! | `state.json` | identifier, bundle, monitor |
+//! | `creation` | locked while `create` runs |
+//! | `created` | there once `create` has done all |
 //! | `start` | the socket at which the monitor waits for `start` |
 //! | `started` | there once `start` was heard |
 //! | `aegis/container.sock` | the machine's own socket (`remote`) |
@@ -13,9 +15,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -29,6 +34,10 @@ const CONFIG_BYTES_MAX: u64 = 4 << 20;
 const ID_BYTES_MAX: usize = 128;
 /// The machine's name at its socket, and the pod's.
 pub(crate) const MACHINE: &str = "container";
+
+/// The file that is locked while `create` runs, and the one that it writes last.
+const CREATION: &str = "creation";
+pub(crate) const CREATED: &str = "created";
 
 /// The directory of a container.
 #[derive(Clone, Debug)]
@@ -112,6 +121,29 @@ impl Place {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Locks the creation, until the answer is dropped or this process ends.
+    pub(crate) fn hold(&self) -> Result<OwnedFd> {
+        self.lock(FlockOperation::LockExclusive)
+    }
+
+    /// Waits until the creation is over; whether all of it was done.
+    pub(crate) fn wait_for_creation(&self) -> Result<bool> {
+        self.lock(FlockOperation::LockShared).map(|_| self.file(CREATED).exists())
+    }
+
+    fn lock(&self, operation: FlockOperation) -> Result<OwnedFd> {
+        let path = self.file(CREATION);
+        let file = fs::File::options().append(true).create(true).open(&path);
+        let file = file.while_doing(|| path.display().to_string())?;
+        loop {
+            match flock(&file, operation) {
+                Err(Errno::INTR) => {}
+                locked => break locked.while_doing(|| path.display().to_string())?,
+            }
+        }
+        Ok(file.into())
     }
 
     /// A file that appears whole.

@@ -21,6 +21,76 @@ pub(crate) fn parse_name(text: &str) -> Result<String, String> {
     Err(format!("1 to {POD_NAME_BYTES_MAX} letters, digits, - and _, not beginning with -"))
 }
 
+/// Signals by name, without SIG.
+const SIGNALS: [(&str, i32); 31] = [
+    ("HUP", libc::SIGHUP),
+    ("INT", libc::SIGINT),
+    ("QUIT", libc::SIGQUIT),
+    ("ILL", libc::SIGILL),
+    ("TRAP", libc::SIGTRAP),
+    ("ABRT", libc::SIGABRT),
+    ("BUS", libc::SIGBUS),
+    ("FPE", libc::SIGFPE),
+    ("KILL", libc::SIGKILL),
+    ("USR1", libc::SIGUSR1),
+    ("SEGV", libc::SIGSEGV),
+    ("USR2", libc::SIGUSR2),
+    ("PIPE", libc::SIGPIPE),
+    ("ALRM", libc::SIGALRM),
+    ("TERM", libc::SIGTERM),
+    ("STKFLT", libc::SIGSTKFLT),
+    ("CHLD", libc::SIGCHLD),
+    ("CONT", libc::SIGCONT),
+    ("STOP", libc::SIGSTOP),
+    ("TSTP", libc::SIGTSTP),
+    ("TTIN", libc::SIGTTIN),
+    ("TTOU", libc::SIGTTOU),
+    ("URG", libc::SIGURG),
+    ("XCPU", libc::SIGXCPU),
+    ("XFSZ", libc::SIGXFSZ),
+    ("VTALRM", libc::SIGVTALRM),
+    ("PROF", libc::SIGPROF),
+    ("WINCH", libc::SIGWINCH),
+    ("IO", libc::SIGIO),
+    ("PWR", libc::SIGPWR),
+    ("SYS", libc::SIGSYS),
+];
+/// The first and the last of the real-time signals, as glibc's programs number them.
+const REAL_TIME: (i32, i32) = (34, 64);
+
+/// A signal by number or name: `15`, `TERM`, `sigterm`, `RTMIN+3`.
+pub(crate) fn parse_signal(text: &str) -> Result<u8, String> {
+    let name = text.to_ascii_uppercase();
+    let name = name.strip_prefix("SIG").unwrap_or(&name);
+    let offset = |rest: &str| if rest.is_empty() { Some(0) } else { rest.trim_start_matches(['+', '-']).parse().ok() };
+    let (first, last) = REAL_TIME;
+    let real_time = || {
+        let up = name.strip_prefix("RTMIN").filter(|rest| !rest.starts_with('-')).and_then(offset);
+        let down = name.strip_prefix("RTMAX").filter(|rest| !rest.starts_with('+')).and_then(offset);
+        let number = up.map(|up: i32| first.saturating_add(up)).or(down.map(|down| last.saturating_sub(down)));
+        number.filter(|number| (first..=last).contains(number))
+    };
+    let known = SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+    let number = known.or_else(real_time).or_else(|| text.parse().ok());
+    let number = number.and_then(|number| u8::try_from(number).ok()).filter(|number| (1..=64).contains(number));
+    number.ok_or_else(|| format!("{text}: no signal; a name such as TERM, or a number from 1 to 64"))
+}
+
+/// `DIR[:OPTIONS]` of `--tmpfs`; the options may say what is so in any case.
+pub(crate) fn parse_temporary(text: &str) -> Result<String, String> {
+    let (path, options) = text.split_once(':').unwrap_or((text, "rw"));
+    let is_plain = path.starts_with('/') && path.bytes().any(|byte| byte != b'/' && byte != b'.');
+    if !is_plain || path.split('/').any(|name| name == "..") || path.contains('\0') {
+        return Err("DIR is a path below /, without ..".into());
+    }
+    match options.split(',').find(|option| !["rw", "nosuid", "nodev"].contains(option)) {
+        Some(option) => {
+            Err(format!("{option}: a directory in memory is rw, nosuid and nodev, and no more can be said"))
+        }
+        None => Ok(path.to_owned()),
+    }
+}
+
 /// As [`parse_bytes`], within the limits of `-m`.
 pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
@@ -92,5 +162,37 @@ pub(crate) fn parse_variable(text: OsString) -> Result<OsString, String> {
             }
             None => Err("not set in this environment; write NAME=VALUE".into()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_signal, parse_temporary};
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        for (text, number) in [
+            ("TERM", 15),
+            ("sigkill", 9),
+            ("SIGUSR1", 10),
+            ("3", 3),
+            ("RTMIN", 34),
+            ("SIGRTMIN+3", 37),
+            ("RTMAX-1", 63),
+        ] {
+            assert_eq!(parse_signal(text), Ok(number), "{text}");
+        }
+        for text in ["", "0", "65", "-1", "NONE", "RTMIN+99", "RTMIN-1", "RTMAX+1", "RTMIN+99999999999", "SIGSIGTERM"] {
+            assert!(parse_signal(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn directories_in_memory_are_below_the_root() {
+        assert_eq!(parse_temporary("/run"), Ok("/run".into()));
+        assert_eq!(parse_temporary("/run:rw,nodev"), Ok("/run".into()));
+        for text in ["", "/", "//", "/.", "run", "/a/../b", "/run:size=1m", "/run:exec"] {
+            assert!(parse_temporary(text).is_err(), "{text}");
+        }
     }
 }
