@@ -39,6 +39,8 @@ pub const HOSTNAME_BYTES_MAX: usize = 64;
 pub const GROUP_COUNT_MAX: usize = 65_536;
 /// Most host directories that are served live.
 pub const MOUNT_COUNT_MAX: usize = 16;
+/// Most directories in memory that are mounted.
+pub const TEMPORARY_COUNT_MAX: usize = 16;
 /// Bytes of the tag by which a mount finds its device: what the driver can read (`aegis_virtio::ninep`).
 pub const MOUNT_TAG_BYTES: usize = 6;
 
@@ -59,6 +61,7 @@ const TAG_TERMINAL: u32 = 11;
 const TAG_MOUNT: u32 = 12;
 const TAG_TICKETS: u32 = 13;
 const TAG_GROUP: u32 = 20;
+const TAG_TEMPORARY: u32 = 21;
 
 /// In a mount's record: its flags and tag stand before its path.
 const MOUNT_HEADER_BYTES: usize = 4 + MOUNT_TAG_BYTES;
@@ -101,6 +104,8 @@ bitflags! {
         const NAME_SERVERS = 1 << 15;
         /// `/etc/resolv.conf` is as the root has it.
         const KEEP_NAME_SERVERS = 1 << 16;
+        /// Nothing changes in the root, but in what is mounted there.
+        const READ_ONLY_ROOT = 1 << 17;
         // Flags of a later version are kept.
         const _ = !0;
     }
@@ -172,6 +177,8 @@ pub struct Config {
     pub terminal_rows: u16,
     /// Terminal width in characters; 0 if unknown.
     pub terminal_columns: u16,
+    /// Directories in which a file system in memory is mounted, below those of the host: absolute paths.
+    pub temporaries: Vec<Vec<u8>>,
     /// Host directories served live, mounted in this order.
     pub mounts: Vec<HostMount>,
     /// What the program is funded with; `None`: as whatever it starts.
@@ -203,6 +210,7 @@ impl Default for Config {
             hostname: b"aegis".to_vec(),
             terminal_rows: 0,
             terminal_columns: 0,
+            temporaries: Vec::new(),
             mounts: Vec::new(),
             tickets: None,
             network: None,
@@ -299,6 +307,7 @@ impl Config {
         record(TAG_HOSTNAME, &self.hostname);
         let size = [self.terminal_rows.to_le_bytes(), self.terminal_columns.to_le_bytes()];
         record(TAG_TERMINAL, size.as_flattened());
+        self.temporaries.iter().for_each(|path| record(TAG_TEMPORARY, path));
         for mount in &self.mounts {
             let mut value = mount.flags.bits().to_le_bytes().to_vec();
             value.extend_from_slice(&mount.tag);
@@ -395,6 +404,7 @@ impl Config {
                 self.terminal_rows = u16_at(value, 0)?;
                 self.terminal_columns = u16_at(value, 2)?;
             }
+            TAG_TEMPORARY => self.temporaries.push(value.to_vec()),
             TAG_MOUNT => {
                 let (header, path) = value.split_at_checked(MOUNT_HEADER_BYTES)?;
                 self.mounts.push(HostMount {
@@ -431,8 +441,10 @@ impl Config {
         if self.groups.len() > GROUP_COUNT_MAX {
             return Err(ConfigError::Groups);
         }
-        let is_mount = |mount: &HostMount| is_path(&mount.path) && mount.path[0] == b'/';
-        if self.mounts.len() > MOUNT_COUNT_MAX || !self.mounts.iter().all(is_mount) {
+        let is_place = |path: &[u8]| is_path(path) && path[0] == b'/';
+        let is_counted = self.mounts.len() <= MOUNT_COUNT_MAX && self.temporaries.len() <= TEMPORARY_COUNT_MAX;
+        let mut places = self.mounts.iter().map(|mount| &mount.path).chain(&self.temporaries);
+        if !is_counted || !places.all(|path| is_place(path)) {
             return Err(ConfigError::Mount);
         }
         if self.network.as_ref().is_some_and(|network| !network.is_valid()) || !HostEntry::are_valid(&self.names) {

@@ -7,7 +7,8 @@ use core::net::IpAddr;
 use proptest::prelude::*;
 
 use super::{
-    Config, ConfigError, Flags, HEADER_BYTES, HostMount, HostMountFlags, MOUNT_COUNT_MAX, STRING_BYTES_MAX, Tickets,
+    Config, ConfigError, Flags, HEADER_BYTES, HostMount, HostMountFlags, MOUNT_COUNT_MAX, STRING_BYTES_MAX,
+    TEMPORARY_COUNT_MAX, Tickets,
 };
 use crate::disks::{DiskFlags, Disks, RequestOrder};
 use crate::drivers::Drivers;
@@ -135,6 +136,7 @@ prop_compose! {
             memory_limit_bytes, realtime_start_ns, random_seed, uid, gid,
             groups: vec![gid; (uid % 5) as usize], hostname,
             terminal_rows, terminal_columns, mounts: Vec::new(),
+            temporaries: vec![b"/run".to_vec(); (gid % 3) as usize],
             tickets: tickets.map(|(amount, currency)| Tickets { amount, currency }),
             network,
             names: names.into_iter().map(|(address, name)| HostEntry { name: name.into_bytes(), address }).collect(),
@@ -178,6 +180,9 @@ fn shares_come_back_in_order_and_are_checked() {
     assert_eq!(Config::decode(&config.encode().unwrap()), Ok(config));
     for bad in [vec![mount(b"a", HostMountFlags::ROOT)], vec![mount(b"", HostMountFlags::ROOT)]] {
         assert_eq!(Config { mounts: bad, ..minimal() }.encode(), Err(ConfigError::Mount));
+    }
+    for bad in [vec![b"run".to_vec()], vec![Vec::new()], vec![b"/x".to_vec(); TEMPORARY_COUNT_MAX + 1]] {
+        assert_eq!(Config { temporaries: bad, ..minimal() }.encode(), Err(ConfigError::Mount));
     }
     let many = vec![mount(b"/x", HostMountFlags::empty()); MOUNT_COUNT_MAX + 1];
     assert_eq!(Config { mounts: many, ..minimal() }.encode(), Err(ConfigError::Mount));

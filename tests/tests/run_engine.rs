@@ -185,6 +185,61 @@ fn a_container_can_be_ended_at_any_time() {
 }
 
 #[test]
+fn a_create_that_is_killed_leaves_nothing() {
+    let engine = Engine::new("killed");
+    let bundle = engine.folder.join("bundle").display().to_string();
+    let mark = engine.folder.join("mark");
+    let hook = engine.folder.join("hook");
+    std::fs::write(
+        &hook,
+        format!("#!/bin/sh\necho $$ > {0}.new && mv {0}.new {0} && exec sleep 1000\n", mark.display()),
+    )
+    .expect("writable");
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("ours");
+    engine.config("true", &format!(r#","hooks":{{"createRuntime":[{{"path":"{}"}}]}}"#, hook.display()));
+    let mut create =
+        engine.verb(&["create", "--bundle", &bundle, "c"]).stdin(Stdio::null()).spawn().expect("it starts");
+    let pause = std::time::Duration::from_millis(10);
+    while !mark.exists() {
+        assert!(create.try_wait().expect("a child").is_none(), "the hook runs until it is killed");
+        std::thread::sleep(pause);
+    }
+    let state = std::fs::read_to_string(engine.folder.join("run/c/state.json")).expect("hooks come behind it");
+    let monitor = state.split("\"pid\":").nth(1).and_then(|rest| rest.split([',', '}']).next()).expect("it is there");
+    create.kill().expect("it runs");
+    create.wait().expect("it ends");
+    assert_eq!(wait(Pid::from_raw(monitor.parse().expect("a number")).expect("a process")), 125);
+    let hook = std::fs::read_to_string(&mark).expect("written");
+    let hook = Pid::from_raw(hook.trim().parse().expect("a number")).expect("a process");
+    rustix::process::kill_process(hook, rustix::process::Signal::KILL).expect("it sleeps");
+    wait(hook);
+    let mut left = std::fs::read_dir(engine.folder.join("run")).expect("there");
+    assert!(left.next().is_none(), "nothing of it is left");
+    engine.fails(&["state", "c"], "does not exist");
+}
+
+#[test]
+fn a_root_is_read_only_where_the_engine_says_so() {
+    let engine = Engine::new("sealed");
+    engine.config(
+        "echo x > /x; echo y > /run/y && cat /run/y; echo z > /data/z; grep -c ' / overlay ro' /proc/mounts",
+        "",
+    );
+    let path = engine.folder.join("bundle/config.json");
+    let text = std::fs::read_to_string(&path).expect("written");
+    let text = text.replace(r#""path":"rootfs""#, r#""path":"rootfs","readonly":true"#);
+    let run = r#""mounts":[{"destination":"/run","type":"tmpfs","options":["tmpcopyup"]},"#;
+    std::fs::write(&path, text.replace(r#""mounts":["#, run)).expect("writable");
+    let container = engine.create(ID, b"");
+    engine.works(&["start", ID]);
+    let (output, errors, status) = container.end();
+    assert_eq!((output.as_str(), status), ("y\n1\n", 0), "{errors}");
+    assert!(errors.contains("/x: Read-only file system"), "{errors}");
+    assert_eq!(std::fs::read_to_string(engine.folder.join("data/z")).expect("written"), "z\n");
+    engine.works(&["delete", ID]);
+}
+
+#[test]
 fn what_cannot_be_kept_fails_at_create_and_leaves_nothing() {
     let engine = Engine::new("refused");
     let bundle = engine.folder.join("bundle").display().to_string();

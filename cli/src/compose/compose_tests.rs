@@ -123,6 +123,21 @@ fn volumes_of_a_project_stay_in_their_folder() {
 }
 
 #[test]
+fn what_may_change_and_what_ends_a_service_is_kept() {
+    let folder = Folder::new("ends");
+    let text = "services:\n  a:\n    image: x\n    read_only: true\n    tmpfs: [/run, '/var/x:rw']\n    \
+                stop_signal: SIGQUIT\n    volumes: [{type: tmpfs, target: /cache}]\n";
+    let found = compose(&folder.0, text).expect("understood");
+    let options = &found.file.pods[0].options;
+    assert!(found.notes.is_empty() && options.read_only, "{:?}", found.notes);
+    let (signal, places) = (options.image.stop_signal, &options.temporaries);
+    assert_eq!((signal, places.join(" ").as_str()), (Some(3), "/run /var/x /cache"));
+    for line in ["tmpfs: /", "tmpfs: '/x:size=1m'", "stop_signal: NONE", "read_only: 1"] {
+        compose(&folder.0, &format!("services:\n  a:\n    image: x\n    {line}\n")).expect_err(line);
+    }
+}
+
+#[test]
 fn each_key_that_is_not_kept_is_named_with_its_line() {
     let folder = Folder::new("named");
     let text = "services:\n  a:\n    image: x\n    cap_add: [ALL]\n    healthcheck: {test: x}\n    \
@@ -144,7 +159,6 @@ fn each_key_that_is_not_kept_is_named_with_its_line() {
         ("tty: true", "tty"),
         ("stdin_open: True", "stdin_open"),
         ("init: true", "init"),
-        ("read_only: true", "read_only"),
         ("container_name: c", "container_name"),
         ("labels: [a=b]", "labels"),
         ("expose: ['80']", "expose"),

@@ -13,7 +13,7 @@ use crate::compose::yaml::{Node, Value, Wrong};
 use crate::options::groups::MEMORY_DEFAULT;
 use crate::options::image::PullChoice;
 use crate::options::network::{NetworkChoice, parse_host_entry, parse_hostname, parse_name_server, parse_publications};
-use crate::options::values::{MEMORY_BYTES_MIN, parse_memory};
+use crate::options::values::{MEMORY_BYTES_MIN, parse_memory, parse_signal, parse_temporary};
 use crate::remote::server::restart::Restart;
 use crate::verb::up_file::{PodEntry, plain_options};
 
@@ -24,7 +24,7 @@ const VARIABLES_BYTES_MAX: u64 = 1 << 20;
 /// Keys that mean a container with more of the host than a machine gives away.
 const REFUSED: [&str; 4] = ["devices", "volumes_from", "pid", "userns_mode"];
 /// Keys that ask for nothing where they are false.
-const SWITCHES: [&str; 4] = ["tty", "stdin_open", "init", "read_only"];
+const SWITCHES: [&str; 3] = ["tty", "stdin_open", "init"];
 
 type Result<T> = std::result::Result<T, Wrong>;
 
@@ -126,6 +126,13 @@ impl<'a> Service<'a> {
                     options.network.dns.push(parse_name_server(&server).map_err(|why| at(why.to_string()))?);
                 }
             }
+            "read_only" => options.read_only = boolean(key, node)?,
+            "tmpfs" => {
+                for place in texts(key, node)? {
+                    options.temporaries.push(parse_temporary(&place).map_err(at)?);
+                }
+            }
+            "stop_signal" => options.image.stop_signal = Some(parse_signal(&text(key, node)?).map_err(at)?),
             "deploy" => self.deploy(node)?,
             "depends_on" => self.dependencies(node)?,
             "build" if !has_image => {
@@ -279,7 +286,12 @@ impl<'a> Service<'a> {
                     let (kind, source) = (of("type")?, of("source")?);
                     self.ignore_others("volumes", map, &["target", "read_only", "type", "source"]);
                     match kind.as_deref() {
-                        Some("tmpfs") => continue,
+                        Some("tmpfs") => {
+                            let place =
+                                parse_temporary(&target).map_err(|why| (entry.line, format!("volumes: {why}")))?;
+                            self.pod.options.temporaries.push(place);
+                            continue;
+                        }
                         None | Some("bind" | "volume") => (source, target, is_read_only),
                         Some(kind) => return Err((entry.line, format!("volumes: type {kind}: bind, volume or tmpfs"))),
                     }

@@ -75,6 +75,8 @@ pub(crate) struct User {
 #[derive(Clone, Debug, Deserialize)]
 struct Root {
     path: PathBuf,
+    #[serde(default)]
+    readonly: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -241,9 +243,10 @@ impl Spec {
         let mut words: Vec<OsString> = ["aegis", "run", "--quiet", "--root"].map(Into::into).to_vec();
         words.push(self.root(bundle)?.into());
         let mut add = |option: &str, value: OsString| words.extend([option.into(), value]);
+        let is_read_only = self.root.as_ref().is_some_and(|root| root.readonly);
         for mount in &self.mounts {
-            if let Some(volume) = mount.volume(bundle, &mut warnings)? {
-                add("-v", volume);
+            if let Some((option, value)) = mount.words(bundle, is_read_only, &mut warnings)? {
+                add(option, value);
             }
         }
         add("-w", process.cwd.clone().into());
@@ -263,6 +266,9 @@ impl Spec {
         }
         if process.terminal {
             words.push("-t".into());
+        }
+        if is_read_only {
+            words.push("--read-only".into());
         }
         words.push("--".into());
         words.extend(process.args.iter().map(OsString::from));
@@ -285,8 +291,13 @@ impl Cpu {
 }
 
 impl Mount {
-    /// The value of a `-v`, if it is one of the host's directories or files that is to be shown.
-    fn volume(&self, bundle: &Path, warnings: &mut Vec<String>) -> Result<Option<OsString>> {
+    /// An option and its value: for one of the host's directories or files that is to be shown, or one in memory.
+    fn words(
+        &self,
+        bundle: &Path,
+        is_root_read_only: bool,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<(&'static str, OsString)>> {
         let place = self.destination.as_str();
         let kind = self.kind.as_deref().unwrap_or("bind");
         let is_bind = kind == "bind" || self.options.iter().any(|it| it == "bind" || it == "rbind");
@@ -306,11 +317,12 @@ impl Mount {
             text.push(":");
             text.push(place);
             text.push(if self.options.iter().any(|it| it == "ro" || it == "rro") { ":ro" } else { "" });
-            return Ok(Some(text));
+            return Ok(Some(("-v", text)));
         }
         match kind {
-            // What programs write is in memory everywhere; in a place that the image has nothing in, that is a tmpfs.
-            "tmpfs" | "ramfs" => Ok(None),
+            // What programs write is in memory everywhere, and what the root has there is to be seen.
+            "tmpfs" if !is_root_read_only && self.options.iter().any(|it| it == "tmpcopyup") => Ok(None),
+            "tmpfs" | "ramfs" => Ok(Some(("--tmpfs", place.trim_end_matches('/').into()))),
             "proc" | "sysfs" | "devpts" | "mqueue" | "cgroup" | "cgroup2" => {
                 Err(cannot(format!("mounts: {kind} at {place}: a machine has it at its usual place alone")))
             }

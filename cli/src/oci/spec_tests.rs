@@ -59,6 +59,23 @@ fn a_container_becomes_the_words_of_a_run() {
 }
 
 #[test]
+fn what_may_change_is_as_the_engine_says() {
+    let mounts = serde_json::json!([
+        { "destination": "/run", "type": "tmpfs", "options": ["rw", "tmpcopyup"] },
+        { "destination": "/cache/", "type": "tmpfs" },
+    ]);
+    let plain = plan(|config| config["mounts"] = mounts.clone()).expect("a plan");
+    assert!(words(&plain).contains("|--tmpfs|/cache|-w|") && !words(&plain).contains("read-only"), "{plain:?}");
+    assert!(!words(&plain).contains("/run"), "what the root has there is seen, and may be written over");
+    let sealed = plan(|config| {
+        config["root"]["readonly"] = true.into();
+        config["mounts"] = mounts;
+    });
+    let text = words(&sealed.expect("a plan"));
+    assert!(text.contains("|--tmpfs|/run|--tmpfs|/cache|") && text.contains("|--read-only|--|"), "{text}");
+}
+
+#[test]
 fn what_cannot_be_kept_is_named() {
     type Change = fn(&mut serde_json::Value);
     let cases: [(Change, &str); 11] = [

@@ -15,7 +15,7 @@ use crate::options::disks::DiskOptions;
 use crate::options::drivers::{DriverOption, parse_driver};
 use crate::options::image::ImageOptions;
 use crate::options::network::NetworkOptions;
-use crate::options::values::{parse_memory, parse_seconds, parse_variable};
+use crate::options::values::{parse_memory, parse_seconds, parse_temporary, parse_variable};
 use crate::options::view::ViewOptions;
 
 /// Most processors.
@@ -47,6 +47,12 @@ pub(crate) struct PodOptions {
         value_parser = OsStringValueParser::new().try_map(parse_volume)
     )]
     pub(crate) volumes: Vec<Volume>,
+    /// Let nothing change in the root: only what -v and --tmpfs show, and /dev/shm, can be written to
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Show an empty directory there that is in memory (repeatable)
+    #[arg(long = "tmpfs", value_name = "DIR", value_parser = parse_temporary)]
+    pub(crate) temporaries: Vec<String>,
     /// Put this file or directory of the host into the root, read-only (repeatable)
     #[arg(long, value_name = "HOST[:GUEST]", value_parser = OsStringValueParser::new().try_map(parse_with))]
     pub(crate) with: Vec<With>,

@@ -7,6 +7,8 @@ use aegis_launch::images::source::{ImageSource, parse_source};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::options::values::parse_signal;
+
 // What a pod takes from an image. (No documentation comment: clap would make it the text of the command.)
 #[allow(missing_docs, reason = "see above")]
 #[derive(Clone, Debug, Default, Args)]
@@ -32,6 +34,9 @@ pub(crate) struct ImageOptions {
     /// Publish each port that the image exposes on a free port of this host's loopback
     #[arg(short = 'P', long, requires = "image")]
     pub(crate) publish_all: bool,
+    /// What `aegis stop`, and a signal that ends `aegis up`, send the program [default: the image's, else TERM]
+    #[arg(long, value_name = "SIGNAL", value_parser = parse_signal)]
+    pub(crate) stop_signal: Option<u8>,
     /// User, group and further groups in numbers, where an engine says them: no accounts are looked at.
     #[arg(skip)]
     pub(crate) numbers: Option<Identity>,

@@ -17,10 +17,12 @@ use aegis_launch::images::errors::ImageError;
 use aegis_launch::images::source::ImageSource;
 use aegis_launch::images::store::{Pull, Store};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use serde_json::Value;
 
 use crate::options::groups::PodOptions;
 use crate::options::image::PullChoice;
 use crate::options::network::parse_publications;
+use crate::options::values::parse_signal;
 
 /// Longest file of accounts that is read of a root that is a directory.
 const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
@@ -59,11 +61,18 @@ pub(crate) fn settle(options: &mut PodOptions, words: &mut Vec<OsString>, base: 
         let directory = settings.working_dir.as_deref().unwrap_or_default();
         options.working_directory = Some(Path::new("/").join(directory));
     }
+    let mut warnings = image.warnings;
+    if options.image.stop_signal.is_none() {
+        match stop_signal(settings) {
+            Ok(signal) => options.image.stop_signal = signal,
+            Err(why) => warnings.push(format!("the image's StopSignal is passed over: {why}")),
+        }
+    }
     if options.image.publish_all {
         publish(settings, options)?;
     }
     options.root = Some(image.root);
-    Ok(image.warnings)
+    Ok(warnings)
 }
 
 /// The program and its arguments.
@@ -95,6 +104,16 @@ fn environment(settings: &Settings, home: Option<&[u8]>, options: &PodOptions) -
     let own = [OsString::from_vec([&b"HOME="[..], &home].concat()), format!("HOSTNAME={hostname}").into()];
     let images = settings.env.iter().flatten().filter(|it| it.find('=').is_some_and(|at| at > 0)).map(OsString::from);
     own.into_iter().chain(images).chain(options.environment.iter().cloned()).collect()
+}
+
+/// What tells the image's program to end, if it says so.
+fn stop_signal(settings: &Settings) -> Result<Option<u8>, String> {
+    match &settings.stop_signal {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.is_empty() => Ok(None),
+        Some(Value::String(text)) => parse_signal(text).map(Some),
+        Some(other) => parse_signal(&other.to_string()).map(Some),
+    }
 }
 
 fn publish(settings: &Settings, options: &mut PodOptions) -> Result<(), Error> {

@@ -164,6 +164,7 @@ impl<'a> Pod<'a> {
         let bytes = |text: &OsStr| text.as_bytes().to_vec();
         let hostname = self.options.network.hostname.as_ref().map_or(hostname, |name| name.as_bytes());
         let mut flags = switches | etc_files(self.options, hostname, network);
+        flags.set(Flags::READ_ONLY_ROOT, self.options.read_only);
         flags.set(Flags::VERBOSE, machine.verbose);
         flags.set(Flags::QUIET, machine.quiet);
         flags.set(Flags::STDERR_IS_STDOUT, are_one_file(std::io::stdout().as_fd(), std::io::stderr().as_fd()));
@@ -187,6 +188,7 @@ impl<'a> Pod<'a> {
             gid: self.options.image.identity.gid,
             groups: self.options.image.identity.groups.clone(),
             hostname: hostname.to_vec(),
+            temporaries: self.options.temporaries.iter().map(|path| path.clone().into_bytes()).collect(),
             mounts: files.mounts.iter().map(|served| served.mount.clone()).collect(),
             tickets: self.tickets.clone(),
             network: network.map(|network| network.config.clone()),

@@ -32,7 +32,7 @@ use crate::start::image::settle;
 use crate::start::memory::memory_mib;
 use crate::start::pod::{Pod, PodFiles, terminal_flags};
 use crate::start::{MachineSpec, Prepared, Starter};
-use crate::verb::run_named::{is_named, run_named};
+use crate::verb::run_named::{in_background, is_named, run_named};
 
 /// The images of domains that the pod's drivers are placed in, with their kinds of part.
 fn domains(starter: &Starter<'_>, pod: &Pod<'_>) -> Result<Vec<(u32, Vec<u8>)>, Error> {
@@ -55,6 +55,10 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
 /// As [`run`], in a machine that other processes find by a name, if it has one: signals and further programs reach the
 /// pod by its server.
 pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&str>) -> Result<u8, Error> {
+    // Before anything is prepared, which is the other process's business then.
+    if let Some(status) = in_background(options)? {
+        return Ok(status);
+    }
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let (mut pod_options, mut words) = (options.pod.clone(), options.program_words().to_vec());
     settle_files(&mut pod_options, &cwd)?;

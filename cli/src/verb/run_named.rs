@@ -30,6 +30,16 @@ pub(crate) fn is_named(options: &RunOptions) -> bool {
     options.engine_words.detach || options.engine_words.name.is_some()
 }
 
+/// Lets a run in the background go on in another process, and answers the status of its start; nothing for a run that
+/// goes on here.
+pub(crate) fn in_background(options: &RunOptions) -> Result<Option<u8>, Error> {
+    if is_named(options) {
+        check(options)?;
+    }
+    let is_here = !options.engine_words.detach || std::env::var_os(BACKGROUND).is_some() || options.machine.dry_run;
+    if is_here { Ok(None) } else { start_in_background().map(Some) }
+}
+
 /// Runs the program under a name; the answer is the tool's exit status, in the background that of the start.
 pub(crate) fn run_named(
     options: &RunOptions,
@@ -38,10 +48,6 @@ pub(crate) fn run_named(
     current: &Path,
     start: Instant,
 ) -> Result<u8, Error> {
-    check(options)?;
-    if options.engine_words.detach && std::env::var_os(BACKGROUND).is_none() && !options.machine.dry_run {
-        return start_in_background();
-    }
     let program = words.first().cloned().unwrap_or_default();
     let name = NameChoice::new(options.engine_words.name.as_deref(), Path::new(&program));
     let entry = PodEntry {
@@ -63,7 +69,7 @@ pub(crate) fn run_named(
     };
     let is_named = options.engine_words.name.is_some();
     let on_start: &dyn Fn(&str) -> Result<(), Error> = if options.engine_words.detach { &let_go } else { &|_| Ok(()) };
-    run_pods(&file, current, &Wanted { machine: &options.machine, name, is_named, on_start }, start)
+    run_pods(&file, current, &Wanted { machine: &options.machine, name, is_named, on_start, metrics: None }, start)
 }
 
 /// What a pod of several cannot have.

@@ -24,7 +24,9 @@ use crate::options::network::{
     NetworkChoice, NetworkOptions, parse_address, parse_choice, parse_hardware_address, parse_host_entry,
     parse_hostname, parse_name_server, parse_publications, parse_router,
 };
-use crate::options::values::{MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, parse_memory, parse_memory_range};
+use crate::options::values::{
+    MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, parse_memory, parse_memory_range, parse_signal, parse_temporary,
+};
 use crate::options::view::ViewOptions;
 use crate::remote::server::restart::Restart;
 use crate::start::program::absolute;
@@ -38,7 +40,7 @@ const SLICE_MS_MAX: i64 = 100;
 /// What a pod's table may have.
 const POD_KEYS: &str = "program, args, image, user, root, pack, system, volumes, with, env, workdir, memory, \
                         tickets, currency, restart, ports, network, host_access, dns, hosts, ip, gateway, mac, \
-                        hostname, pcap, drivers, disk, io_order";
+                        hostname, pcap, drivers, disk, io_order, read_only, tmpfs, stop_signal";
 
 /// A machine and its pods.
 #[derive(Debug)]
@@ -295,6 +297,9 @@ impl Reader<'_> {
                 "pcap" => options.network.pcap = Some(self.host_path(self.string(key, value)?)),
                 "disk" => options.disks.disks = self.list(key, value, |text| parse_disk(text.into(), self.folder))?,
                 "io_order" => options.disks.order = Some(self.parsed(key, value, parse_order)?),
+                "read_only" => options.read_only = self.boolean(key, value)?,
+                "tmpfs" => options.temporaries = self.list(key, value, parse_temporary)?,
+                "stop_signal" => options.image.stop_signal = Some(self.parsed(key, value, parse_signal)?),
                 "drivers" => options.drivers = self.list(key, value, parse_driver)?,
                 "restart" => restart = self.parsed(key, value, Restart::parse)?,
                 _ => return Err(self.unknown(key, POD_KEYS)),
@@ -381,6 +386,8 @@ pub(crate) fn plain_options(memory: u64) -> PodOptions {
         pack: false,
         volumes: Vec::new(),
         with: Vec::new(),
+        read_only: false,
+        temporaries: Vec::new(),
         environment: Vec::new(),
         view: ViewOptions { here: None, bare: true },
         working_directory: None,

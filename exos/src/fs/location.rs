@@ -58,6 +58,8 @@ pub struct Mount {
     pub id: u32,
     /// Source, type and options, as `/proc/PID/mounts` shows them.
     pub description: MountDescription,
+    /// From some time on nothing changes in it.
+    pub(super) is_sealed: AtomicBool,
     root: Arc<Entry>,
     /// Where it is mounted; `None` for the root and for pseudo files.
     covers: Option<Location>,
@@ -460,8 +462,8 @@ impl Location {
     /// The root of a file system that is mounted nowhere yet (`covers` is `None`) or over a location.
     pub(super) fn of_new_mount(id: u32, description: MountDescription, root: InodeRef, covers: Option<Self>) -> Self {
         let entry = Entry::new(root, None, b"", false);
-        let (has_mounts, recent) = (AtomicBool::new(false), Mutex::default());
-        let mount = Arc::new(Mount { id, description, root: entry.clone(), covers, has_mounts, recent });
+        let (is_sealed, has_mounts, recent) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::default());
+        let mount = Arc::new(Mount { id, description, is_sealed, root: entry.clone(), covers, has_mounts, recent });
         if let Some(covered) = &mount.covers {
             covered.mount.has_mounts.store(true, Ordering::Release);
             *covered.entry.mounted_here.lock() = Some(mount.clone());
@@ -729,7 +731,8 @@ impl Mount {
 
     /// Restrictions of the mount.
     pub fn flags(&self) -> MountFlags {
-        self.description.flags
+        let sealed = if self.is_sealed.load(Ordering::Relaxed) { MountFlags::READ_ONLY } else { MountFlags::empty() };
+        self.description.flags | sealed
     }
 
     /// Fails if nothing may change here.

@@ -241,6 +241,8 @@ pub struct Settings {
     pub exposed_ports: Option<BTreeMap<String, Value>>,
     /// Directories that hold its data.
     pub volumes: Option<BTreeMap<String, Value>>,
+    /// What tells its program to end, by name or number.
+    pub stop_signal: Option<Value>,
 }
 
 /// Reads an image's configuration and checks that the image is for this machine.

@@ -2,7 +2,7 @@
 
 use exos::error::Errno::{
     self, E2BIG, EAGAIN, EBADF, EEXIST, EFAULT, EFBIG, EINTR, EINVAL, EISDIR, ELOOP, EMFILE, ENAMETOOLONG, ENODATA,
-    ENOENT, ENOTDIR, ENOTTY, EPERM, EPIPE, ERANGE, ESPIPE, EXDEV,
+    ENOENT, ENOTDIR, ENOTTY, EPERM, EPIPE, ERANGE, EROFS, ESPIPE, EXDEV,
 };
 use exos::task::signal::{Disposition, Signal, SignalInfo};
 use syscalls::Sysno;
@@ -604,4 +604,17 @@ fn memory_files_are_sealed() {
     assert_eq!(world.call(Sysno::fstat, [5, text]), Ok(0));
     assert_eq!(get::u32(&world.get(text, 64), 24), 0o600);
     assert_eq!(world.read(5, 8), Ok(1u64.to_le_bytes().to_vec()));
+}
+
+#[test]
+fn a_read_only_root_has_places_in_memory() {
+    use aegis_link::config::{Config, Flags};
+    let world = World::with_config(Config {
+        flags: Flags::READ_ONLY_ROOT,
+        temporaries: vec![b"/run".to_vec(), b"/deep/er".to_vec()],
+        ..Config::default()
+    });
+    let make = |name| world.call(Sysno::mkdir, [world.path(name), 0o755]);
+    assert_eq!([make("/x"), make("/deep/x")], [Err(EROFS); 2]);
+    assert_eq!([make("/run/x"), make("/deep/er/x"), make("/dev/shm/x")], [Ok(0); 3]);
 }

@@ -40,7 +40,7 @@ use exos::task::schedule::{Refusal, Scheduler};
 use crate::call::lottery;
 use crate::file::files::{Files, ProcessFiles};
 use crate::file::lottery_programs;
-use crate::host::mounts::{Refused, Served, Shares};
+use crate::host::mounts::{Refused, Served, Shares, ensure_path};
 use crate::host::standard_streams::{connect_streams, has_host_terminal};
 use crate::host::{disks, etc_files};
 use crate::proc::{ProcFacts, disk_text};
@@ -56,6 +56,8 @@ use crate::task::system::{Counters, Options, Platform, System};
 const VDSO_IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.bin"));
 /// Inodes that the writable layer may hold.
 const INODE_COUNT_MAX: u64 = 1 << 20;
+/// Minor numbers of directories in memory that are asked for, below those of the host's directories.
+const TEMPORARY_MINOR_FIRST: u32 = 16;
 /// Device numbers of the file systems, as `st_dev` shows them.
 const fn file_system(minor: u32) -> DeviceNumber {
     DeviceNumber { major: 0, minor }
@@ -303,8 +305,15 @@ fn name_space(
     mount_all(&namespace, ground, facts, interfaces, terminals, now).map_err(BootError::Root)?;
     device_fs::register(&namespace, &ground.kernel);
     disks::register(&namespace, &ground.disks);
+    for (minor, path) in (TEMPORARY_MINOR_FIRST..).zip(&config.temporaries) {
+        mount_temporary(&namespace, &ground.pool, minor, path, now)
+            .map_err(|error| share_error((path.clone(), error)))?;
+    }
     shares.mount(&namespace, now).map_err(share_error)?;
     let leased_names = etc_files::make(&namespace, config, now);
+    if config.flags.contains(Flags::READ_ONLY_ROOT) {
+        namespace.seal_root();
+    }
     Ok((namespace, shares.into_cache(), leased_names))
 }
 
@@ -348,6 +357,21 @@ fn mount_all(
     let flags = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | MountFlags::READ_ONLY;
     namespace.mount(&place, programs, MountDescription { kind: "tmpfs", source: "lottery", flags });
     ensure_directory(namespace, b"/tmp", 0o1777, now)?;
+    Ok(())
+}
+
+/// Mounts an empty directory in memory.
+fn mount_temporary(
+    namespace: &Arc<Namespace>,
+    pool: &Arc<FramePool>,
+    minor: u32,
+    path: &[u8],
+    now: Timestamp,
+) -> Result<()> {
+    let place = ensure_path(namespace, path, now)?;
+    let flags = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES;
+    let store = memory_store(pool, minor, 0o1777, now)?;
+    namespace.mount(&place, store, MountDescription { kind: "tmpfs", source: "tmpfs", flags });
     Ok(())
 }
 

@@ -111,7 +111,7 @@ impl<'a> Shares<'a> {
 }
 
 /// Finds a directory, or makes it and what is missing above it.
-fn ensure_path(namespace: &Arc<Namespace>, path: &[u8], now: Timestamp) -> Result<Location> {
+pub(super) fn ensure_path(namespace: &Arc<Namespace>, path: &[u8], now: Timestamp) -> Result<Location> {
     let credentials = Credentials::ROOT;
     let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now };
     let mut here = namespace.root().clone();

@@ -124,6 +124,11 @@ impl Namespace {
         &self.root
     }
 
+    /// Lets nothing change in the root's file system from here on: what is mounted in it goes on as it is.
+    pub fn seal_root(&self) {
+        self.root.mount().is_sealed.store(true, Ordering::Relaxed);
+    }
+
     /// Puts a file system over a directory; returns its root.
     pub fn mount(&self, over: &Location, root: InodeRef, description: MountDescription) -> Location {
         let _change = self.change.lock();

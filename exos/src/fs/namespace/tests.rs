@@ -108,6 +108,20 @@ fn read_only_mounts_refuse_changes() {
 }
 
 #[test]
+fn a_sealed_root_refuses_changes_and_what_is_mounted_in_it_does_not() {
+    let world = mounted(MountFlags::empty());
+    world.put("/old", b"");
+    let open = |path, access, flags| world.open(path, access, flags, NONE).map(drop);
+    assert_eq!(open("/new", Access::Write, OpenFlags::CREATE), Ok(()));
+    world.namespace.seal_root();
+    assert_eq!(open("/newer", Access::Write, OpenFlags::CREATE), Err(Errno::EROFS));
+    assert_eq!(open("/old", Access::Write, PLAIN), Err(Errno::EROFS));
+    assert_eq!(open("/old", Access::Read, PLAIN), Ok(()));
+    assert_eq!(open("/a/b/new", Access::Write, OpenFlags::CREATE), Ok(()));
+    assert!(world.root.mount().flags().contains(MountFlags::READ_ONLY));
+}
+
+#[test]
 fn paths_follow_renames_and_removals() {
     let world = World::tmpfs();
     make(&world, "/d", NewNode::Directory);
