@@ -35,7 +35,7 @@ use std::time::Instant;
 use aegis_launch::errors;
 
 use options::{Command, Parsed};
-use remote::{exec, verbs};
+use remote::{exec, verbs, watching};
 use verb::{doctor, images, manual, run, up};
 
 fn main() -> ExitCode {
@@ -68,6 +68,10 @@ fn main() -> ExitCode {
         Command::Exec(options) => ended(exec::exec(&options)),
         Command::Stop(options) => ended(verbs::stop(&options)),
         Command::Kill(options) => ended(verbs::kill(&options)),
+        Command::Wait(options) => ended(watching::wait(&options)),
+        Command::Stats(options) => ended(watching::stats(&options)),
+        Command::Inspect(options) => ended(watching::inspect(&options)),
+        Command::Events(options) => ended(watching::events(&options)),
         Command::Memory(options) => ended(verbs::memory(&options)),
         Command::Tickets(options) => ended(verbs::tickets(&options)),
         Command::Images(options) => ended(images::images(&options)),

@@ -15,6 +15,7 @@ pub(crate) mod values;
 pub(crate) mod view;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use aegis_bench::BenchOptions;
@@ -29,7 +30,7 @@ use crate::options::manual::{CompletionOptions, ManOptions};
 use crate::options::values::{parse_machine_memory, parse_name};
 use crate::profile;
 use crate::remote::exec::ExecOptions;
-use crate::remote::verbs;
+use crate::remote::{verbs, watching};
 
 /// Most tickets that a currency issues, and the longest name of one: exos's limits.
 const TICKETS_MAX: u64 = (1 << 40) - 1;
@@ -132,7 +133,15 @@ pub(crate) enum Command {
     Exec(Box<ExecOptions>),
     /// End pods, or a whole machine
     Stop(verbs::StopOptions),
-    /// End pods at once
+    /// Wait until pods end, and print their statuses
+    Wait(watching::WaitOptions),
+    /// Show what pods use now: processors, memory, network, processes
+    Stats(watching::StatsOptions),
+    /// Show how pods were started, as JSON
+    Inspect(watching::InspectOptions),
+    /// Show what happens to pods: starts, ends, restarts
+    Events(watching::EventsOptions),
+    /// End pods at once, or send them a signal
     Kill(verbs::KillOptions),
     /// Show or change the memory of pods
     Memory(verbs::MemoryOptions),
@@ -177,6 +186,9 @@ pub(crate) struct UpOptions {
     /// Name by which `aegis ps` and others find the machine [default: the file's]
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<String>,
+    /// Show the machine to browsers (a page) and collectors (/metrics, OpenMetrics), on an address of the loopback
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Let pods drive their devices themselves: faster by a little, and any of them can then reach all memory
     #[arg(long)]
     pub(crate) trust_devices: bool,

@@ -227,6 +227,9 @@ impl<'a> Relay<'a> {
     }
 
     fn finished(&mut self, qemu: QemuEnd) -> Finished {
+        if let Some(server) = self.server.as_ref().filter(|_| self.is_marked) {
+            server.leave_record(&self.links);
+        }
         let mut reports: Vec<Option<Report>> = self.links.iter().map(|link| link.life.report().cloned()).collect();
         let has_failed = |report: &Option<Report>| report.as_ref().is_some_and(|report| outcome(report).0 != 0);
         // One that was to be started again and then was not.
@@ -503,7 +506,12 @@ impl<'a> Relay<'a> {
                 if let Some(server) = &mut self.server {
                     server.end_all(&mut self.links, GRACE);
                 }
-                self.send_all(ToGuest::Signal(signal));
+                for number in 0..self.links.len() {
+                    let own = self.server.as_ref().map_or(signal, |server| server.ending_signal(number, signal));
+                    if self.links[number].has_greeted() {
+                        self.send(number, ToGuest::Signal(own));
+                    }
+                }
             }
             Event::Forward(signal) => self.send_all(ToGuest::Signal(signal)),
             Event::WindowSize => self.send_window_size(),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use aegis_link::pods::is_name;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::remote::socket;
+use crate::remote::{record, socket};
 
 const LOCK: &str = ".lock";
 const SUFFIX: &str = "sock";
@@ -149,11 +149,25 @@ impl Address {
             listener.set_nonblocking(true)?;
             Ok(listener)
         });
+        // Another machine of this name is meant from now on.
+        let _ = std::fs::remove_file(record::place_of(&path));
         match listener {
             Ok(listener) => Ok(Self { listener, name: name.clone(), path }),
             Err(error) => Err(AddressError::Socket(path, error)),
         }
     }
+}
+
+impl Address {
+    /// Where the machine's record is left.
+    pub(crate) fn record(&self) -> PathBuf {
+        record::place_of(&self.path)
+    }
+}
+
+/// The machines that have ended and left a record, by name, the newest first.
+pub(crate) fn ended() -> Result<Vec<(String, PathBuf)>, AddressError> {
+    directory().map(|directory| record::all(&directory))
 }
 
 impl Drop for Address {

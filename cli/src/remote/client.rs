@@ -43,6 +43,11 @@ pub(crate) fn running() -> Result<Vec<Machine>, Error> {
     Ok(found.into_iter().map(|(name, path)| Machine { name, path }).collect())
 }
 
+/// The records of those that have ended.
+pub(crate) fn ended() -> Result<Vec<(String, PathBuf)>, Error> {
+    address::ended().map_err(|why| Error::Usage(format!("looking for machines that have ended: {why}")))
+}
+
 /// The one that is meant: by its name, or the only one, or the one that is called as the pod.
 pub(crate) fn the_machine(name: Option<&str>, pod: Option<&str>) -> Result<Machine, Error> {
     let all = running()?;

@@ -30,6 +30,9 @@ pub(crate) struct PodReport {
     /// The status that it ended with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<u8>,
+    /// It is over, its library OS did not say how, and nobody took it apart.
+    #[serde(rename = "crashed", skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) has_crashed: bool,
     /// Times that it was started again.
     pub(crate) restarts: u32,
     /// The currency that its ticket is in.
@@ -173,6 +176,23 @@ pub(crate) struct ProcessReport {
     /// Memory that is present.
     pub(crate) resident_bytes: u64,
     pub(crate) command: String,
+}
+
+/// Something that happened to a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct EventReport {
+    /// Milliseconds since 1970.
+    pub(crate) time_ms: u64,
+    pub(crate) machine: String,
+    pub(crate) pod: String,
+    /// `start`, `running`, `stop`, `exit`, `lost`.
+    pub(crate) event: String,
+    /// The status that it ended with, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u8>,
+    /// Times that it was started again.
+    pub(crate) restarts: u32,
 }
 
 /// A currency.

@@ -26,6 +26,12 @@ pub(crate) enum Request {
     Stop { grace_ms: u64, pods: Vec<String> },
     /// A signal to a pod's program.
     Signal { pod: String, number: u8 },
+    /// The statuses of these pods, or of all, once they are over.
+    Wait { pods: Vec<String> },
+    /// What happened to pods, and what goes on to happen.
+    Events { follows: bool },
+    /// How a pod was started, or all.
+    Inspect { pod: Option<String> },
     /// What a pod wrote, or what all did.
     Logs { follows: bool, pod: Option<String> },
 }

@@ -14,6 +14,7 @@ const FRAME_BYTES: u64 = 4096;
 fn shown_state(pod: &PodReport) -> String {
     match pod.status {
         Some(status) => format!("{} ({status})", pod.state_name()),
+        None if pod.has_crashed => "crashed".to_owned(),
         None => pod.state_name().to_owned(),
     }
 }
@@ -173,6 +174,30 @@ fn traffic_table(before: Option<&MachineReport>, now: &MachineReport) -> String 
         is_empty = false;
     }
     if is_empty { String::new() } else { format!("\n{}", table.text()) }
+}
+
+/// What `aegis stats` prints: what each pod uses now, since `before` or its start.
+pub(crate) fn stats_table(before: Option<&MachineReport>, now: &MachineReport, wanted: &[String]) -> String {
+    let heads = ["POD", "CPU", "MEMORY", "LIMIT", "USED", "RECEIVED", "SENT", "PROCESSES"];
+    let mut table = Table::new(&heads, "<>>>>>>>");
+    for pod in now.pods.iter().filter(|pod| wanted.is_empty() || wanted.contains(&pod.name)) {
+        let old = before.and_then(|before| before.pods.iter().find(|old| old.name == pod.name));
+        let (old, usage) = (old.map(PodReport::usage).unwrap_or_default(), pod.usage());
+        // A pod that was started again counts from 0; the machine's clock goes on.
+        let used_ns = usage.time_ns.checked_sub(old.time_ns).unwrap_or(usage.time_ns);
+        let traffic = pod.traffic.unwrap_or_default();
+        table.row(vec![
+            pod.name.clone(),
+            part(used_ns, usage.now_ns.saturating_sub(old.now_ns)),
+            frames(usage.frames),
+            frames(usage.limit),
+            part(usage.frames, usage.limit),
+            kibibytes(traffic.received_bytes),
+            kibibytes(traffic.sent_bytes),
+            pod.processes.len().to_string(),
+        ]);
+    }
+    table.text()
 }
 
 fn kibibytes(bytes: u64) -> String {

@@ -8,12 +8,14 @@ use aegis_launch::errors::{Doing, Error};
 use aegis_link::frame::Kind;
 use clap::Args;
 
-use super::client::{Conversation, running, the_machine};
+use super::client::{Conversation, ended, running, the_machine};
 use super::keys::Keys;
-use super::report::json;
+use super::record::Record;
+use super::report::{MachineReport, json};
 use super::request::{End, Request, no_amount};
 use super::table::{memory_table, pods_table, tickets_table, top_table};
-use crate::options::values::{parse_memory_range, parse_seconds};
+use crate::options::values::{parse_memory_range, parse_seconds, parse_signal};
+use crate::relay::line_marks::marks;
 
 /// From one picture of `top` to the next.
 const INTERVAL_DEFAULT: &str = "2";
@@ -30,6 +32,26 @@ pub(crate) struct MachineChoice {
 }
 
 impl MachineChoice {
+    /// Whether none was named.
+    pub(super) fn is_any(&self) -> bool {
+        self.machine.is_none()
+    }
+
+    /// The record of the machine that is meant, if it has ended: by its name, or the one that ended last, of those with
+    /// this pod if it is said. A machine that runs is meant before one that has ended.
+    ///
+    /// # Errors
+    /// The directory of machines cannot be read.
+    pub(super) fn ended(&self, pod: Option<&str>) -> Result<Option<Record>, Error> {
+        let is_meant = |name: &str| self.machine.as_deref().is_none_or(|wanted| wanted == name);
+        if running()?.iter().any(|machine| is_meant(&machine.name)) {
+            return Ok(None);
+        }
+        let records = ended()?.into_iter().filter(|(name, _)| is_meant(name));
+        let has_pod = |record: &Record| pod.is_none_or(|pod| record.report.pods.iter().any(|it| it.name == pod));
+        Ok(records.filter_map(|(_, path)| Record::read(&path).ok()).find(has_pod))
+    }
+
     /// Begins to speak with it.
     pub(super) fn open(&self) -> Result<Conversation, Error> {
         self.open_for(None)
@@ -50,6 +72,9 @@ pub(crate) struct PsOptions {
     /// Show the pods' processes too
     #[arg(short = 'p', long)]
     processes: bool,
+    /// Show machines that have ended too
+    #[arg(short = 'a', long)]
+    all: bool,
     /// Print JSON: a list of machines, with their pods and these with their processes
     #[arg(long)]
     json: bool,
@@ -63,6 +88,9 @@ pub(crate) struct TopOptions {
     /// Print once what was used since the pods' start, and end
     #[arg(long)]
     once: bool,
+    /// Print JSON, a line for each picture
+    #[arg(long)]
+    json: bool,
     /// Time from one picture to the next
     #[arg(short = 'd', long, value_name = "SECONDS", default_value = INTERVAL_DEFAULT, value_parser = parse_seconds)]
     interval: Duration,
@@ -98,6 +126,9 @@ pub(crate) struct StopOptions {
 pub(crate) struct KillOptions {
     #[command(flatten)]
     choice: MachineChoice,
+    /// What the programs are sent; KILL ends a pod whatever it does
+    #[arg(short = 's', long, value_name = "SIGNAL", default_value = "KILL", value_parser = parse_signal)]
+    signal: u8,
     /// The pods
     #[arg(value_name = "POD", required = true)]
     pods: Vec<OsString>,
@@ -108,6 +139,9 @@ pub(crate) struct KillOptions {
 pub(crate) struct TicketsOptions {
     #[command(flatten)]
     choice: MachineChoice,
+    /// Print JSON where they are shown
+    #[arg(long)]
+    json: bool,
     /// The pod or currency whose ticket is to be changed; without it, all are shown
     #[arg(requires = "amount")]
     pod: Option<OsString>,
@@ -121,6 +155,9 @@ pub(crate) struct TicketsOptions {
 pub(crate) struct MemoryOptions {
     #[command(flatten)]
     choice: MachineChoice,
+    /// Print JSON where they are shown
+    #[arg(long)]
+    json: bool,
     /// The pod whose memory is to be changed; without it, all are shown
     #[arg(requires = "size")]
     pod: Option<OsString>,
@@ -136,6 +173,7 @@ fn parse_grace(text: &str) -> Result<Duration, String> {
 /// `aegis ps`.
 pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
     let machines = match &options.choice.machine {
+        Some(_) if options.all => Vec::new(),
         Some(name) => vec![the_machine(Some(name), None)?],
         None => running()?,
     };
@@ -149,6 +187,10 @@ pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
             Err(error) => eprintln!("aegis: {error}"),
         }
     }
+    if options.all {
+        let is_wanted = |name: &str| options.choice.machine.as_deref().is_none_or(|wanted| wanted == name);
+        reports.extend(ended_reports()?.into_iter().filter(|report| is_wanted(&report.machine)));
+    }
     if options.json {
         return print(&format!("{}\n", json(&reports)));
     }
@@ -158,12 +200,12 @@ pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
 /// `aegis top`.
 pub(crate) fn top(options: &TopOptions) -> Result<u8, Error> {
     let mut conversation = options.choice.open()?;
-    let clears = io::stdout().is_terminal() && !options.once;
+    let clears = io::stdout().is_terminal() && !options.once && !options.json;
     let keys = Keys::listen(clears);
     let mut before = None;
     loop {
         let now = conversation.report(&Request::Processes)?;
-        let table = top_table(before.as_ref(), &now);
+        let table = if options.json { json(&now) + "\n" } else { top_table(before.as_ref(), &now) };
         // The cursor to the corner, and nothing below.
         print(&format!("{}{table}", if clears { "\x1b[H\x1b[J" } else { "" }))?;
         if options.once {
@@ -178,7 +220,11 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Error> {
 
 /// `aegis logs`.
 pub(crate) fn logs(options: &LogsOptions) -> Result<u8, Error> {
-    let request = Request::Logs { follows: options.follow, pod: options.pod.as_ref().map(name) };
+    let pod = options.pod.as_ref().map(name);
+    if let Some(record) = options.choice.ended(pod.as_deref())? {
+        return print_lines(&record, pod.as_deref());
+    }
+    let request = Request::Logs { follows: options.follow, pod };
     finish(options.choice.open_for(options.pod.as_ref())?.ask(&request, None, pass_on)?)
 }
 
@@ -191,6 +237,13 @@ pub(crate) fn stop(options: &StopOptions) -> Result<u8, Error> {
 
 /// `aegis kill`.
 pub(crate) fn kill(options: &KillOptions) -> Result<u8, Error> {
+    if options.signal != libc::SIGKILL as u8 {
+        let mut conversation = options.choice.open_for(options.pods.first())?;
+        for pod in &options.pods {
+            conversation.output(&Request::Signal { pod: name(pod), number: options.signal })?;
+        }
+        return Ok(0);
+    }
     let request = Request::Stop { grace_ms: 0, pods: options.pods.iter().map(name).collect() };
     finish(options.choice.open_for(options.pods.first())?.ask(&request, None, pass_on)?)
 }
@@ -205,6 +258,7 @@ pub(crate) fn tickets(options: &TicketsOptions) -> Result<u8, Error> {
             conversation.output(&Request::Tickets { holder: name(pod), amount })?;
             Ok(0)
         }
+        _ if options.json => print(&format!("{}\n", json(&conversation.report(&Request::Pods)?))),
         _ => print(&tickets_table(&conversation.report(&Request::Pods)?)),
     }
 }
@@ -218,12 +272,36 @@ pub(crate) fn memory(options: &MemoryOptions) -> Result<u8, Error> {
             conversation.output(&Request::Memory { pod: name(pod), guaranteed, limit })?;
             Ok(0)
         }
+        _ if options.json => print(&format!("{}\n", json(&conversation.report(&Request::Pods)?))),
         _ => print(&memory_table(&conversation.report(&Request::Pods)?)),
     }
 }
 
+/// The reports of machines that have ended.
+fn ended_reports() -> Result<Vec<MachineReport>, Error> {
+    let records = ended()?.into_iter().filter_map(|(_, path)| Record::read(&path).ok());
+    Ok(records.map(|record| record.report).collect())
+}
+
+/// What pods of a machine that has ended wrote.
+fn print_lines(record: &Record, pod: Option<&str>) -> Result<u8, Error> {
+    let names: Vec<String> = record.report.pods.iter().map(|pod| pod.name.clone()).collect();
+    if let Some(pod) = pod.filter(|pod| !names.iter().any(|name| name == pod)) {
+        let text = format!("{pod}: no such pod; {} had {}", record.report.machine, names.join(", "));
+        return Err(Error::Usage(text));
+    }
+    let marks = marks(&names);
+    for line in record.lines.iter().filter(|line| pod.is_none_or(|pod| line.pod == pod)) {
+        let number = names.iter().position(|name| *name == line.pod);
+        let mark = number.filter(|_| pod.is_none()).map_or("", |number| marks[number].as_str());
+        let kind = if line.error { Kind::Errors } else { Kind::Output };
+        pass_on(kind, &[mark.as_bytes(), &line.text.0].concat()).doing("writing what the pods wrote")?;
+    }
+    Ok(0)
+}
+
 /// Writes what the machine says to this process's streams.
-fn pass_on(kind: Kind, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn pass_on(kind: Kind, bytes: &[u8]) -> io::Result<()> {
     match kind {
         Kind::Errors => io::stderr().write_all(bytes),
         _ => {
@@ -235,7 +313,7 @@ fn pass_on(kind: Kind, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// A word as a name; one that is no text is the name of nothing.
-fn name(word: &OsString) -> String {
+pub(super) fn name(word: &OsString) -> String {
     word.to_string_lossy().into_owned()
 }
 
@@ -247,7 +325,7 @@ pub(super) fn finish(end: End) -> Result<u8, Error> {
     Ok(end.status)
 }
 
-fn print(text: &str) -> Result<u8, Error> {
+pub(super) fn print(text: &str) -> Result<u8, Error> {
     let mut output = io::stdout().lock();
     output.write_all(text.as_bytes()).and_then(|()| output.flush()).doing("writing to standard output")?;
     Ok(0)

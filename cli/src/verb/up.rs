@@ -4,6 +4,7 @@
 //! which gives each pod its part. The order is again that in which a user wants to hear of problems.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use crate::remote::address::{Address, NameChoice};
 use crate::remote::server::ControlServer;
 use crate::remote::server::channel::Channel;
 use crate::remote::server::payers::Payers;
+use crate::remote::server::web::WebPlace;
 use crate::start::file_volumes::settle_files;
 use crate::start::image::settle;
 use crate::start::memory::{memory_of_pods_mib, pod_quota_mib};
@@ -61,7 +63,8 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     make_directories(&mut file, &directories, &options.machine)?;
     let name = NameChoice::new(options.name.as_deref(), &options.file);
     let is_named = options.name.is_some();
-    run_pods(&file, folder, &Wanted { machine: &options.machine, name, is_named, on_start: &|_| Ok(()) }, start)
+    let wanted = Wanted { machine: &options.machine, name, is_named, on_start: &|_| Ok(()), metrics: options.metrics };
+    run_pods(&file, folder, &wanted, start)
 }
 
 /// Makes the directories that volumes want; a dry run is without those volumes, and says so.
@@ -87,11 +90,14 @@ pub(crate) struct Wanted<'a> {
     pub(crate) is_named: bool,
     /// What is done with the machine's name when all that can be wrong beforehand is right.
     pub(crate) on_start: &'a dyn Fn(&str) -> Result<(), Error>,
+    /// Where browsers and collectors find it.
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 /// Runs these pods; the answer is the tool's exit status.
 pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start: Instant) -> Result<u8, Error> {
     let pods = found(file, folder)?;
+    let web = options.metrics.filter(|_| !options.machine.dry_run).map(WebPlace::take).transpose()?;
     let mut starter = Starter::find(options.machine)?;
     let mut files = Vec::new();
     for (entry, pod) in file.pods.iter().zip(&pods) {
@@ -145,7 +151,11 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let channels = sessions.into_iter().zip(&configs).map(|((ours, _), config)| channel(ours, config));
     let channels = channels.collect::<Result<Vec<_>, _>>()?;
     let (server, name) = server(options, file, &names, orders, channels)?;
-    let server = Some(server.with_ports(ports));
+    let stop_signals = file.pods.iter().map(|entry| entry.options.image.stop_signal);
+    if let Some(web) = web.as_ref().filter(|_| !options.machine.quiet) {
+        eprintln!("aegis: to be watched at http://{}/", web.address);
+    }
+    let server = Some(server.with_ports(ports).with_stop_signals(stop_signals).with_web(web));
     (options.on_start)(&name)?;
     let session = Session { names: &names, server, has_terminal: false, start, mappings: None };
     let (finished, _) = starter.run(machine, session)?;

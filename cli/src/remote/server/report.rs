@@ -7,10 +7,13 @@ use aegis_link::frame::{Kind, SOCKET_BYTES_MAX};
 use aegis_link::orders::{Action, PodState, TicketHolder};
 use aegis_link::phase::PodPhase;
 
+use super::logs::{Next, Position};
 use super::state::{ControlServer, Environment, Job, OrderReason, ReportJob};
 use crate::relay::ending::outcome;
 use crate::relay::pod_link::PodLink;
+use crate::remote::record::{Record, RecordedLine};
 use crate::remote::report::{CurrencyReport, MachineReport, PodReport, ProcessReport, Usage, json};
+use crate::remote::request::Bytes;
 
 /// The longest time for an answer from inside the machine.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -92,14 +95,28 @@ impl ControlServer {
 
     pub(super) fn finish_report(&mut self, number: u64, links: &[PodLink]) {
         let Some(client) = self.clients.get_mut(&number) else { return };
-        let Job::Report(ReportJob { states, currencies, traffic, processes, .. }) = &mut client.job else { return };
+        let Job::Report(job) = std::mem::replace(&mut client.job, Job::Nothing) else { return };
+        let is_web = client.web.is_some();
+        let report = self.machine_report(job, links);
+        if is_web {
+            return self.report_to_web(number, report);
+        }
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        for contents in json(&report).as_bytes().chunks(SOCKET_BYTES_MAX) {
+            client.send(Kind::Output, contents);
+        }
+        client.end(0, "");
+    }
+
+    fn machine_report(&self, job: ReportJob, links: &[PodLink]) -> MachineReport {
+        let ReportJob { states, currencies, traffic, mut processes, .. } = job;
         let currency = |(number, state): (usize, &Option<PodState>)| CurrencyReport {
             name: self.payers.name(number).to_owned(),
             tickets: state.map_or(0, |state| state.tickets),
             currency: self.payers.of_currency(number).to_owned(),
         };
         let mut pods = Vec::new();
-        for (number, (pod, link)) in self.pods.iter().zip(links).enumerate() {
+        for (number, link) in links.iter().enumerate().take(self.pods.len()) {
             let state = states[number];
             let shown = match (link.phase(), state) {
                 (phase @ (PodPhase::Waiting | PodPhase::Ended), _) => Some(phase),
@@ -108,22 +125,51 @@ impl ControlServer {
                 (phase, Some(_)) => Some(phase),
             };
             pods.push(PodReport {
-                name: pod.name.clone(),
-                state: shown,
-                status: link.life.report().map(|report| outcome(report).0),
-                restarts: link.restart_count,
-                currency: self.payers.of_pod(number).to_owned(),
                 usage: state.map(Usage::from),
-                ports: pod.ports.clone(),
                 traffic: traffic[number],
                 processes: std::mem::take(&mut processes[number]),
+                ..self.pod_report(number, link, shown)
             });
         }
-        let machine = self.address.as_ref().map_or_else(String::new, |address| address.name.clone());
         let currencies = currencies.iter().enumerate().map(currency).collect();
-        for contents in json(&MachineReport { machine, pods, currencies }).as_bytes().chunks(SOCKET_BYTES_MAX) {
-            client.send(Kind::Output, contents);
+        MachineReport { machine: self.machine_name(), pods, currencies }
+    }
+
+    /// What is known of a pod without asking anybody.
+    fn pod_report(&self, number: usize, link: &PodLink, state: Option<PodPhase>) -> PodReport {
+        let pod = &self.pods[number];
+        PodReport {
+            name: pod.name.clone(),
+            state,
+            status: link.life.report().map(|report| outcome(report).0),
+            has_crashed: state == Some(PodPhase::Lost) && !pod.is_taken_apart,
+            restarts: link.restart_count,
+            currency: self.payers.of_pod(number).to_owned(),
+            ports: pod.ports.clone(),
+            ..PodReport::default()
         }
-        client.end(0, "");
+    }
+
+    /// Leaves behind what the machine was, for commands that come when it has ended. Without a place nobody comes.
+    pub(crate) fn leave_record(&self, links: &[PodLink]) {
+        let Some(address) = &self.address else { return };
+        let pods = links.iter().enumerate().take(self.pods.len());
+        let pods = pods.map(|(number, link)| self.pod_report(number, link, Some(link.phase()))).collect();
+        let report = MachineReport { machine: self.machine_name(), pods, currencies: Vec::new() };
+        let mut position = Position::default();
+        let mut lines = Vec::new();
+        loop {
+            match self.logs.read(None, &mut position) {
+                Next::Line(pod, line) => lines.push(RecordedLine {
+                    pod: self.pods[pod].name.clone(),
+                    error: line.is_error,
+                    text: Bytes(line.text.clone()),
+                }),
+                Next::Lost(_) => {}
+                Next::Nothing => break,
+            }
+        }
+        // The machine's end is not to fail for want of a place for this.
+        let _ = Record { report, lines }.write(&address.record());
     }
 }

@@ -11,7 +11,7 @@ use aegis_link::phase::PodPhase;
 
 use super::payers::Payers;
 use super::restart::Restart;
-use super::state::{Client, ControlServer, Job};
+use super::state::{Client, ControlServer};
 use super::{ServerSlot, stopping};
 use crate::relay::pod_link::{Life, LifeEnd, PodLink};
 use crate::relay::pump::InputPump;
@@ -51,8 +51,7 @@ impl World {
             pods.push(pod);
         }
         let (ours, client) = pair();
-        let (stream, input) = (Stream::new(ours), FrameBuffer::new());
-        server.clients.insert(CLIENT, Client { stream, input, job: Job::Nothing, is_over: false });
+        server.clients.insert(CLIENT, Client::new(Stream::new(ours)));
         Self { server, links, manager, pods, client }
     }
 

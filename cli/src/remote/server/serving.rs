@@ -3,13 +3,14 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-use aegis_link::frame::{FrameBuffer, Kind};
+use aegis_link::frame::Kind;
 use aegis_link::orders::{Answer, Outcome, TicketHolder};
 use rustix::event::PollFlags;
 
 use super::channel::Channel;
 use super::state::{Client, ControlServer, Environment, Job, OrderReason, ReportJob};
 use super::tickets::too_much;
+use super::web::WEB_COUNT_MAX;
 use crate::relay::pod_link::{Life, PodLink};
 use crate::relay::stream::Stream;
 use crate::remote::request::Request;
@@ -21,6 +22,7 @@ const CLIENT_COUNT_MAX: usize = 32;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ServerSlot {
     Listener,
+    WebListener,
     Read(u64),
     Write(u64),
     OrdersIn,
@@ -46,6 +48,8 @@ impl ControlServer {
             list.extend(client.stream.wants_to_write().map(|fd| (ServerSlot::Write(*number), fd, write)));
         }
         // Behind those that hang up: they make room.
+        let web = self.web.as_ref().filter(|_| self.web_count() < WEB_COUNT_MAX);
+        list.extend(web.map(|place| (ServerSlot::WebListener, place.as_fd(), read)));
         list.extend(self.address.as_ref().map(|address| (ServerSlot::Listener, address.listener.as_fd(), read)));
         list
     }
@@ -54,6 +58,10 @@ impl ControlServer {
     pub(crate) fn handle(&mut self, slot: ServerSlot, links: &mut [PodLink]) {
         match slot {
             ServerSlot::Listener => self.accept(),
+            ServerSlot::WebListener => self.accept_web(),
+            ServerSlot::Read(number) if self.clients.get(&number).is_some_and(|client| client.web.is_some()) => {
+                self.read_web(number, links);
+            }
             ServerSlot::Read(number) => self.read(number, links),
             ServerSlot::Write(number) => {
                 if let Some(client) = self.clients.get_mut(&number) {
@@ -80,6 +88,8 @@ impl ControlServer {
             self.go_on_stopping(number, link, now);
             self.go_on_starting(number, link, now);
         }
+        self.note_phases(links);
+        self.end_late_callers(now);
         let numbers: Vec<u64> = self.clients.keys().copied().collect();
         for number in numbers {
             self.go_on(number, links, now);
@@ -104,7 +114,7 @@ impl ControlServer {
             _ => None,
         });
         let sessions = self.channels.iter().filter_map(Channel::next_time);
-        turns.chain(jobs).chain(sessions).min()
+        turns.chain(jobs).chain(sessions).chain(self.web_time()).min()
     }
 
     pub(super) fn accept(&mut self) {
@@ -113,9 +123,8 @@ impl ControlServer {
             return;
         }
         self.last_client += 1;
-        let (stream, input) = (Stream::new(stream), FrameBuffer::new());
-        let mut client = Client { stream, input, job: Job::Nothing, is_over: false };
-        if self.clients.values().filter(|client| !client.is_over).count() >= CLIENT_COUNT_MAX {
+        let mut client = Client::new(Stream::new(stream));
+        if self.clients.values().filter(|client| !client.is_over && client.web.is_none()).count() >= CLIENT_COUNT_MAX {
             client.refuse(&format!("more than {CLIENT_COUNT_MAX} commands at a time"));
             return;
         }
@@ -166,6 +175,9 @@ impl ControlServer {
             Ok(Request::Exec(exec)) => self.begin_session(number, exec, links),
             Ok(Request::Stop { grace_ms, pods }) => self.stop(number, grace_ms, &pods, links),
             Ok(Request::Signal { pod, number: signal }) => self.signal(number, &pod, signal, links),
+            Ok(Request::Wait { pods }) => self.wait(number, &pods),
+            Ok(Request::Events { follows }) => self.begin(number, Job::Events { follows, next: 0 }),
+            Ok(Request::Inspect { pod }) => self.inspect(number, pod.as_deref(), links),
             Ok(Request::Logs { follows, pod }) => self.show_logs(number, follows, pod.as_deref()),
             Err(_) => Err("this version of the tool does not know that".to_owned()),
         };
@@ -242,6 +254,8 @@ impl ControlServer {
                     client.end(0, "");
                 }
             }
+            Job::Wait { .. } => self.go_on_waiting(number, links),
+            Job::Events { .. } => self.go_on_with_events(number, links),
             Job::Logs { .. } => self.go_on_with_logs(number, links),
         }
     }

@@ -12,14 +12,19 @@ use aegis_link::frame::{Frame, FrameBuffer, Kind};
 use aegis_link::orders::PodState;
 
 use super::channel::Channel;
+use super::events::Events;
 use super::logs::{Logs, Position};
 use super::orders::Orders;
 use super::payers::Payers;
 use super::restart::Restart;
+use super::web::{Web, WebPlace};
 use crate::relay::stream::Stream;
 use crate::remote::address::Address;
 use crate::remote::report::{ProcessReport, TrafficReport, json};
 use crate::remote::request::End;
+
+/// What tells a program to end, unless something else is said.
+pub(super) const STOP_SIGNAL: u8 = libc::SIGTERM as u8;
 
 /// Why the manager was asked.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +57,11 @@ pub(super) struct PodRecord {
     pub(super) mark: String,
     /// Ports of the host that lead to it, as they are shown.
     pub(super) ports: Vec<String>,
+    /// What tells its program to end.
+    pub(super) stop_signal: u8,
     pub(super) environment: Environment,
+    /// The manager was told to take it apart.
+    pub(super) is_taken_apart: bool,
     /// Never, once it is not wanted any more.
     pub(super) restart: Restart,
     /// Starts without a steady run in between.
@@ -67,6 +76,8 @@ pub(super) enum Job {
     Report(ReportJob),
     Tickets { deadline: Instant },
     Stop { pods: Vec<usize> },
+    Wait { pods: Vec<usize> },
+    Events { follows: bool, next: u64 },
     Logs { pod: Option<usize>, follows: bool, position: Position },
     Session { pod: usize, session: u32 },
 }
@@ -97,11 +108,18 @@ pub(super) struct Client {
     pub(super) stream: Stream,
     pub(super) input: FrameBuffer,
     pub(super) job: Job,
+    /// It speaks HTTP.
+    pub(super) web: Option<Web>,
     /// Nothing more is read; it goes when all has been written.
     pub(super) is_over: bool,
 }
 
 impl Client {
+    /// One that has asked for nothing yet.
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, input: FrameBuffer::new(), job: Job::Nothing, web: None, is_over: false }
+    }
+
     pub(super) fn send(&mut self, kind: Kind, contents: &[u8]) {
         self.stream.send(&Frame::new(kind, contents).encode());
         self.is_over |= self.stream.is_deaf();
@@ -124,6 +142,8 @@ pub(crate) struct ControlServer {
     pub(super) address: Option<Address>,
     pub(super) orders: Orders<OrderReason>,
     pub(super) logs: Logs,
+    pub(super) events: Events,
+    pub(super) web: Option<WebPlace>,
     pub(super) pods: Vec<PodRecord>,
     pub(super) payers: Payers,
     /// The pods' lines of sessions.
@@ -147,7 +167,9 @@ impl ControlServer {
             name: name.clone(),
             mark,
             ports: Vec::new(),
+            stop_signal: STOP_SIGNAL,
             environment: Environment::Made,
+            is_taken_apart: false,
             restart,
             starts_in_a_row: 0,
             started: Instant::now(),
@@ -156,6 +178,8 @@ impl ControlServer {
             address,
             orders: Orders::new(orders),
             logs: Logs::new(names.len()),
+            events: Events::default(),
+            web: None,
             pods: names.iter().zip(crate::relay::line_marks::marks(names)).zip(restarts).map(pod).collect(),
             payers,
             channels,
@@ -169,6 +193,25 @@ impl ControlServer {
     pub(crate) fn with_ports(mut self, ports: Vec<Vec<String>>) -> Self {
         self.pods.iter_mut().zip(ports).for_each(|(pod, ports)| pod.ports = ports);
         self
+    }
+
+    /// Knows what tells each pod's program to end, where it is not SIGTERM.
+    pub(crate) fn with_stop_signals(mut self, signals: impl Iterator<Item = Option<u8>>) -> Self {
+        let signals = signals.map(|signal| signal.unwrap_or(STOP_SIGNAL));
+        self.pods.iter_mut().zip(signals).for_each(|(pod, signal)| pod.stop_signal = signal);
+        self
+    }
+
+    /// What a pod is sent when this signal ends the machine: what tells the tool to end is told to each in its way.
+    pub(crate) fn ending_signal(&self, pod: usize, signal: u8) -> u8 {
+        let is_polite = [libc::SIGINT, libc::SIGTERM].map(|it| it as u8).contains(&signal);
+        let own = self.pods.get(pod).map_or(STOP_SIGNAL, |pod| pod.stop_signal);
+        if is_polite && own != STOP_SIGNAL { own } else { signal }
+    }
+
+    /// The name by which commands find the machine; empty if they do not.
+    pub(super) fn machine_name(&self) -> String {
+        self.address.as_ref().map_or_else(String::new, |address| address.name.clone())
     }
 
     /// Keeps whole lines that a pod wrote, or that were written about it.

@@ -1,4 +1,4 @@
-//! Stopping pods: SIGTERM, SIGKILL after a grace, then the manager takes the pod apart.
+//! Stopping pods: SIGTERM or what else ends a program, SIGKILL after a grace, then the manager takes the pod apart.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,6 @@ const GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// From SIGKILL to taking the pod apart, and from there to giving up.
 pub(super) const KILL_LIMIT: Duration = Duration::from_secs(2);
 pub(super) const DESTROY_LIMIT: Duration = Duration::from_secs(5);
-const SIGTERM: u8 = libc::SIGTERM as u8;
 const SIGKILL: u8 = libc::SIGKILL as u8;
 
 impl ControlServer {
@@ -42,7 +41,7 @@ impl ControlServer {
             return;
         }
         if stage == Stage::Waiting && has_greeted {
-            link.send(ToGuest::Signal(SIGTERM));
+            link.send(ToGuest::Signal(self.pods[pod].stop_signal));
             stage = Stage::Terminated;
         }
         if now >= next {
@@ -52,6 +51,7 @@ impl ControlServer {
                     (Stage::Killed, now + KILL_LIMIT)
                 }
                 Stage::Killed => {
+                    self.pods[pod].is_taken_apart = true;
                     self.orders.give(Action::Destroy, TicketHolder::Pod(pod as u32), 0, OrderReason::Destroy);
                     (Stage::Destroyed, now + DESTROY_LIMIT)
                 }
