@@ -138,15 +138,33 @@ fn what_may_change_and_what_ends_a_service_is_kept() {
 }
 
 #[test]
+fn health_checks_are_read() {
+    let folder = Folder::new("health");
+    let read = |check: &str| {
+        let text = format!("services:\n  a:\n    image: x\n    healthcheck: {check}\n");
+        let options = compose(&folder.0, &text).map(|found| found.file.pods[0].options.image.clone())?;
+        Ok::<_, String>(options.health.settle(options.health_check))
+    };
+    let check = read("{test: curl x, interval: 1m1.5s, timeout: 500ms, retries: 4}").expect("sound").expect("one");
+    assert_eq!(check.words, ["/bin/sh", "-c", "curl x"]);
+    assert_eq!((check.interval.as_millis(), check.timeout.as_millis(), check.retries), (61_500, 500, 4));
+    assert_eq!(read("{test: [CMD, a, b]}").expect("sound").expect("one").words, ["a", "b"]);
+    assert_eq!((read("{test: [NONE]}"), read("{disable: true, test: x}")), (Ok(None), Ok(None)));
+    for wrong in ["[]", "{test: [x]}", "{interval: 5}", "{interval: 1x}", "{retries: 0}", "{disable: maybe}"] {
+        read(wrong).expect_err(wrong);
+    }
+}
+
+#[test]
 fn each_key_that_is_not_kept_is_named_with_its_line() {
     let folder = Folder::new("named");
-    let text = "services:\n  a:\n    image: x\n    cap_add: [ALL]\n    healthcheck: {test: x}\n    \
+    let text = "services:\n  a:\n    image: x\n    cap_add: [ALL]\n    healthcheck: {test: x, start_interval: 1s}\n    \
                 depends_on: {b: {condition: service_healthy}}\n    environment: [A=$NOWHERE]\n  b: {image: y}\n\
                 networks: {}\nx-mine: 1\nvolumes: {v: {external: true}}\n";
     let notes = compose(&folder.0, text).expect("understood").notes.join("\n");
     for part in [
         "line 4: services.a.cap_add is not kept",
-        "line 5: services.a.healthcheck is not kept",
+        "line 5: services.a.healthcheck.start_interval is not kept",
         "line 6: services.a.depends_on.b.condition is not kept",
         "networks is not kept",
         "NOWHERE is not set",

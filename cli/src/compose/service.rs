@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use aegis_launch::images::source::{ImageSource, Reference, parse_source};
 use aegis_launch::machine::mounts::Volume;
@@ -11,6 +12,7 @@ use crate::compose::Reader;
 use crate::compose::interpolate::read_variables;
 use crate::compose::yaml::{Node, Value, Wrong};
 use crate::options::groups::MEMORY_DEFAULT;
+use crate::options::health::HealthCheck;
 use crate::options::image::PullChoice;
 use crate::options::network::{NetworkChoice, parse_host_entry, parse_hostname, parse_name_server, parse_publications};
 use crate::options::values::{MEMORY_BYTES_MIN, parse_memory, parse_signal, parse_temporary};
@@ -133,6 +135,7 @@ impl<'a> Service<'a> {
                 }
             }
             "stop_signal" => options.image.stop_signal = Some(parse_signal(&text(key, node)?).map_err(at)?),
+            "healthcheck" => self.healthcheck(node)?,
             "deploy" => self.deploy(node)?,
             "depends_on" => self.dependencies(node)?,
             "build" if !has_image => {
@@ -149,6 +152,41 @@ impl<'a> Service<'a> {
             key if SWITCHES.contains(&key) && !boolean(key, node)? => {}
             key if key.starts_with("x-") => {}
             key => self.ignore(line, key),
+        }
+        Ok(())
+    }
+
+    fn healthcheck(&mut self, node: &Node) -> Result<()> {
+        let Value::Map(map) = &node.value else { return Err((node.line, "healthcheck: a map is wanted".into())) };
+        self.ignore_others("healthcheck", map, &["test", "interval", "timeout", "start_period", "retries", "disable"]);
+        let of = |name: &str| map.iter().find(|(key, _)| key == name).map(|(_, node)| node);
+        let options = &mut self.pod.options.image;
+        options.health.no_healthcheck = of("disable").map_or(Ok(false), |it| boolean("healthcheck: disable", it))?;
+        for (name, place) in [
+            ("interval", &mut options.health.health_interval),
+            ("timeout", &mut options.health.health_timeout),
+            ("start_period", &mut options.health.health_start_period),
+        ] {
+            if let Some(node) = of(name) {
+                *place = Some(
+                    duration(&text(name, node)?).map_err(|why| (node.line, format!("healthcheck: {name}: {why}")))?,
+                );
+            }
+        }
+        if let Some(node) = of("retries") {
+            let retries = text("retries", node)?.parse().ok().filter(|retries| *retries > 0);
+            let retries =
+                retries.ok_or_else(|| (node.line, "healthcheck: retries: a number from 1 is wanted".to_owned()))?;
+            options.health.health_retries = Some(retries);
+        }
+        let Some(test) = of("test") else { return Ok(()) };
+        let words = match &test.value {
+            Value::List(_) => texts("healthcheck: test", test)?,
+            _ => vec!["CMD-SHELL".to_owned(), text("healthcheck: test", test)?],
+        };
+        match HealthCheck::of_test(&words).map_err(|why| (test.line, format!("healthcheck: test: {why}")))? {
+            Some(check) => options.health_check = Some(check),
+            None => options.health.no_healthcheck = true,
         }
         Ok(())
     }
@@ -391,6 +429,29 @@ fn restart(text: &str) -> std::result::Result<Restart, String> {
         "unless-stopped" => Restart::parse("always"),
         text => Restart::parse(text),
     }
+}
+
+/// A time as compose writes it: `1h2m3s`, `1.5s`, `500ms`.
+fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let wrong = || format!("{text}: a time such as 1m30s is wanted");
+    let (mut rest, mut seconds) = (text, 0.0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let letters = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |length| digits + length);
+        let unit = match &rest[digits..letters] {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" => 1e-6,
+            "ns" => 1e-9,
+            _ => return Err(wrong()),
+        };
+        seconds += number * unit;
+        rest = &rest[letters..];
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
 fn text(key: &str, node: &Node) -> Result<String> {

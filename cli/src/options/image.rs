@@ -7,6 +7,7 @@ use aegis_launch::images::source::{ImageSource, parse_source};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::options::health::{HealthCheck, HealthOptions};
 use crate::options::values::parse_signal;
 
 // What a pod takes from an image. (No documentation comment: clap would make it the text of the command.)
@@ -37,6 +38,12 @@ pub(crate) struct ImageOptions {
     /// What `aegis stop`, and a signal that ends `aegis up`, send the program [default: the image's, else TERM]
     #[arg(long, value_name = "SIGNAL", value_parser = parse_signal)]
     pub(crate) stop_signal: Option<u8>,
+    /// How to look whether it is well.
+    #[command(flatten)]
+    pub(crate) health: HealthOptions,
+    /// What that comes to; a compose file says it here.
+    #[arg(skip)]
+    pub(crate) health_check: Option<HealthCheck>,
     /// User, group and further groups in numbers, where an engine says them: no accounts are looked at.
     #[arg(skip)]
     pub(crate) numbers: Option<Identity>,

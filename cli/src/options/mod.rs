@@ -8,6 +8,7 @@ pub(crate) mod disks;
 pub(crate) mod drivers;
 pub(crate) mod engine_words;
 pub(crate) mod groups;
+pub(crate) mod health;
 pub(crate) mod image;
 pub(crate) mod manual;
 pub(crate) mod network;

@@ -104,6 +104,10 @@ fn states(out: &mut Writer, report: &MachineReport) {
     out.family(("aegis_pod_running", Kind::Gauge, "Whether the pod's program runs."), pods, |pod| {
         one(f64::from(u8::from(pod.is_running())))
     });
+    out.family(("aegis_pod_healthy", Kind::Gauge, "Whether the pod's health check succeeds."), pods, |pod| {
+        let health = pod.health.as_deref().filter(|health| *health != "starting");
+        health.map(|health| ("", f64::from(u8::from(health == "healthy")))).into_iter().collect()
+    });
     out.family(("aegis_pod_restarts", Kind::Counter, "Times that the pod was started again."), pods, |pod| {
         one(f64::from(pod.restarts))
     });

@@ -33,6 +33,9 @@ pub(crate) struct PodReport {
     /// It is over, its library OS did not say how, and nobody took it apart.
     #[serde(rename = "crashed", skip_serializing_if = "std::ops::Not::not")]
     pub(crate) has_crashed: bool,
+    /// `starting`, `healthy` or `unhealthy`, of a pod that runs and is looked after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) health: Option<String>,
     /// Times that it was started again.
     pub(crate) restarts: u32,
     /// The currency that its ticket is in.
@@ -186,7 +189,7 @@ pub(crate) struct EventReport {
     pub(crate) time_ms: u64,
     pub(crate) machine: String,
     pub(crate) pod: String,
-    /// `start`, `running`, `stop`, `exit`, `lost`.
+    /// `start`, `running`, `stop`, `exit`, `lost`, `healthy`, `unhealthy`.
     pub(crate) event: String,
     /// The status that it ended with, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -15,6 +15,9 @@ fn shown_state(pod: &PodReport) -> String {
     match pod.status {
         Some(status) => format!("{} ({status})", pod.state_name()),
         None if pod.has_crashed => "crashed".to_owned(),
+        None if pod.health.is_some() => {
+            format!("{} ({})", pod.state_name(), pod.health.as_deref().unwrap_or_default())
+        }
         None => pod.state_name().to_owned(),
     }
 }
@@ -40,15 +43,11 @@ pub(crate) fn pods_table(reports: &[MachineReport]) -> String {
     let mut table = Table::new(&heads[..column_count], &"<<<>>>><"[..column_count]);
     for report in reports {
         for pod in &report.pods {
-            let mut row = vec![
-                report.machine.clone(),
-                pod.name.clone(),
-                shown_state(pod),
-                tickets_of(pod),
-                seconds(pod.usage().time_ns),
-                memory(pod),
-                pod.usage().entries().to_string(),
-            ];
+            let mut row = vec![report.machine.clone(), pod.name.clone(), shown_state(pod)];
+            row.extend(match &pod.usage {
+                Some(usage) => [tickets_of(pod), seconds(usage.time_ns), memory(pod), usage.entries().to_string()],
+                None => ["-"; 4].map(str::to_owned),
+            });
             row.extend(has_ports.then(|| pod.ports.join(", ")));
             table.row(row);
         }
@@ -294,6 +293,11 @@ mod tests {
         assert_eq!(lines[1], "shop     web     running       3000  1.500 s  2.0 MiB of 32.0 MiB       11");
         assert!(lines[3].contains("ended (3)"), "{text}");
         assert_eq!(lines[6], "shop     web    1     0  S      0.002 s  1.5 MiB  sh -c a=\"b c\"");
+        let mut over = report.clone();
+        over.pods[0].usage = None;
+        over.pods[0].has_crashed = true;
+        let line = pods_table(&[over]).lines().nth(1).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert_eq!(line.as_deref(), Some("shop web crashed - - - -"));
         let mut published = report.clone();
         published.pods[0].ports = vec!["127.0.0.1:8080 -> 80/tcp".into(), "[::1]:53 -> 53/udp".into()];
         let table = pods_table(&[published]);

@@ -20,6 +20,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use serde_json::Value;
 
 use crate::options::groups::PodOptions;
+use crate::options::health::HealthCheck;
 use crate::options::image::PullChoice;
 use crate::options::network::parse_publications;
 use crate::options::values::parse_signal;
@@ -34,6 +35,7 @@ const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
 /// The image cannot be had, has no command, or has no such user.
 pub(crate) fn settle(options: &mut PodOptions, words: &mut Vec<OsString>, base: &Path) -> Result<Vec<String>, Error> {
     let Some(source) = &options.image.image else {
+        options.image.health_check = options.image.health.settle(options.image.health_check.take());
         if let Some(numbers) = options.image.numbers.take() {
             options.image.identity = numbers;
         } else if let Some(user) = &options.image.user {
@@ -68,6 +70,12 @@ pub(crate) fn settle(options: &mut PodOptions, words: &mut Vec<OsString>, base: 
             Err(why) => warnings.push(format!("the image's StopSignal is passed over: {why}")),
         }
     }
+    let own = settings.healthcheck.as_ref().map_or(Ok(None), HealthCheck::of_image).unwrap_or_else(|why| {
+        warnings.push(format!("the image's Healthcheck is passed over: {why}"));
+        None
+    });
+    let said = options.image.health_check.take();
+    options.image.health_check = options.image.health.settle(said.or(own));
     if options.image.publish_all {
         publish(settings, options)?;
     }

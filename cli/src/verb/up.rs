@@ -151,11 +151,12 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let channels = sessions.into_iter().zip(&configs).map(|((ours, _), config)| channel(ours, config));
     let channels = channels.collect::<Result<Vec<_>, _>>()?;
     let (server, name) = server(options, file, &names, orders, channels)?;
+    let checks = file.pods.iter().map(|entry| entry.options.image.health_check.clone());
     let stop_signals = file.pods.iter().map(|entry| entry.options.image.stop_signal);
     if let Some(web) = web.as_ref().filter(|_| !options.machine.quiet) {
         eprintln!("aegis: to be watched at http://{}/", web.address);
     }
-    let server = Some(server.with_ports(ports).with_stop_signals(stop_signals).with_web(web));
+    let server = Some(server.with_ports(ports).with_stop_signals(stop_signals).with_web(web).with_health(checks));
     (options.on_start)(&name)?;
     let session = Session { names: &names, server, has_terminal: false, start, mappings: None };
     let (finished, _) = starter.run(machine, session)?;

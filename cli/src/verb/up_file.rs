@@ -40,7 +40,8 @@ const SLICE_MS_MAX: i64 = 100;
 /// What a pod's table may have.
 const POD_KEYS: &str = "program, args, image, user, root, pack, system, volumes, with, env, workdir, memory, \
                         tickets, currency, restart, ports, network, host_access, dns, hosts, ip, gateway, mac, \
-                        hostname, pcap, drivers, disk, io_order, read_only, tmpfs, stop_signal";
+                        hostname, pcap, drivers, disk, io_order, read_only, tmpfs, stop_signal, \
+                        health";
 
 /// A machine and its pods.
 #[derive(Debug)]
@@ -300,6 +301,7 @@ impl Reader<'_> {
                 "read_only" => options.read_only = self.boolean(key, value)?,
                 "tmpfs" => options.temporaries = self.list(key, value, parse_temporary)?,
                 "stop_signal" => options.image.stop_signal = Some(self.parsed(key, value, parse_signal)?),
+                "health" => options.image.health.health_cmd = Some(self.string(key, value)?.to_owned()),
                 "drivers" => options.drivers = self.list(key, value, parse_driver)?,
                 "restart" => restart = self.parsed(key, value, Restart::parse)?,
                 _ => return Err(self.unknown(key, POD_KEYS)),

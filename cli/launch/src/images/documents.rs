@@ -243,6 +243,8 @@ pub struct Settings {
     pub volumes: Option<BTreeMap<String, Value>>,
     /// What tells its program to end, by name or number.
     pub stop_signal: Option<Value>,
+    /// How to look whether its program is well.
+    pub healthcheck: Option<Value>,
 }
 
 /// Reads an image's configuration and checks that the image is for this machine.

@@ -65,7 +65,6 @@ pub(super) fn status_of(link: &PodLink) -> u8 {
 impl ControlServer {
     /// Notes where pods are now.
     pub(super) fn note_phases(&mut self, links: &[PodLink]) {
-        let machine = self.machine_name();
         for (pod, link) in links.iter().enumerate().take(self.pods.len()) {
             let now = (link.phase(), link.restart_count);
             match self.events.seen.get_mut(pod) {
@@ -74,16 +73,21 @@ impl ControlServer {
                 None => self.events.seen.push(now),
             }
             let is_exit = matches!(now.0, PodPhase::Waiting | PodPhase::Ended | PodPhase::Lost);
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.events.push(EventReport {
-                time_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
-                machine: machine.clone(),
-                pod: self.pods[pod].name.clone(),
-                event: word(now.0).to_owned(),
-                status: is_exit.then(|| status_of(link)),
-                restarts: now.1,
-            });
+            self.push_event(pod, word(now.0), is_exit.then(|| status_of(link)));
         }
+    }
+
+    /// Notes that something happened to a pod.
+    pub(super) fn push_event(&mut self, pod: usize, event: &str, status: Option<u8>) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.events.push(EventReport {
+            time_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            machine: self.machine_name(),
+            pod: self.pods[pod].name.clone(),
+            event: event.to_owned(),
+            status,
+            restarts: self.events.seen.get(pod).map_or(0, |(_, restarts)| *restarts),
+        });
     }
 
     pub(super) fn go_on_with_events(&mut self, number: u64, links: &[PodLink]) {

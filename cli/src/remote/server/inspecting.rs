@@ -63,6 +63,7 @@ impl ControlServer {
             "state": phase.name(),
             "status": is_over.then(|| status_of(link)),
             "crashed": phase == PodPhase::Lost && !pod.is_taken_apart,
+            "health": pod.watch.as_ref().map(|watch| watch.health.name()),
             "restarts": link.restart_count,
             "running_s": (!is_over).then(|| pod.started.elapsed().as_secs()),
             "ports": pod.ports,

@@ -8,13 +8,14 @@
 //! |---|---|
 //! | `state` | what is known; the types of all |
 //! | `serving` | descriptors, clients, requests, the manager's answers |
-//! | `report`, `stopping`, `restarting`, `tickets`, `log_reading`, `sessions`, `events`, `inspecting` | one job each |
+//! | `report`, `stopping`, `restarting`, `tickets`, `log_reading`, `sessions`, `events`, `health`, `inspecting` | one job each |
 //! | `web` | callers that speak HTTP |
 //! | `orders`, `channel` | the lines to the manager, and to a pod for its sessions |
 //! | `logs`, `restart`, `payers` | what pods wrote, when one is started again, which currency pays: pure |
 
 pub(crate) mod channel;
 mod events;
+mod health;
 mod inspecting;
 mod log_reading;
 mod logs;

@@ -143,6 +143,7 @@ impl ControlServer {
             state,
             status: link.life.report().map(|report| outcome(report).0),
             has_crashed: state == Some(PodPhase::Lost) && !pod.is_taken_apart,
+            health: pod.watch.as_ref().filter(|_| !link.phase().is_over()).map(|watch| watch.health.name().to_owned()),
             restarts: link.restart_count,
             currency: self.payers.of_pod(number).to_owned(),
             ports: pod.ports.clone(),

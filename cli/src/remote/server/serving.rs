@@ -89,6 +89,7 @@ impl ControlServer {
             self.go_on_starting(number, link, now);
         }
         self.note_phases(links);
+        self.go_on_checking(links, now);
         self.end_late_callers(now);
         let numbers: Vec<u64> = self.clients.keys().copied().collect();
         for number in numbers {
@@ -114,7 +115,8 @@ impl ControlServer {
             _ => None,
         });
         let sessions = self.channels.iter().filter_map(Channel::next_time);
-        turns.chain(jobs).chain(sessions).chain(self.web_time()).min()
+        let checks = self.pods.iter().filter_map(|pod| pod.watch.as_ref()?.next_time());
+        turns.chain(jobs).chain(sessions).chain(self.web_time()).chain(checks).min()
     }
 
     pub(super) fn accept(&mut self) {

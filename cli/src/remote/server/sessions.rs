@@ -9,6 +9,7 @@ use aegis_link::frame::Kind;
 use aegis_link::phase::PodPhase;
 
 use super::channel::SessionEvent;
+use super::health::checked_pod;
 use super::state::{Client, ControlServer, Job};
 use crate::relay::pod_link::PodLink;
 use crate::remote::request::{Bytes, Exec};
@@ -82,12 +83,16 @@ impl ControlServer {
         for news in news {
             match news {
                 SessionEvent::Message(number, contents) => {
-                    if let Some(client) = self.clients.get_mut(&number) {
+                    if let Some(pod) = checked_pod(number) {
+                        self.on_check_message(pod, &contents);
+                    } else if let Some(client) = self.clients.get_mut(&number) {
                         client.send(Kind::Session, &contents);
                     }
                 }
                 SessionEvent::End(number, status, text) => {
-                    if let Some(client) = self.clients.get_mut(&number) {
+                    if let Some(pod) = checked_pod(number) {
+                        self.on_checked(pod, status == 0, Instant::now());
+                    } else if let Some(client) = self.clients.get_mut(&number) {
                         client.end(status, &text);
                     }
                 }
@@ -113,7 +118,7 @@ impl ControlServer {
 }
 
 /// What the pod's program was started with, changed as the caller wants.
-fn description(pod: &Config, exec: Exec) -> Result<Config, String> {
+pub(super) fn description(pod: &Config, exec: Exec) -> Result<Config, String> {
     let mut config = Config { flags: Flags::empty(), mounts: Vec::new(), random_seed: [0; 32], ..pod.clone() };
     config.flags.set(Flags::INPUT, exec.input);
     config.flags.set(Flags::TERMINAL, exec.terminal.is_some());

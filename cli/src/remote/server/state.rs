@@ -13,6 +13,7 @@ use aegis_link::orders::PodState;
 
 use super::channel::Channel;
 use super::events::Events;
+use super::health::Watch;
 use super::logs::{Logs, Position};
 use super::orders::Orders;
 use super::payers::Payers;
@@ -59,6 +60,8 @@ pub(super) struct PodRecord {
     pub(super) ports: Vec<String>,
     /// What tells its program to end.
     pub(super) stop_signal: u8,
+    /// How it is looked whether it is well.
+    pub(super) watch: Option<Watch>,
     pub(super) environment: Environment,
     /// The manager was told to take it apart.
     pub(super) is_taken_apart: bool,
@@ -168,6 +171,7 @@ impl ControlServer {
             mark,
             ports: Vec::new(),
             stop_signal: STOP_SIGNAL,
+            watch: None,
             environment: Environment::Made,
             is_taken_apart: false,
             restart,
