@@ -222,7 +222,7 @@ fn a_create_that_is_killed_leaves_nothing() {
 fn a_root_is_read_only_where_the_engine_says_so() {
     let engine = Engine::new("sealed");
     engine.config(
-        "echo x > /x; echo y > /run/y && cat /run/y; echo z > /data/z; grep -c ' / overlay ro' /proc/mounts",
+        "echo x > /x; echo y > /run/y && cat /run/y; echo z > /data/z; busybox grep -c ' / overlay ro' /proc/mounts",
         "",
     );
     let path = engine.folder.join("bundle/config.json");
