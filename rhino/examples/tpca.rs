@@ -1,9 +1,9 @@
 //! TPC-A as the RVM paper has it, in recoverable memory: transactions in a second, each flushed.
 //!
-//! `tpca PATH [TRANSACTIONS [PERCENT ...]]` makes databases at PATH.*, or one after the other on the disk that PATH is, whose size is so many percent of the frames it may
-//! use (the paper's ratio of recoverable to physical memory), does the transactions with accounts in sequence, at
-//! random and localized, with each detector, prints a line for each, and removes them. `calls` is page-diff's region
-//! with loads and stores by call. After each the sums are checked.
+//! `tpca PATH [TRANSACTIONS [PERCENT ...]]` makes databases at PATH.*, or one after the other on the disk that PATH is,
+//! whose size is so many percent of the frames it may use (the paper's ratio of recoverable to physical memory), does
+//! the transactions with accounts in sequence, at random and localized, with each detector, prints a line for each, and
+//! removes them. `calls` is page-diff's region with loads and stores by call. After each the sums are checked.
 #![allow(unsafe_code, reason = "modules here touch mapped memory")]
 
 #[path = "workload/bank.rs"]

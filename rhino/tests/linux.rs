@@ -3,6 +3,7 @@
 #![allow(unsafe_code, missing_docs, clippy::unwrap_used, reason = "a test of mapped memory")]
 
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -139,6 +140,32 @@ fn stores_by_call_are_as_good_as_plain_ones() {
         let _transaction = database.begin(Restore::Yes).unwrap();
         assert_eq!((load(&mapping, 511), load(&mapping, 512)), (0x0505_0505_0505_0505, 0x0505_0505_0505_0505));
     }
+}
+
+/// Blocks of a segment that were spoilt while they were written come back from the area; without it nothing is opened.
+#[test]
+fn a_doubled_database_repairs_what_was_spoilt() {
+    let place = Place::new("doubled");
+    let path = place.0.join("twice");
+    Database::create_doubled(&path, (PAGE_COUNT * PAGE_BYTES) as u64).unwrap();
+    let (database, mapping) = open(&path, Detector::Diff);
+    let transaction = database.begin(Restore::Yes).unwrap();
+    (0..PAGE_COUNT).for_each(|page| store(&mapping, page * 512 + 70, page as u64 + 1));
+    transaction.commit(Durability::Flush).unwrap();
+    database.checkpoint().unwrap();
+    drop((mapping, database));
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    for page in [0, 3, PAGE_COUNT - 1] {
+        file.write_all_at(&[0xee; 512], (page * PAGE_BYTES + 512) as u64).unwrap();
+    }
+    let (database, mapping) = open(&path, Detector::Diff);
+    let transaction = database.begin(Restore::Yes).unwrap();
+    assert!((0..PAGE_COUNT).all(|page| load(&mapping, page * 512 + 70) == page as u64 + 1));
+    assert!((0..PAGE_COUNT).all(|page| load(&mapping, page * 512 + 71) == 0));
+    drop(transaction);
+    drop((mapping, database));
+    fs::rename(place.0.join("twice.area"), place.0.join("away")).unwrap();
+    assert!(matches!(Database::open(&path, Settings::default()), Err(Error::Damage(_))));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The OO7 benchmark (Carey, DeWitt, Naughton: SIGMOD 1993) in recoverable memory: assemblies, composite parts, and the
 //! graphs of atomic parts in them, in the heap of a segment.
 //!
-//! `oo7 small|medium-3|medium-9|tiny PATH [FRAMES]` makes a database at PATH, runs T1, T2A, T2B and T2C with each
-//! detector, cold and hot, prints a line for each, and removes it. Cold is the first traversal of a database that was
-//! just opened; hot the mean of the first three of four that follow, as in the Rhino paper. A traversal is one
+//! `oo7 small|medium-3|medium-9|tiny PATH [FRAMES [TRAVERSAL]]` makes a database at PATH, runs T1, T2A, T2B and T2C with
+//! each detector, cold and hot, prints a line for each, and removes it. Cold is the first traversal of a database that
+//! was just opened; hot the mean of the first three of four that follow, as in the Rhino paper. A traversal is one
 //! transaction.
 //!
 //! What differs from the paper: x and y are increased, not swapped (a part that is swapped twice is as before, so that
@@ -136,12 +136,17 @@ impl Runs<'_> {
     }
 }
 
-fn run(path: &Path, configuration: &Configuration, frame_count_max: usize) -> Result<(), Error> {
+fn run(
+    path: &Path,
+    configuration: &Configuration,
+    frame_count_max: usize,
+    traversals: &[Traversal],
+) -> Result<(), Error> {
     let place = Place::new(path, configuration.page_count())?;
     build(&place, configuration)?;
     let mut runs = Runs { configuration, place: &place, frame_count_max, changed_count: 0 };
     for (name, detector) in DETECTORS {
-        for traversal in Traversal::ALL {
+        for &traversal in traversals {
             match runs.cold_and_hot(name, detector, traversal) {
                 Err(Error::Memory(MemoryError::Unsupported)) if detector == Detector::DirtyBits => break,
                 // Pages of set ranges stay in memory: more of them than frames are more than it can do.
@@ -160,11 +165,14 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let configuration = arguments.first().and_then(|name| Configuration::named(name));
     let (Some(configuration), Some(path)) = (configuration, arguments.get(1)) else {
-        eprintln!("usage: oo7 tiny|small|medium-3|medium-9 PATH [FRAMES]");
+        eprintln!("usage: oo7 tiny|small|medium-3|medium-9 PATH [FRAMES [TRAVERSAL]]");
         return ExitCode::from(2);
     };
     let frame_count_max = arguments.get(2).and_then(|word| word.parse().ok()).unwrap_or(PAPER_FRAME_COUNT);
-    match run(Path::new(path), &configuration, frame_count_max) {
+    let all = Traversal::ALL;
+    let one = arguments.get(3).and_then(|name| all.iter().find(|traversal| format!("{traversal:?}") == *name));
+    let traversals = one.map_or(&all[..], core::slice::from_ref);
+    match run(Path::new(path), &configuration, frame_count_max, traversals) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("oo7: {error:?}");

@@ -1,9 +1,9 @@
 //! The transactions of the RVM paper on recoverable memory and on its peers: SQLite (WAL, `synchronous=FULL`), LMDB and
 //! redb, each with its usual durability. A commit has lasted when it returns.
 //!
-//! `peers PATH [TRANSACTIONS [BYTES]]` makes the databases at PATH.*, does TPC-A (sequential, random, localized) and the
-//! sweep's transactions, checks the sums, prints a line for each, and removes them. Nothing is limited: what an engine
-//! keeps in memory by default it keeps.
+//! `peers PATH [TRANSACTIONS [BYTES]]` makes the databases at PATH.*, does TPC-A (sequential, random, localized) and
+//! the sweep's transactions, checks the sums, prints a line for each, and removes them. Nothing is limited: what an
+//! engine keeps in memory by default it keeps.
 #![allow(unsafe_code, reason = "modules here touch mapped memory, and call C")]
 
 #[path = "../workload/bank.rs"]

@@ -2,8 +2,8 @@
 //! paper compares itself with. On Aegis the same program finds the native interface, and is told of touches without
 //! either.
 //!
-//! A database is a file, and a log beside it (`NAME.log`), or a disk with both. One process has it open at a time ([`Database`]), or a
-//! [`Service`] that others talk to ([`Client`]).
+//! A database is a file, and a log beside it (`NAME.log`), or a disk with both. One process has it open at a time
+//! ([`Database`]), or a [`Service`] that others talk to ([`Client`]).
 //!
 //! # Invariants
 //!

@@ -35,8 +35,8 @@ enum Eviction {
 }
 
 impl<M: Medium, P: Memory> Store<M, P> {
-    /// Takes pages out of memory, uncommitted ones if nothing else is near: the system wants them back. Answers how many
-    /// it were.
+    /// Takes pages out of memory, uncommitted ones if nothing else is near: the system wants them back. Answers how
+    /// many it were.
     ///
     /// # Errors
     /// The medium's.

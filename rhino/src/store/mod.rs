@@ -15,7 +15,8 @@
 //! - STORE-6 What fails changes nothing: a commit that fails is an abort.
 //!
 //! Neighbours: [`crate::log`] keeps the records, [`crate::lock`] the locks, [`Memory`] is a region's pages. The files
-//! here: `fault` (touches), `direct` (loads and stores by call), `commit`, `evict` (steal), `truncate`, `double` (pages written twice), `replay` (what records mean), `entry` (their bytes).
+//! here: `fault` (touches), `direct` (loads and stores by call), `commit`, `evict` (steal), `truncate`, `double` (pages
+//! written twice), `replay` (what records mean), `entry` (their bytes).
 #![forbid(unsafe_code)]
 
 mod commit;
@@ -205,6 +206,12 @@ impl Touch {
             is_stored: false,
             is_stolen: false,
         }
+    }
+
+    /// These bytes are declared. So the page is locked and in memory: what leaves it is declared no more.
+    fn covers(&self, (start, stop): (usize, usize)) -> bool {
+        let next = self.declared.partition_point(|range| range.0 <= start);
+        next.checked_sub(1).and_then(|place| self.declared.get(place)).is_some_and(|range| range.1 >= stop)
     }
 
     /// The program may touch the page, or has bytes in it that are nowhere else.
