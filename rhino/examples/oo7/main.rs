@@ -1,9 +1,9 @@
 //! The OO7 benchmark (Carey, DeWitt, Naughton: SIGMOD 1993) in recoverable memory: assemblies, composite parts, and the
 //! graphs of atomic parts in them, in the heap of a segment.
 //!
-//! `oo7 small|medium-3|medium-9|tiny PATH [FRAMES [TRAVERSAL]]` makes a database at PATH, runs T1, T2A, T2B and T2C with
-//! each detector, cold and hot, prints a line for each, and removes it. Cold is the first traversal of a database that
-//! was just opened; hot the mean of the first three of four that follow, as in the Rhino paper. A traversal is one
+//! `oo7 small|medium-3|medium-9|tiny PATH [FRAMES [TRAVERSAL]]` makes a database at PATH, runs T1, T2A, T2B and T2C
+//! with each detector, cold and hot, prints a line for each, and removes it. Cold is the first traversal of a database
+//! that was just opened; hot the mean of the first three of four that follow, as in the Rhino paper. A traversal is one
 //! transaction.
 //!
 //! What differs from the paper: x and y are increased, not swapped (a part that is swapped twice is as before, so that
