@@ -11,6 +11,7 @@ use exos::error::{Errno, Result};
 use exos::net::inet::BACKLOG_MAX;
 use exos::net::inet::interface::LOOPBACK;
 use exos::net::inet::settings::{HEADER_INCLUDED, Level, Setting, Settings};
+use exos::net::inet::udp_lite::kept_coverage;
 use exos::net::inet::wire::SegmentSender;
 use exos::net::inet::{Family, Protocol, Socket, TcpState};
 use exos::net::view::NetworkView;
@@ -25,11 +26,15 @@ const LEVEL_IP: u64 = 0;
 const LEVEL_TCP: u64 = 6;
 const LEVEL_UDP: u64 = 17;
 const LEVEL_IPV6: u64 = 41;
+/// As [`LEVEL_UDP`], of either's sockets.
+const LEVEL_UDP_LITE: u64 = 136;
 const LEVEL_ICMPV6: u64 = 58;
 const LEVEL_RAW: u64 = 255;
 
 /// Options that are not numbers that a socket keeps, by level.
 mod special {
+    pub(super) const UDPLITE_SEND_CSCOV: u64 = 10;
+    pub(super) const UDPLITE_RECV_CSCOV: u64 = 11;
     pub(super) const IP_OPTIONS: u64 = 4;
     pub(super) const IP_ROUTER_ALERT: u64 = 5;
     pub(super) const IP_MTU: u64 = 14;
@@ -173,7 +178,7 @@ fn check_level(socket: &Socket, level: u64) -> Result<()> {
     let is_own = match level {
         LEVEL_IP => true,
         LEVEL_TCP => socket.protocol() == Protocol::Tcp,
-        LEVEL_UDP => socket.protocol() == Protocol::Udp,
+        LEVEL_UDP | LEVEL_UDP_LITE => matches!(socket.protocol(), Protocol::Udp | Protocol::UdpLite),
         LEVEL_IPV6 => socket.family() == Family::V6,
         _ => false,
     };
@@ -193,6 +198,7 @@ pub(super) fn value_of(socket: &Socket, level: u64, name: u64) -> Result<Vec<u8>
     // As on Linux, IPv4 knows a level that is not its own, but no way to ask it.
     let foreign = if socket.family() == Family::V4 { Errno::EOPNOTSUPP } else { Errno::ENOPROTOOPT };
     check_level(socket, level).map_err(|_| foreign)?;
+    let level = if level == LEVEL_UDP_LITE { LEVEL_UDP } else { level };
     let number = match (level, name) {
         (LEVEL_IP, special::IP_OPTIONS) => return Ok(Vec::new()),
         (LEVEL_IP, special::IP_MTU) | (LEVEL_IPV6, special::IPV6_MTU) if socket.remote().is_err() => {
@@ -205,6 +211,8 @@ pub(super) fn value_of(socket: &Socket, level: u64, name: u64) -> Result<Vec<u8>
         (LEVEL_TCP, special::TCP_THIN_DUPACK) => 0,
         (LEVEL_TCP, special::TCP_SAVED_SYN | special::TCP_ULP | special::TCP_FASTOPEN_KEY) => return Ok(Vec::new()),
         (LEVEL_IPV6, 54 | 55 | 57 | 59) => return Ok(Vec::new()),
+        (LEVEL_UDP, special::UDPLITE_SEND_CSCOV) => socket.settings().get(Setting::SentCoverage),
+        (LEVEL_UDP, special::UDPLITE_RECV_CSCOV) => socket.settings().get(Setting::ReceivedCoverage).max(0),
         (LEVEL_TCP, special::TCP_MAXSEG) => segment_bytes(socket),
         (LEVEL_TCP, special::TCP_INFO) => return Ok(information(socket)),
         (LEVEL_TCP, special::TCP_CONGESTION) => {
@@ -328,6 +336,7 @@ pub(super) fn set(
         return set_filter(context, socket, word_count, (address, length));
     }
     check_level(socket, level)?;
+    let level = if level == LEVEL_UDP_LITE { LEVEL_UDP } else { level };
     check_header(socket, level, name)?;
     refuse(context, socket, (level, name), length)?;
     match (level, name) {
@@ -366,12 +375,26 @@ pub(super) fn set(
     }
     // These say so of what is too short before they look what it is.
     let value = if level == LEVEL_TCP || level == LEVEL_UDP { Ok(value?) } else { value };
+    if level == LEVEL_UDP && matches!(name, special::UDPLITE_SEND_CSCOV | special::UDPLITE_RECV_CSCOV) {
+        return set_coverage(socket, name, value?);
+    }
     let row = row_of(socket, level, name)?;
     let value = value?;
     if row.2 == Setting::MulticastInterface6 && value != 0 && !interface_exists(context, value as u32)? {
         return Err(Errno::ENODEV);
     }
     keep(socket, row, value)
+}
+
+/// How much of a datagram a checksum covers. `ENOPROTOOPT`: UDP's cover everything.
+fn set_coverage(socket: &Socket, name: u64, value: i32) -> Result<()> {
+    if socket.protocol() != Protocol::UdpLite {
+        return Err(Errno::ENOPROTOOPT);
+    }
+    let is_sent = name == special::UDPLITE_SEND_CSCOV;
+    let setting = if is_sent { Setting::SentCoverage } else { Setting::ReceivedCoverage };
+    socket.settings().set(setting, kept_coverage(value));
+    Ok(())
 }
 
 /// Says what is wrong with an option before its value is looked at.

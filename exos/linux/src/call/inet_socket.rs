@@ -19,10 +19,11 @@ use crate::abi::linux::{AF_INET, AF_UNSPEC, MSG_DONTWAIT};
 use crate::call::context::Context;
 use crate::task::caller::Restart;
 
-/// `IPPROTO_ICMP`, `IPPROTO_TCP`, `IPPROTO_UDP`, `IPPROTO_ICMPV6`.
+/// `IPPROTO_ICMP`, `IPPROTO_TCP`, `IPPROTO_UDP`, `IPPROTO_UDPLITE`, `IPPROTO_ICMPV6`.
 const ICMP: u64 = 1;
 const TCP: u64 = 6;
 const UDP: u64 = 17;
+const UDP_LITE: u64 = 136;
 const ICMP_V6: u64 = 58;
 /// Flag of a send that connects first.
 const MSG_FASTOPEN: u64 = 0x2000_0000;
@@ -31,9 +32,13 @@ const CONNECT_NS: u64 = 127_000_000_000;
 
 /// A new socket; `kind` is `SOCK_*`.
 pub(super) fn make(context: &Context<'_>, family: u16, kind: u64, protocol: u64) -> Result<Arc<Socket>> {
+    // `IPPROTO_MAX`.
+    const PROTOCOL_COUNT: u64 = 263;
     let protocol = match (kind, u64::from(protocol as u32)) {
+        (_, PROTOCOL_COUNT..) => return Err(Errno::EINVAL),
         (1, 0 | TCP) => Protocol::Tcp,
         (2, 0 | UDP) => Protocol::Udp,
+        (2, UDP_LITE) => Protocol::UdpLite,
         (2, ICMP) if family == AF_INET => Protocol::Ping,
         (2, ICMP_V6) if family != AF_INET => Protocol::Ping,
         (3, number) if number != 0 && !context.can(Capability::NET_RAW) => return Err(Errno::EPERM),
@@ -85,7 +90,7 @@ pub(super) fn bind(context: &Context<'_>, socket: &Arc<Socket>, name: &[u8]) -> 
         Some(Scope::Loopback) => return Err(Errno::EADDRNOTAVAIL),
         Some(Scope::Unknown) => return Err(Errno::ENODEV),
     }
-    let has_ports = matches!(socket.protocol(), Protocol::Tcp | Protocol::Udp);
+    let has_ports = matches!(socket.protocol(), Protocol::Tcp | Protocol::Udp | Protocol::UdpLite);
     let is_privileged = has_ports && (1..UNPRIVILEGED_FIRST).contains(&address.port());
     if is_privileged && !context.can(Capability::NET_BIND_SERVICE) {
         return Err(Errno::EACCES);

@@ -9,7 +9,7 @@ use exos::fs::readiness::Readiness;
 use exos::fs::step::{Step, Transfer, TransferCaller};
 use exos::fs::transfer::{Destination, Source};
 use exos::net::AnySocket;
-use exos::net::inet::Way;
+use exos::net::inet::{self, Family, Protocol, Way};
 use exos::net::unix::address::Address;
 use exos::net::unix::flight::{RIGHTS_COUNT_MAX, Rights};
 use exos::net::unix::{Identity, Received, Sending, Socket, SocketKind, Wants};
@@ -113,7 +113,7 @@ fn receive(
 }
 
 /// The socket that a message is for, if it is not for the peer.
-fn target_of(context: &Context<'_>, socket: &Socket, name: &[u8]) -> Result<Option<Arc<Socket>>> {
+fn target_of(context: &Context<'_>, socket: &Socket, name: &[u8], extents: &[Extent]) -> Result<Option<Arc<Socket>>> {
     if name.is_empty() || socket.kind() == SocketKind::SeqPacket {
         return Ok(None);
     }
@@ -121,7 +121,10 @@ fn target_of(context: &Context<'_>, socket: &Socket, name: &[u8]) -> Result<Opti
         return Err(if socket.peer_address().is_ok() { Errno::EISCONN } else { Errno::EOPNOTSUPP });
     }
     match read_name(name)? {
-        Name::Unix(address) => find(context, socket.kind(), &address).map(Some),
+        Name::Unix(address) => {
+            check_message(socket, extents)?;
+            find(context, socket.kind(), &address).map(Some)
+        }
         Name::None | Name::Automatic => Err(Errno::EINVAL),
     }
 }
@@ -155,6 +158,7 @@ pub(super) fn send_by(
     let socket = match socket {
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
+            check_length(socket, extents)?;
             inet_socket::connect_first(context, description, socket, is_named.then_some(name), flags)?;
             let target = inet_socket::target_of(socket, is_named.then_some(name))?;
             let mut reader = UserReader::new(context.memory, extents);
@@ -169,11 +173,24 @@ pub(super) fn send_by(
             return packet_socket::send(socket, &mut reader, is_named.then_some(name));
         }
     };
-    let target = target_of(context, socket, name)?;
+    let target = target_of(context, socket, name, extents)?;
     name_sender(socket)?;
     let mut reader = UserReader::new(context.memory, extents);
     let mut sending = Sending { target: target.as_ref(), ..Sending::default() };
     send_source(context, description, socket, &mut reader, &mut sending, flags)
+}
+
+/// As on Linux, what no datagram of IPv4 could hold is refused before its receiver's name is looked at. `EMSGSIZE`.
+fn check_length(socket: &inet::Socket, extents: &[Extent]) -> Result<()> {
+    let is_datagram = matches!(socket.protocol(), Protocol::Udp | Protocol::UdpLite) && socket.family() == Family::V4;
+    let length: u64 = extents.iter().map(|extent| extent.length).sum();
+    if is_datagram && length > u64::from(u16::MAX) { Err(Errno::EMSGSIZE) } else { Ok(()) }
+}
+
+/// The same of what a local socket's buffer could not, before the file of that name is looked for. `EMSGSIZE`.
+fn check_message(socket: &Socket, extents: &[Extent]) -> Result<()> {
+    let length: u64 = extents.iter().map(|extent| extent.length).sum();
+    if length > socket.message_bytes_max() as u64 { Err(Errno::EMSGSIZE) } else { Ok(()) }
 }
 
 /// A sender whose receivers are to know it has a name.
@@ -336,6 +353,7 @@ pub(super) fn send_as(
         AnySocket::Unix(socket) => socket,
         AnySocket::Inet(socket) => {
             let name = Some(&name[..]).filter(|name| !name.is_empty());
+            check_length(socket, extents)?;
             inet_socket::connect_first(context, description, socket, name, flags)?;
             let target = inet_socket::target_of(socket, name)?;
             let controls = read_control_bytes(context, header)?;
@@ -355,21 +373,29 @@ pub(super) fn send_as(
         }
     };
     let sending = read_sending(context, header)?;
-    let target = target_of(context, socket, &name)?;
+    let target = target_of(context, socket, &name, extents)?;
     name_sender(socket)?;
     let mut sending = Sending { target: target.as_ref(), ..sending };
     let mut reader = UserReader::new(context.memory, extents);
     send_source(context, description, socket, &mut reader, &mut sending, flags)
 }
 
+/// `MSG_CMSG_COMPAT`: the caller is a 32-bit program, which there are none of. `EINVAL`.
+fn check_width(flags: u64) -> Result<()> {
+    const OF_NARROW_PROGRAMS: u64 = 0x8000_0000;
+    if flags & OF_NARROW_PROGRAMS == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
 /// `sendmsg(2)`.
 pub fn sendmsg(context: &mut Context<'_>, [descriptor, address, flags, ..]: Arguments) -> Result<u64> {
+    check_width(flags)?;
     let (description, socket) = socket_at(context, descriptor)?;
     send_message(context, &description, &socket, address, flags)
 }
 
 /// `sendmmsg(2)`.
 pub fn sendmmsg(context: &mut Context<'_>, [descriptor, headers, count, flags, ..]: Arguments) -> Result<u64> {
+    check_width(flags)?;
     let (description, socket) = socket_at(context, descriptor)?;
     let mut done = 0;
     while done < u64::from(count as u32).min(MESSAGE_COUNT_MAX) {
@@ -517,12 +543,14 @@ pub(super) fn receive_as(
 
 /// `recvmsg(2)`.
 pub fn recvmsg(context: &mut Context<'_>, [descriptor, address, flags, ..]: Arguments) -> Result<u64> {
+    check_width(flags)?;
     let (description, socket) = socket_at(context, descriptor)?;
     receive_message(context, &description, &socket, address, flags)
 }
 
 /// `recvmmsg(2)`: the time is looked at after each message, as on Linux.
 pub fn recvmmsg(context: &mut Context<'_>, [descriptor, headers, count, flags, timeout, _]: Arguments) -> Result<u64> {
+    check_width(flags)?;
     let deadline_ns = super::poll::read_deadline(context, timeout)?;
     let (description, socket) = socket_at(context, descriptor)?;
     if let Some(error) = socket.take_error() {

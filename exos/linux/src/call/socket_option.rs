@@ -25,8 +25,8 @@ use crate::abi::linux::{
     SO_DETACH_FILTER, SO_DOMAIN, SO_DONTROUTE, SO_ERROR, SO_INCOMING_CPU, SO_INCOMING_NAPI_ID, SO_KEEPALIVE, SO_LINGER,
     SO_LOCK_FILTER, SO_MARK, SO_MAX_PACING_RATE, SO_MEMINFO, SO_NO_CHECK, SO_NOFCS, SO_OOBINLINE, SO_PASSCRED,
     SO_PEERCRED, SO_PREFER_BUSY_POLL, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF, SO_RCVBUFFORCE, SO_RCVLOWAT, SO_RCVMARK,
-    SO_REUSEADDR, SO_REUSEPORT, SO_RXQ_OVFL, SO_SELECT_ERR_QUEUE, SO_SNDBUF, SO_SNDBUFFORCE, SO_SNDLOWAT, SO_TYPE,
-    SO_WIFI_STATUS, SOL_SOCKET,
+    SO_RESERVE_MEM, SO_REUSEADDR, SO_REUSEPORT, SO_RXQ_OVFL, SO_SELECT_ERR_QUEUE, SO_SNDBUF, SO_SNDBUFFORCE,
+    SO_SNDLOWAT, SO_TYPE, SO_WIFI_STATUS, SOL_SOCKET,
 };
 use crate::abi::socket::option;
 use crate::abi::user_memory::{read_array, read_exact, read_vec, write_all};
@@ -74,7 +74,7 @@ fn kind_number(socket: &AnySocket) -> i32 {
         },
         AnySocket::Inet(socket) => match socket.protocol() {
             Protocol::Tcp => 1,
-            Protocol::Udp | Protocol::Ping => 2,
+            Protocol::Udp | Protocol::UdpLite | Protocol::Ping => 2,
             Protocol::Raw(_) => 3,
         },
         AnySocket::Netlink(socket) => {
@@ -100,6 +100,7 @@ fn family_of(socket: &AnySocket) -> (u16, i32) {
             let protocol = match (socket.protocol(), family) {
                 (Protocol::Tcp, _) => 6,
                 (Protocol::Udp, _) => 17,
+                (Protocol::UdpLite, _) => 136,
                 (Protocol::Ping, AF_INET) => 1,
                 (Protocol::Ping, _) => 58,
                 (Protocol::Raw(number), _) => i32::from(number),
@@ -127,7 +128,7 @@ fn value_of(socket: &AnySocket, name: u64, room: usize) -> Result<Vec<u8>> {
         SO_SNDLOWAT => 1,
         SO_DEBUG => i32::from(options.is_on(name)),
         SO_LOCK_FILTER => i32::from(options.is_filter_locked()),
-        SO_BSDCOMPAT | SO_INCOMING_NAPI_ID | SO_PREFER_BUSY_POLL => 0,
+        SO_BSDCOMPAT | SO_INCOMING_NAPI_ID | SO_PREFER_BUSY_POLL | SO_RESERVE_MEM => 0,
         SO_BPF_EXTENSIONS => BPF_EXTENSIONS,
         SO_BINDTOIFINDEX => bound_index(socket) as i32,
         SO_COOKIE if room < COOKIE_BYTES => return Err(Errno::EINVAL),
@@ -394,6 +395,11 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
         SO_DEBUG if value != 0 && !context.can(Capability::NET_ADMIN) => return Err(Errno::EACCES),
         SO_DEBUG => options.set_on(name, value != 0),
         SO_BSDCOMPAT | SO_CNX_ADVICE => {}
+        SO_PREFER_BUSY_POLL if value != 0 && !context.can(Capability::NET_ADMIN) => return Err(Errno::EPERM),
+        SO_PREFER_BUSY_POLL => {}
+        // Nothing is set aside for one socket.
+        SO_RESERVE_MEM => return Err(Errno::EOPNOTSUPP),
+        SO_REUSEPORT if value != 0 && !matches!(socket, AnySocket::Inet(_)) => return Err(Errno::EOPNOTSUPP),
         SO_ATTACH_FILTER => socket_filter::attach(context, options, (address, length))?,
         SO_DETACH_FILTER => options.set_filter(None)?,
         SO_LOCK_FILTER => options.lock_filter(value != 0)?,

@@ -67,6 +67,7 @@ mod tcp_input;
 mod tcp_state;
 mod udp;
 mod udp_far;
+pub mod udp_lite;
 mod udp_parts;
 mod urgent;
 pub mod wire;
@@ -120,6 +121,7 @@ pub struct Inet {
     inode_numbers: InodeNumbers,
     tcp: Ports,
     udp: Ports,
+    udp_lite: Ports,
     /// By the number that is in questions and their answers.
     ping: Ports,
     raw: SocketList<Socket>,
@@ -154,6 +156,7 @@ impl Inet {
             inode_numbers,
             tcp: Ports::new(key),
             udp: Ports::new(key),
+            udp_lite: Ports::new(key),
             ping: Ports::new(key),
             raw: SocketList::default(),
             senders: SocketList::default(),
@@ -178,6 +181,7 @@ impl Inet {
         match protocol {
             Protocol::Tcp => &self.tcp,
             Protocol::Ping => &self.ping,
+            Protocol::UdpLite => &self.udp_lite,
             // Sockets for packets of a protocol have no ports.
             Protocol::Udp | Protocol::Raw(_) => &self.udp,
         }

@@ -100,6 +100,10 @@ settings! {
     NoChecksumSent6 = 0,
     /// See above.
     NoChecksumReceived6 = 0,
+    /// `UDPLITE_SEND_CSCOV`: bytes that the checksum covers; 0: all.
+    SentCoverage = 0,
+    /// `UDPLITE_RECV_CSCOV`; -1: it was not set, and everything is taken.
+    ReceivedCoverage = -1,
     /// `TCP_CONGESTION`, by its place among those that are known.
     Congestion = 0,
     /// `IP_MINTTL`.

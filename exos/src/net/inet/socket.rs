@@ -38,6 +38,8 @@ pub enum Protocol {
     Tcp,
     /// Datagrams.
     Udp,
+    /// The same with checksums over a part of them.
+    UdpLite,
     /// Questions whether a machine is there, and their answers: ICMP's echo, of the socket's family (icmp(7)).
     Ping,
     /// Packets of a protocol (`IPPROTO_*`), all that come in (raw(7)).
@@ -140,6 +142,11 @@ impl Received {
     /// Nothing, for ever.
     pub(super) fn end() -> Self {
         Self { is_final: true, ..Self::default() }
+    }
+
+    /// As on Linux, a caller that does not wait is not told that a datagram socket is shut. `EAGAIN`.
+    fn unless_shut(self, transfer: &Transfer) -> Result<Self> {
+        if self.from.is_none() && !transfer.may_wait { Err(Errno::EAGAIN) } else { Ok(self) }
     }
 }
 
@@ -454,6 +461,7 @@ impl Socket {
             Body::Tcp(tcp) if sending.has_more || self.expects_more() => self.send_and_more(tcp, source, sending),
             Body::Tcp(tcp) => self.send_tcp(tcp, source, sending.is_urgent),
             Body::Udp(udp) if self.protocol == Protocol::Udp => self.send_udp(udp, source, sending),
+            Body::Udp(udp) if self.protocol == Protocol::UdpLite => self.send_lite(udp, source, sending),
             Body::Udp(udp) => self.send_raw(udp, source, sending),
         }
     }
@@ -527,7 +535,10 @@ impl Socket {
         transfer: &mut Transfer,
         caller: &dyn TransferCaller,
     ) -> (Step, Received) {
-        let outcome = self.receive(destination, *wants);
+        let outcome = match &self.body {
+            Body::Tcp(tcp) => self.receive_tcp(tcp, destination, *wants),
+            Body::Udp(udp) => self.receive_udp(udp, destination, *wants).and_then(|it| it.unless_shut(transfer)),
+        };
         let moved = outcome.map(|received| (received.byte_count, received.is_final));
         wants.peeked_bytes += moved.map_or(0, |(count, _)| count);
         let step = self.options.receive_step(moved, least, transfer, caller);
@@ -545,7 +556,10 @@ impl Socket {
     ) -> Step {
         let moved = match &self.body {
             Body::Tcp(tcp) => tcp.read(destination),
-            Body::Udp(udp) => self.receive_udp(udp, destination, Wants::default()).map(|it| (it.byte_count, true)),
+            Body::Udp(udp) => {
+                let received = self.receive_udp(udp, destination, Wants::default());
+                received.and_then(|it| it.unless_shut(transfer)).map(|it| (it.byte_count, true))
+            }
         };
         let step = self.options.receive_step(moved, least, transfer, caller);
         self.keep_failure(step, transfer)

@@ -33,7 +33,7 @@ use crate::sync::Mutex;
 pub(super) const OVERHEAD_BYTES: usize = 768;
 /// Longest datagram over IPv4, and over IPv6.
 pub(super) const BYTES_MAX_V4: usize = 65_507;
-const BYTES_MAX_V6: usize = 65_527;
+pub(super) const BYTES_MAX_V6: usize = 65_527;
 /// Bytes of a header.
 pub(super) const HEADER_BYTES: usize = 8;
 
@@ -310,13 +310,13 @@ impl Socket {
             Some(target) => self.destination(target)?,
             None => connected.ok_or(Errno::EDESTADDRREQ)?,
         };
+        if remote.port() == 0 {
+            return Err(Errno::EINVAL);
+        }
         if length > if remote.is_ipv4() { BYTES_MAX_V4 } else { BYTES_MAX_V6 } {
             return Err(Errno::EMSGSIZE);
         }
         udp.check_sending()?;
-        if remote.port() == 0 {
-            return Err(Errno::EINVAL);
-        }
         let (route_source, next) = self.way_towards(remote.ip())?;
         let local = self.take_any_port(udp)?;
         let address = match sending.way.source {
@@ -387,7 +387,7 @@ impl Socket {
     }
 
     /// The same, and to which machine they are given, if it is another.
-    fn way_towards(&self, remote: IpAddr) -> Result<(IpAddr, Option<IpAddr>)> {
+    pub(super) fn way_towards(&self, remote: IpAddr) -> Result<(IpAddr, Option<IpAddr>)> {
         match remote {
             IpAddr::V4(v4) if v4.is_loopback() => Ok((IpAddr::V4(Ipv4Addr::LOCALHOST), None)),
             IpAddr::V6(v6) if v6.is_loopback() => Ok((remote, None)),
@@ -396,7 +396,7 @@ impl Socket {
     }
 
     /// Nobody was where a datagram was sent to.
-    fn note_unreachable(&self, udp: &Udp, is_connected: bool, remote: SocketAddr, bytes: &[u8]) {
+    pub(super) fn note_unreachable(&self, udp: &Udp, is_connected: bool, remote: SocketAddr, bytes: &[u8]) {
         if is_connected || self.settings().is_on(Setting::ReceiveErrors) {
             self.note_error(udp, SendError::nobody(remote), bytes);
         }
@@ -429,6 +429,7 @@ impl Socket {
     fn admits(&self, filter: &Filter, datagram: &mut Datagram) -> bool {
         let protocol = match (self.protocol(), self.family()) {
             (Protocol::Raw(protocol), _) => protocol,
+            (Protocol::UdpLite, _) => 136,
             (Protocol::Ping, Family::V4) => 1,
             (Protocol::Ping, Family::V6) => 58,
             _ => 17,

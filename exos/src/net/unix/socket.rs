@@ -112,6 +112,15 @@ pub struct Received {
     pub from: Option<Arc<Address>>,
     /// A stream's bytes end here for this call: the end, or something that must not be mixed.
     pub is_final: bool,
+    /// There was no message, and none comes any more.
+    pub is_end: bool,
+}
+
+impl Received {
+    /// That there was no message, and none comes any more.
+    pub(super) fn end() -> Self {
+        Self { is_end: true, ..Self::default() }
+    }
 }
 
 impl Socket {

@@ -75,7 +75,13 @@ impl Socket {
         transfer: &mut Transfer,
         caller: &dyn TransferCaller,
     ) -> (step::Step, Received) {
-        let outcome = self.receive(destination, wants);
+        let outcome = match self.receive(destination, wants) {
+            // As on Linux: a datagram may still come from a socket that does not know, so who does not wait is told so.
+            Ok(received) if received.is_end && !transfer.may_wait && self.kind == SocketKind::Datagram => {
+                Err(Errno::EAGAIN)
+            }
+            outcome => outcome,
+        };
         let is_message = self.kind != SocketKind::Stream;
         let moved = outcome.as_ref().map(|received| (received.byte_count, is_message || received.is_final));
         let step = self.options().receive_step(moved.map_err(|error| *error), least, transfer, caller);
@@ -197,9 +203,14 @@ impl Socket {
         outcome.map(|()| done).or_else(|error| partial(done, error))
     }
 
+    /// Most bytes of a datagram or record that its send buffer could hold.
+    pub fn message_bytes_max(&self) -> usize {
+        self.budget.limit_bytes().saturating_sub(MESSAGE_RESERVE_BYTES)
+    }
+
     fn send_message(&self, peer: &Arc<Endpoint>, source: &mut dyn Source, sending: &mut Sending<'_>) -> Result<usize> {
         let length = source.remaining();
-        if length > self.budget.limit_bytes().saturating_sub(MESSAGE_RESERVE_BYTES) {
+        if length > self.message_bytes_max() {
             return Err(Errno::EMSGSIZE);
         }
         if let Some(error) = self.endpoint.take_error() {
@@ -312,15 +323,16 @@ impl Socket {
     }
 
     fn receive_message(&self, destination: &mut dyn Destination) -> Result<Received> {
-        let Some(message) = self.endpoint.take_message()? else { return Ok(Received::default()) };
+        let Some(message) = self.endpoint.take_message()? else { return Ok(Received::end()) };
         let Message { bytes, identity, rights, from, charge } = message;
         drop(charge);
         let count = put_message(&bytes, destination)?;
-        Ok(Received { byte_count: count, message_bytes: bytes.len(), identity, rights, from, is_final: true })
+        let message_bytes = bytes.len();
+        Ok(Received { byte_count: count, message_bytes, identity, rights, from, is_final: true, is_end: false })
     }
 
     fn peek_message(&self, destination: &mut dyn Destination) -> Result<Received> {
-        let Some(peeked) = self.endpoint.peek_message()? else { return Ok(Received::default()) };
+        let Some(peeked) = self.endpoint.peek_message()? else { return Ok(Received::end()) };
         let count = put_message(&peeked.bytes, destination)?;
         Ok(Received {
             byte_count: count,
@@ -329,6 +341,7 @@ impl Socket {
             rights: peeked.rights,
             from: peeked.from,
             is_final: true,
+            is_end: false,
         })
     }
 }
