@@ -26,6 +26,7 @@ pub enum Errno {
     EXDEV,
     ENODEV,
     ENOTDIR,
+    ENOTBLK,
     EISDIR,
     EINVAL,
     ENFILE,

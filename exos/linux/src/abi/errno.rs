@@ -24,6 +24,7 @@ pub const fn number(errno: Errno) -> u32 {
         Errno::EEXIST => 17,
         Errno::EXDEV => 18,
         Errno::ENODEV => 19,
+        Errno::ENOTBLK => 15,
         Errno::ENOTDIR => 20,
         Errno::EISDIR => 21,
         Errno::EINVAL => 22,

@@ -38,9 +38,13 @@ fn refusal(call: Sysno, arguments: &Arguments) -> Option<Errno> {
         // One that only fetches is let in.
         Sysno::io_uring_enter => (arguments[1] as u32 > 0).then_some(Errno::EAGAIN),
         Sysno::epoll_ctl => (arguments[1] == u64::from(EPOLL_CTL_ADD)).then_some(Errno::ENOMEM),
-        Sysno::mmap | Sysno::mremap | Sysno::mprotect | Sysno::mlock | Sysno::mlock2 | Sysno::mlockall => {
-            Some(Errno::ENOMEM)
-        }
+        Sysno::mmap
+        | Sysno::mremap
+        | Sysno::remap_file_pages
+        | Sysno::mprotect
+        | Sysno::mlock
+        | Sysno::mlock2
+        | Sysno::mlockall => Some(Errno::ENOMEM),
         Sysno::fork | Sysno::vfork | Sysno::clone | Sysno::clone3 | Sysno::execve | Sysno::execveat => {
             Some(Errno::ENOMEM)
         }

@@ -11,10 +11,11 @@ use crate::abi::shape::{Shape, shape};
 use crate::call::context::{Arguments, Context, Handler};
 use crate::call::entry::Entry;
 use crate::call::{
-    aio, capability, clock_adjust, epoll, eventfd, exec, extended_attribute, file_control, file_copy, file_descriptor,
-    file_metadata, file_path, file_sync, file_transfer, futex, identity, memory, memory_policy, message, message_queue,
-    miscellany, namespace, native, pidfd, poll, posix_queue, priority, process, process_memory, ptrace, schedule,
-    semaphore, shared_memory, signal, socket, socket_option, splice, time, timer, uring, watch,
+    aio, capability, clock_adjust, comparison, epoll, eventfd, exec, extended_attribute, file_control, file_copy,
+    file_descriptor, file_handle, file_metadata, file_path, file_sync, file_transfer, futex, identity, memory,
+    memory_policy, memory_rare, message, message_queue, miscellany, namespace, native, pidfd, poll, posix_queue,
+    priority, process, process_memory, ptrace, schedule, semaphore, shared_memory, signal, socket, socket_option,
+    splice, time, timer, uring, watch,
 };
 use crate::entry::gate;
 
@@ -33,12 +34,14 @@ pub const ENTRIES: &[&[Entry]] = &[
     aio::ENTRIES,
     capability::ENTRIES,
     clock_adjust::ENTRIES,
+    comparison::ENTRIES,
     epoll::ENTRIES,
     eventfd::ENTRIES,
     file_control::ENTRIES,
     file_copy::ENTRIES,
     file_descriptor::ENTRIES,
     extended_attribute::ENTRIES,
+    file_handle::ENTRIES,
     file_metadata::ENTRIES,
     file_path::ENTRIES,
     file_sync::ENTRIES,
@@ -46,6 +49,7 @@ pub const ENTRIES: &[&[Entry]] = &[
     futex::ENTRIES,
     memory::ENTRIES,
     memory_policy::ENTRIES,
+    memory_rare::ENTRIES,
     message::ENTRIES,
     message_queue::ENTRIES,
     namespace::ENTRIES,

@@ -275,6 +275,16 @@ impl Epoll {
         self.state.lock().watched.len()
     }
 
+    /// The number of the description that is watched as `descriptor`: of those that had that number one after the other
+    /// the one at `place`.
+    #[must_use]
+    pub fn watched_at(&self, descriptor: u32, place: usize) -> Option<u64> {
+        let (first, last) = (Key { descriptor, description: 0 }, Key { descriptor, description: u64::MAX });
+        let state = self.state.lock();
+        let watched = state.watched.range(first..=last);
+        watched.filter(|(_, it)| it.description.strong_count() > 0).nth(place).map(|(key, _)| key.description)
+    }
+
     fn key(descriptor: u32, description: &Description) -> Key {
         Key { descriptor, description: description.number() }
     }
