@@ -691,6 +691,11 @@ impl Description {
         if self.request.write { Ok(()) } else { Err(Errno::EBADF) }
     }
 
+    /// Whether reads and writes may name an offset (`ESPIPE` where they may not).
+    pub fn has_offsets(&self) -> bool {
+        self.check_seekable().is_ok()
+    }
+
     fn check_seekable(&self) -> Result<()> {
         self.check_not_path()?;
         match self.nature.seek_support {

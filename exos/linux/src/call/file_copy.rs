@@ -102,6 +102,11 @@ fn read_place(context: &Context<'_>, address: u64) -> Result<Option<u64>> {
     }
 }
 
+/// Whether it is an eventfd or the like: what that holds is no file's bytes, and may never come.
+pub(super) fn is_nameless(description: &Description) -> bool {
+    description.inode().kind() == FileKind::Regular && description.wait_queue().is_some()
+}
+
 /// `sendfile(2)`.
 pub fn sendfile(context: &mut Context<'_>, [output, input, offset, length, ..]: Arguments) -> Result<u64> {
     let input = readable(context, input)?;
@@ -110,7 +115,10 @@ pub fn sendfile(context: &mut Context<'_>, [output, input, offset, length, ..]: 
     if cannot_seek && offset != 0 {
         return Err(Errno::ESPIPE);
     }
-    if cannot_seek || !matches!(input.inode().kind(), FileKind::Regular | FileKind::CharacterDevice) {
+    if cannot_seek
+        || is_nameless(&input)
+        || !matches!(input.inode().kind(), FileKind::Regular | FileKind::CharacterDevice)
+    {
         return Err(Errno::EINVAL);
     }
     if output.status().contains(StatusFlags::APPEND) {
@@ -131,7 +139,7 @@ pub fn copy_file_range(context: &mut Context<'_>, [input, from, output, to, leng
     let input = context.process.files.get(input)?;
     let output = context.process.files.get(output)?;
     match (input.inode().kind(), output.inode().kind()) {
-        (FileKind::Regular, FileKind::Regular) => {}
+        (FileKind::Regular, FileKind::Regular) if !is_nameless(&input) && !is_nameless(&output) => {}
         _ if input.is_path_only() || output.is_path_only() => return Err(Errno::EBADF),
         (FileKind::Directory, _) | (_, FileKind::Directory) => return Err(Errno::EISDIR),
         _ => return Err(Errno::EINVAL),

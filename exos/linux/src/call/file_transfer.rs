@@ -429,38 +429,47 @@ pub(super) fn write_as(
     write_by(context, description, &mut source, offset, may_wait)
 }
 
-/// `preadv2` and `pwritev2` with flags that need them looked at.
+/// `preadv2` and `pwritev2`. As on Linux, where nothing is to be moved the flags are not looked at.
 fn flagged(
     context: &mut Context<'_>,
-    [descriptor, extents, count, offset, flags]: [u64; 5],
-    transfer: fn(&mut Context<'_>, &Arc<Description>, &[Extent], How) -> Result<u64>,
+    [descriptor, extents, count, offset, _, flags]: Arguments,
+    (is_open, transfer): (fn(&Description) -> bool, FlaggedTransfer),
 ) -> Result<u64> {
-    let description = context.process.files.get(descriptor)?;
-    let extents = read_extents(context.memory, extents, count)?;
-    let how = How { offset: None, flags, may_wait: !description.is_non_blocking() };
-    check_flags(&description, &how)?;
     let offset = if offset == u64::MAX { None } else { offset_of(offset)? };
-    transfer(context, &description, &extents, How { offset, ..how })
+    let description = context.process.files.get(descriptor)?;
+    if offset.is_some() && !description.has_offsets() {
+        return Err(if description.is_path_only() { Errno::EBADF } else { Errno::ESPIPE });
+    }
+    let extents = read_extents(context.memory, extents, count)?;
+    if !is_open(&description) {
+        return Err(Errno::EBADF);
+    }
+    if length_of(&extents) == 0 {
+        return Ok(0);
+    }
+    // An `int`.
+    let how = How { offset, flags: u64::from(flags as u32), may_wait: !description.is_non_blocking() };
+    transfer(context, &description, &extents, how)
 }
 
+/// [`read_as`] or [`write_as`].
+type FlaggedTransfer = fn(&mut Context<'_>, &Arc<Description>, &[Extent], How) -> Result<u64>;
+
 /// `preadv2(2)`: an offset of -1 is the current one.
-pub fn preadv2(context: &mut Context<'_>, [descriptor, extents, count, offset, high, flags]: Arguments) -> Result<u64> {
+pub fn preadv2(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
+    let [descriptor, extents, count, offset, _, flags] = arguments;
     match offset {
-        _ if flags & !TRANSFER_FLAGS != 0 => flagged(context, [descriptor, extents, count, offset, flags], read_as),
-        u64::MAX => readv(context, [descriptor, extents, count, 0, 0, 0]),
-        _ => preadv(context, [descriptor, extents, count, offset, high, 0]),
+        u64::MAX if flags & !TRANSFER_FLAGS == 0 => readv(context, [descriptor, extents, count, 0, 0, 0]),
+        _ => flagged(context, arguments, (Description::is_readable, read_as)),
     }
 }
 
 /// `pwritev2(2)`.
-pub fn pwritev2(
-    context: &mut Context<'_>,
-    [descriptor, extents, count, offset, high, flags]: Arguments,
-) -> Result<u64> {
+pub fn pwritev2(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
+    let [descriptor, extents, count, offset, _, flags] = arguments;
     match offset {
-        _ if flags & !TRANSFER_FLAGS != 0 => flagged(context, [descriptor, extents, count, offset, flags], write_as),
-        u64::MAX => writev(context, [descriptor, extents, count, 0, 0, 0]),
-        _ => pwritev(context, [descriptor, extents, count, offset, high, 0]),
+        u64::MAX if flags & !TRANSFER_FLAGS == 0 => writev(context, [descriptor, extents, count, 0, 0, 0]),
+        _ => flagged(context, arguments, (Description::is_writable, write_as)),
     }
 }
 

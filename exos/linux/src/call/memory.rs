@@ -32,7 +32,7 @@ entries! {
     pkey_alloc;
     pkey_free;
     pkey_mprotect;
-    mremap(Pointer, Size, Size, Set(REMAP_FLAGS), Pointer) -> Address;
+    mremap(Pointer, Size, Size, Set(REMAP_FLAGS), Pointer) -> Address: "MREMAP_DONTUNMAP of private anonymous memory";
     brk(Pointer) -> Address;
     madvise(Pointer, Size, Word(ADVICES)): "hints have no effect";
     msync(Pointer, Size, Set(SYNC_FLAGS));

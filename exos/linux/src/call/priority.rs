@@ -231,8 +231,9 @@ pub fn ioprio_set(context: &mut Context<'_>, [which, who, priority, ..]: Argumen
         (IOPRIO_CLASS_RT, _) if !context.can(Capability::SYS_ADMIN) && !context.can(Capability::SYS_NICE) => {
             return Err(Errno::EPERM);
         }
-        (IOPRIO_CLASS_RT | IOPRIO_CLASS_BE, level) if level < IOPRIO_NR_LEVELS => {}
-        (IOPRIO_CLASS_IDLE, _) | (IOPRIO_CLASS_NONE, 0) => {}
+        // Above the level are hints, which nothing looks at.
+        (IOPRIO_CLASS_RT | IOPRIO_CLASS_BE | IOPRIO_CLASS_IDLE, _) => {}
+        (IOPRIO_CLASS_NONE, data) if data % IOPRIO_NR_LEVELS == 0 => {}
         _ => return Err(Errno::EINVAL),
     }
     for (process, thread) in targets(context, which, who)? {

@@ -349,7 +349,8 @@ pub fn rt_tgsigqueueinfo(context: &mut Context<'_>, [pid, tid, number, info, ..]
         return Err(Errno::EINVAL);
     }
     let signal = signal_or_probe(number)?;
-    let info = read_info(context, info, pid as u32 != context.process.pid)?;
+    // As on Linux, the kernel's own senders may be named by the thread itself alone.
+    let info = read_info(context, info, tid as u32 != context.thread.tid())?;
     send_to_thread(context, Some(pid as u32), tid, signal, info)
 }
 

@@ -14,6 +14,7 @@ use exos::fs::readiness::Readiness;
 use exos::fs::transfer::Buffer;
 use exos::reserve;
 
+use super::file_copy::is_nameless;
 use super::file_transfer::{Capped, read_offset, readable, readv, writable, write_from_source, write_offset};
 use super::waiting::until_ready;
 use crate::abi::linux::SPLICE_F_NONBLOCK;
@@ -82,7 +83,7 @@ pub fn splice(context: &mut Context<'_>, [input, from, output, to, length, flags
         _ => false,
     };
     let appends = output.pipe().is_none() && output.status().contains(StatusFlags::APPEND);
-    if is_same || appends || input.inode().kind() == FileKind::Directory {
+    if is_same || appends || is_nameless(&output) || input.inode().kind() == FileKind::Directory {
         return Err(Errno::EINVAL);
     }
     if output.pipe().is_some() && input.pipe().is_none() {
@@ -193,24 +194,24 @@ pub fn vmsplice(context: &mut Context<'_>, [descriptor, extents, count, flags, .
         return Err(Errno::EINVAL);
     }
     let description = context.process.files.get(descriptor)?;
+    let buffers = read_extents(context.memory, extents, count)?;
+    if buffers.iter().all(|buffer| buffer.length == 0) {
+        return if description.is_path_only() { Err(Errno::EBADF) } else { Ok(0) };
+    }
     if description.pipe().is_none() {
         return Err(Errno::EBADF);
     }
     if description.is_writable() {
-        let extents = read_extents(context.memory, extents, count)?;
-        if extents.iter().all(|extent| extent.length == 0) {
-            return Ok(0);
-        }
         wait_for_room(context, &description, flags & SPLICE_F_NONBLOCK == 0)?;
         // What there is room for, as on Linux: the reader may be the writer.
         let room = description.pipe().map_or(0, |pipe| pipe.room());
         let memory = context.memory;
-        let room = match readable_bytes(memory, &extents, room) {
+        let room = match readable_bytes(memory, &buffers, room) {
             // The write tells of the fault. Pages are handed over one by one.
             0 => room,
             readable => readable,
         };
-        let mut source = UserReader::new(memory, &extents);
+        let mut source = UserReader::new(memory, &buffers);
         return write_from_source(context, &description, &mut Capped::new(context, &mut source, room), None);
     }
     if flags & SPLICE_F_NONBLOCK != 0 {
