@@ -5,7 +5,10 @@
  * (bench/micro/micro.h). Arming starts over with nothing counted; while armed, each clock mark opens a window or closes the open one;
  * disarming writes what was counted, so that only the last batch remains, and a machine that dies leaves the batch before.
  *
- * Arguments: out=FILE, and any number of mark=KIND:ADDRESS (in hexadecimal). FILE holds, one a line:
+ * With sums=FILE it adds a line to that file instead, how many instructions were executed in the windows: so nothing is lost of a
+ * program that is armed again and again, however late FILE is read.
+ *
+ * Arguments: out=FILE or sums=FILE, and any number of mark=KIND:ADDRESS (in hexadecimal). The FILE of out= holds, one a line:
  *
  *   count ADDRESS EXECUTIONS      for each instruction
  *   step ADDRESS                  the last PATH_STEPS_MAX instructions in their order
@@ -54,14 +57,16 @@ static struct {
     intptr_t kind;
 } marks[MARKS_MAX];
 static unsigned mark_count;
-static uint64_t windows, lost;
+static uint64_t windows, lost, sum;
 static int is_armed, is_open;
-static const char *output_path;
+static const char *output_path, *sums_path;
 
 EXPORTED int qemu_plugin_version = PLUGIN_VERSION;
 
 static void count(unsigned processor, void *argument) {
     if (!is_open) return;
+    sum++;
+    if (sums_path) return;
     uint64_t address = (uintptr_t)argument;
     path[path_length++ % PATH_STEPS_MAX] = address;
     uint32_t index = address * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SITE_BITS);
@@ -73,6 +78,13 @@ static void count(unsigned processor, void *argument) {
         }
     }
     lost++;
+}
+
+static void report_sum(void) {
+    FILE *file = fopen(sums_path, "a");
+    if (!file) return;
+    fprintf(file, "%" PRIu64 "\n", sum);
+    fclose(file);
 }
 
 static void report(void) {
@@ -96,12 +108,12 @@ static void mark(unsigned processor, void *kind) {
         return;
     case ARM:
         memset(sites, 0, sizeof sites);
-        windows = lost = path_length = 0;
+        windows = lost = path_length = sum = 0;
         is_open = 0;
         is_armed = 1;
         return;
     case DISARM:
-        if (is_armed) report();
+        if (is_armed) sums_path ? report_sum() : report();
         is_armed = is_open = 0;
         return;
     }
@@ -125,6 +137,8 @@ EXPORTED int qemu_plugin_install(uint64_t plugin, const void *machine, int argum
         char *end;
         if (!strncmp(arguments[i], "out=", 4)) {
             output_path = strdup(arguments[i] + 4);
+        } else if (!strncmp(arguments[i], "sums=", 5)) {
+            sums_path = strdup(arguments[i] + 5);
         } else if (!strncmp(arguments[i], "mark=", 5) && mark_count < MARKS_MAX) {
             marks[mark_count].kind = strtol(arguments[i] + 5, &end, 10);
             marks[mark_count++].address = *end == ':' ? strtoull(end + 1, NULL, 16) : 0;
@@ -133,7 +147,7 @@ EXPORTED int qemu_plugin_install(uint64_t plugin, const void *machine, int argum
             return 1;
         }
     }
-    if (!output_path) return 1;
+    if (!output_path && !sums_path) return 1;
     qemu_plugin_register_vcpu_tb_trans_cb(plugin, translated);
     return 0;
 }

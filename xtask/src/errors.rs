@@ -7,6 +7,7 @@ pub(crate) const USAGE: &str = "\
 usage: cargo xtask <command>
 
   build [--profile release|dev]   guest binaries and the host tool, into target/aegis
+  bench-programs                  the programs of `aegis bench rhino`, into target/aegis; minutes, the first time
   compare                         tests/linux/*.c on Aegis and on a Linux guest (`aegis test`); needs apt's network once
   attack [--minutes N]            the programs of tests/attacks beside an honest one, on 1, 2 and 4 processors
   disk-model FILE SOCKET          FILE as a disk with seek times (a model) behind a socket, by NBD, for QEMU

@@ -1,4 +1,4 @@
-//! The chores of a developer: `cargo xtask build | test | fuzz | attack | compare | network | repeat | stress | tidy |
+//! The chores of a developer: `cargo xtask build | bench-programs | test | fuzz | attack | compare | network | repeat | stress | tidy |
 //! count | circles | toolchain | disk-model`.
 //!
 //! Everything that the Makefile, `./aegis` and CI do with Rust goes through here, so that there is one place that
@@ -39,6 +39,7 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["build"] => build::build(&root, build::Profile::Release),
         ["build", "--profile", name] => build::Profile::parse(name).and_then(|profile| build::build(&root, profile)),
+        ["bench-programs"] => build::bench_programs(&root),
         ["test"] => suite::test(&root),
         ["fuzz", words @ ..] => fuzz::run(&root, words),
         ["attack", words @ ..] => attack::run(&root, words),

@@ -81,6 +81,9 @@ const SERVER: Source = Source {
 /// The rows of suite disk.
 const DISK: Source =
     Source { name: "disk", files: &[("disk.c", include_str!("../../disk/disk.c"))], flags: &["-O2", "-static", "-w"] };
+/// The first process of Linux machines of suite rhino.
+const RHINO_INIT: Source =
+    Source { name: "init", files: &[("init.c", include_str!("../../rhino/init.c"))], flags: &["-O2", "-static", "-w"] };
 /// A contestant of the scheduling experiments.
 const CONTEST: Source = Source {
     name: "contest",
@@ -142,6 +145,11 @@ pub(crate) fn server(cache: &Path) -> Result<PathBuf, Failure> {
 /// The program of suite disk.
 pub(crate) fn disk(cache: &Path) -> Result<PathBuf, Failure> {
     program(cache, &DISK, &[])
+}
+
+/// The first process of Linux machines of suite rhino.
+pub(crate) fn rhino_init(cache: &Path) -> Result<PathBuf, Failure> {
+    program(cache, &RHINO_INIT, &[])
 }
 
 /// The contestant of suite lottery.

@@ -1,7 +1,7 @@
 //! The benchmarks and the comparison with Linux, behind `aegis bench` and `aegis test`: the same static program on
 //! Aegis and on Linux, in the same QEMU, in one run.
 //!
-//! `micro`, `scale`, `boot`, `apps`, `lottery`, `net`, `placement` and `disk` are the suites; `native` has the rows of
+//! `micro`, `scale`, `boot`, `apps`, `lottery`, `net`, `placement`, `disk` and `rhino` are the suites; `native` has the rows of
 //! `micro` that only Aegis can run. They start machines through `system`, which knows the command lines; `linux` gets
 //! Debian's kernel, `compile` makes the programs of `bench/`, `cpio` packs them, `guest` runs a process within limits
 //! and `output` reads what the program says. What was measured is a `result::Report`, which `report` prints, `html`
@@ -38,6 +38,7 @@ mod placement;
 mod progress;
 mod report;
 mod result;
+mod rhino;
 mod scale;
 mod system;
 mod trace;
@@ -114,6 +115,7 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
             Suite::Net => net::run(options, &mut machines, &filter)?,
             Suite::Placement => placement::run(options, &machines, &filter)?,
             Suite::Disk => disk::run(options, &mut machines, &filter)?,
+            Suite::Rhino => rhino::run(options, &mut machines, &filter)?,
         };
         let Some(measured) = measured else { continue };
         doubts.extend(measured.doubts);

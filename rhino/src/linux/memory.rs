@@ -153,7 +153,12 @@ pub struct Mapped {
     /// Always open; nobody but the store has its address.
     own: Arc<View>,
     shadows: BTreeMap<usize, Box<Page>>,
+    /// Shadows that were given back, for the next ones.
+    spare: Vec<Box<Page>>,
 }
+
+/// Most shadows that are kept for the next ones.
+const SPARE_COUNT_MAX: usize = 64;
 
 impl Mapped {
     /// Pages of zeros, at an address if one is wanted (not 0).
@@ -176,12 +181,12 @@ impl Mapped {
         }
         let own = Arc::new(View::new(&file, length, 0, libc::PROT_READ | libc::PROT_WRITE)?);
         let program = Some(Arc::new(ProgramView::new(file, length, wanted, detector)?));
-        Ok(Self { program, own, shadows: BTreeMap::new() })
+        Ok(Self { program, own, shadows: BTreeMap::new(), spare: Vec::new() })
     }
 
     /// The same pages for another address space, which closes and opens them for itself.
     pub(super) fn sharing(&self) -> Self {
-        Self { program: None, own: Arc::clone(&self.own), shadows: BTreeMap::new() }
+        Self { program: None, own: Arc::clone(&self.own), shadows: BTreeMap::new(), spare: Vec::new() }
     }
 
     pub(super) fn program(&self) -> Option<Arc<ProgramView>> {
@@ -236,7 +241,7 @@ impl Memory for Mapped {
     }
 
     fn make_shadow(&mut self, page: usize) -> Result<(), MemoryError> {
-        let mut shadow = Box::new([0; PAGE_BYTES]);
+        let mut shadow = self.spare.pop().unwrap_or_else(|| Box::new([0; PAGE_BYTES]));
         self.read(page, &mut shadow);
         self.shadows.insert(page, shadow);
         Ok(())
@@ -247,7 +252,10 @@ impl Memory for Mapped {
     }
 
     fn drop_shadow(&mut self, page: usize) {
-        self.shadows.remove(&page);
+        let shadow = self.shadows.remove(&page);
+        if self.spare.len() < SPARE_COUNT_MAX {
+            self.spare.extend(shadow);
+        }
     }
 
     fn dirty(&mut self, pages: Range<usize>, bits: &mut [u64], clears: bool) -> Result<(), MemoryError> {

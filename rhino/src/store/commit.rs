@@ -191,7 +191,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
 
     /// Puts the changes into the payload.
     fn collect(&mut self, id: u64) -> Result<Vec<Changed>, Error> {
-        let (mut new, mut old) = (Box::new([0; PAGE_BYTES]), Box::new([0; PAGE_BYTES]));
+        let (mut new, mut old) = (self.take_scratch(), self.take_scratch());
         entry::begin(&mut self.payload, id);
         let mut changed = Vec::new();
         let Self { transactions, regions, payload, .. } = self;
@@ -236,6 +236,8 @@ impl<M: Medium, P: Memory> Store<M, P> {
                 changed.push(Changed { name, region, image: Some(image) });
             }
         }
+        self.put_scratch(new);
+        self.put_scratch(old);
         Ok(changed)
     }
 

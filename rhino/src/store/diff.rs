@@ -6,7 +6,8 @@ use core::ops::Range;
 use super::entry::ENTRY_BYTES;
 use crate::memory::{PAGE_BYTES, Page};
 
-/// Bytes that are compared at once: pages are mostly equal, and equal lines are passed over fast.
+/// Bytes that are compared at once: pages are mostly equal, and equal parts are passed over fast.
+const PART_BYTES: usize = 512;
 const LINE_BYTES: usize = 64;
 const WORD_BYTES: usize = 8;
 
@@ -14,7 +15,9 @@ const WORD_BYTES: usize = 8;
 /// entry is long are one.
 pub(super) fn runs<E>(old: &Page, new: &Page, mut each: impl FnMut(Range<usize>) -> Result<(), E>) -> Result<(), E> {
     let mut run: Option<Range<usize>> = None;
-    for line in (0..PAGE_BYTES).step_by(LINE_BYTES) {
+    let is_unequal = |at: &usize| old[*at..at + PART_BYTES] != new[*at..at + PART_BYTES];
+    let parts = (0..PAGE_BYTES).step_by(PART_BYTES).filter(is_unequal);
+    for line in parts.flat_map(|part| (part..part + PART_BYTES).step_by(LINE_BYTES)) {
         if old[line..line + LINE_BYTES] == new[line..line + LINE_BYTES] {
             continue;
         }

@@ -116,7 +116,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
         if let Some(error) = known.failure {
             return Err(error);
         }
-        if !known.touches.contains_key(&name) {
+        if self.transactions.len() > 1 && !known.touches.contains_key(&name) {
             let owner = known.owner;
             let is_other = |id: &u64, other: &super::Transaction| *id != transaction && other.owner == owner;
             let segment = (name.0, 0)..=(name.0, u64::MAX);
@@ -147,14 +147,17 @@ impl<M: Medium, P: Memory> Store<M, P> {
         if touch.access >= want {
             return Ok(Outcome::Done);
         }
+        if want == Access::Read {
+            touch.access = want;
+            self.open_page(region, name, want)?;
+            return Ok(Outcome::Done);
+        }
         let (is_declared, is_logged) = (!touch.declared.is_empty(), touch.is_logged);
-        if want == Access::Write {
-            match self.regions[&region].detector {
-                Detector::SetRange if !is_declared => return Err(Error::NotDeclared),
-                Detector::Page if !is_logged => self.log_old_page(transaction, region, name)?,
-                Detector::Diff => self.make_shadow(region, name)?,
-                Detector::SetRange | Detector::Page | Detector::DirtyBits => {}
-            }
+        match self.regions[&region].detector {
+            Detector::SetRange if !is_declared => return Err(Error::NotDeclared),
+            Detector::Page if !is_logged => self.log_old_page(transaction, region, name)?,
+            Detector::Diff => self.make_shadow(region, name)?,
+            Detector::SetRange | Detector::Page | Detector::DirtyBits => {}
         }
         self.grant(transaction, region, name, want)?;
         Ok(Outcome::Done)
@@ -164,15 +167,19 @@ impl<M: Medium, P: Memory> Store<M, P> {
         self.transactions.get_mut(&transaction)?.touches.get_mut(&name)
     }
 
-    fn grant(&mut self, transaction: u64, region: u32, name: PageName, access: Access) -> Result<(), Error> {
+    fn open_page(&mut self, region: u32, name: PageName, access: Access) -> Result<(), Error> {
         let Some(known) = self.regions.get_mut(&region) else { return Err(Error::NoRegion) };
         let page = known.page(name).ok_or(Error::OutOfRange)?;
-        let result = known.memory.protect(page..page + 1, access);
+        Ok(known.memory.protect(page..page + 1, access)?)
+    }
+
+    fn grant(&mut self, transaction: u64, region: u32, name: PageName, access: Access) -> Result<(), Error> {
+        let result = self.open_page(region, name, access);
         // After a failure it may be open as well, and is closed with the others.
         if let Some(touch) = self.touch_of(transaction, name) {
             touch.access = access;
         }
-        Ok(result?)
+        result
     }
 
     fn make_shadow(&mut self, region: u32, name: PageName) -> Result<(), Error> {
@@ -321,11 +328,12 @@ impl<M: Medium, P: Memory> Store<M, P> {
             return Ok(());
         }
         self.make_room(1, name)?;
-        let mut page = Box::new([0; PAGE_BYTES]);
+        let mut page = self.take_scratch();
         self.segments[name.0 as usize].read(name.1, &mut page)?;
         let Some(known) = self.regions.get_mut(&region) else { return Err(Error::NoRegion) };
         let index = known.page(name).ok_or(Error::OutOfRange)?;
         known.memory.write(index, 0, &page[..]);
+        self.put_scratch(page);
         self.segments[name.0 as usize].set_present(name.1, true);
         self.present_count += 1;
         self.counters.fetch_count += 1;

@@ -54,6 +54,9 @@ pub const REGION_COUNT_MAX: usize = 1024;
 /// Most transactions at once.
 pub const TRANSACTION_COUNT_MAX: usize = 1024;
 
+/// Most pages that are kept to work on.
+const SCRATCH_COUNT_MAX: usize = 2;
+
 /// A region: pages of a segment in an address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RegionId(u32);
@@ -288,9 +291,23 @@ pub struct Store<M, P> {
     /// Where the search for a page to evict goes on.
     hand: PageName,
     payload: Vec<u8>,
+    /// Pages to work on, for the next that needs one; what is in them means nothing.
+    scratch: Vec<Box<Page>>,
 }
 
 impl<M: Medium, P: Memory> Store<M, P> {
+    /// A page to work on, with anything in it.
+    fn take_scratch(&mut self) -> Box<Page> {
+        self.scratch.pop().unwrap_or_else(|| Box::new([0; PAGE_BYTES]))
+    }
+
+    /// Has a page be the next that is worked on.
+    fn put_scratch(&mut self, page: Box<Page>) {
+        if self.scratch.len() < SCRATCH_COUNT_MAX {
+            self.scratch.push(page);
+        }
+    }
+
     /// Maps pages of a segment. The memory is closed, but for [`Detector::DirtyBits`]; regions of one segment share
     /// their pages.
     ///

@@ -136,6 +136,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
             shadow_count: 0,
             hand: (0, 0),
             payload: Vec::new(),
+            scratch: Vec::new(),
         }
     }
 

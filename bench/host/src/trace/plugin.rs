@@ -45,9 +45,18 @@ impl Plugin {
 
     /// Puts the plugin into a machine's line.
     pub(crate) fn add_to(&self, line: &mut Line, starter: Starter, output: &Path) {
+        self.add(line, starter, "out", output);
+    }
+
+    /// The same, with a line in the output each time that it was armed: see [`sums`].
+    pub(crate) fn add_sums_to(&self, line: &mut Line, starter: Starter, output: &Path) {
+        self.add(line, starter, "sums", output);
+    }
+
+    fn add(&self, line: &mut Line, starter: Starter, kind: &str, output: &Path) {
         // A comma in a path is written twice in QEMU's options.
         let path = |path: &Path| path.display().to_string().replace(',', ",,");
-        let mut option = format!("{},out={}", path(&self.path), path(output));
+        let mut option = format!("{},{kind}={}", path(&self.path), path(output));
         for (address, kind) in &self.marks {
             option += &format!(",mark={kind}:{address:x}");
         }
@@ -103,6 +112,12 @@ fn version_for(text: &str) -> u32 {
     let after = text.split("version ").nth(1).unwrap_or_default();
     let major: u32 = after.split('.').next().and_then(|word| word.parse().ok()).unwrap_or(0);
     if major >= 9 { 2 } else { 1 }
+}
+
+/// What was executed each time that the plugin was armed; nothing if it never was.
+pub(crate) fn sums(path: &Path) -> Vec<f64> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
 /// What the plugin counted.

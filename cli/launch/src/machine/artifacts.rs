@@ -78,6 +78,11 @@ impl Artifacts {
         self.directory.join("bench-native.elf")
     }
 
+    /// A program of the benchmark of recoverable memory.
+    pub fn rhino_program(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("rhino-{name}"))
+    }
+
     /// Both, or an error that names the one that is missing.
     pub fn check(&self) -> Result<(), Error> {
         for path in [self.kernel(), self.library_os()] {
