@@ -11,8 +11,8 @@
 //! - LOCK-3 Locks are given back all at once ([`LockTable::release`]), never one by one.
 #![forbid(unsafe_code)]
 
-use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::collections::BTreeSet;
+use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::vec::Vec;
 use core::iter;
 

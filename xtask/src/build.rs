@@ -2,8 +2,9 @@
 //!
 //! Artefacts are in `target/aegis` of the checkout, whatever the build folders are: `kernel.elf`,
 //! `kernel-extended.elf`, `exos.elf`, `exos-mini.elf`, `pods.elf`, `bench-native.elf`, `tests-guest*.elf` and `aegis`.
-//! [`bench_programs`] adds `rhino-*`. They are replaced by renaming, and only when their bytes changed, so that a run that has just opened one is not
-//! disturbed. One build at a time holds the lock; a second one waits and then finds nothing to do.
+//! [`bench_programs`] adds `rhino-*`. They are replaced by renaming, and only when their bytes changed, so that a run
+//! that has just opened one is not disturbed. One build at a time holds the lock; a second one waits and then finds
+//! nothing to do.
 //!
 //! `target/aegis/.stamp` is as old as the start of the last build that succeeded. `./aegis` compares the sources with
 //! it.
@@ -29,9 +30,10 @@ const KERNEL_LTO: &str = "profile.release.lto='fat'";
 const USER_PACKAGES: [&str; 6] =
     ["exos-linux", "exos-mini", "aegis-pods", "aegis-domains", "aegis-bench-native", "aegis-tests-guest"];
 const HOST_PACKAGE: &str = "aegis";
-/// Programs of `aegis bench rhino`: examples of the package, as far as they are there.
-const RHINO_PACKAGE: &str = "rhino";
-const RHINO_EXAMPLES: [&str; 4] = ["rows", "oo7", "tpca", "peers"];
+/// Programs of `aegis bench rhino`, and the package that builds them. That of the peers comes last: what it is measured
+/// beside takes minutes to compile.
+const RHINO_PROGRAMS: [(&str, &str, &[&str]); 2] =
+    [("aegis-tests", "--bin", &["rows", "oo7", "tpca"]), ("rhino", "--example", &["peers"])];
 const RHINO_TARGET: &str = "x86_64-unknown-linux-gnu";
 /// They run in machines that have no libraries, and at the addresses that their marks say.
 const RHINO_CONFIG: &str =
@@ -116,21 +118,21 @@ pub(crate) fn build(root: &Path, profile: Profile) -> Result<(), Error> {
 }
 
 /// Builds the programs of `aegis bench rhino` and publishes them as `rhino-NAME`. They are no part of [`build`]: nobody
-/// else needs them, and what they are measured beside takes minutes to compile.
+/// else needs them.
 pub(crate) fn bench_programs(root: &Path) -> Result<(), Error> {
     let artefacts = artefact_dir(root);
     fs::create_dir_all(&artefacts).map_err(Error::io(&artefacts))?;
-    let folder = root.join(RHINO_PACKAGE).join("examples");
-    let is_there = |name: &&&str| folder.join(format!("{name}.rs")).is_file() || folder.join(name).is_dir();
-    let names: Vec<&str> = RHINO_EXAMPLES.iter().filter(is_there).copied().collect();
-    let mut cargo = host_cargo(root);
-    cargo.args(["build", "--target", RHINO_TARGET, "--config", RHINO_CONFIG]);
-    packages(&mut cargo, &[RHINO_PACKAGE]);
-    for name in &names {
-        cargo.args(["--example", name]);
+    for (package, kind, names) in RHINO_PROGRAMS {
+        let mut cargo = host_cargo(root);
+        cargo.args(["build", "--target", RHINO_TARGET, "--config", RHINO_CONFIG]);
+        packages(&mut cargo, &[package]);
+        names.iter().for_each(|name| _ = cargo.args([kind, name]));
+        let binaries = run(&mut cargo, Profile::Release, "building the programs of suite rhino")?;
+        for name in names {
+            publish(&binaries, name, &artefacts.join(format!("rhino-{name}")))?;
+        }
     }
-    let binaries = run(&mut cargo, Profile::Release, "building the programs of suite rhino")?;
-    names.iter().try_for_each(|name| publish(&binaries, name, &artefacts.join(format!("rhino-{name}"))))
+    Ok(())
 }
 
 /// Where artefacts are published.

@@ -1,5 +1,5 @@
-//! The chores of a developer: `cargo xtask build | bench-programs | test | fuzz | attack | compare | network | repeat | stress | tidy |
-//! count | circles | toolchain | disk-model`.
+//! The chores of a developer: `cargo xtask build | bench-programs | test | fuzz | attack | compare | network | repeat |
+//! stress | tidy | count | circles | toolchain | disk-model`.
 //!
 //! Everything that the Makefile, `./aegis` and CI do with Rust goes through here, so that there is one place that
 //! knows which toolchain builds the guest binaries and where the artefacts are put. It has no dependencies: it is the

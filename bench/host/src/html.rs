@@ -153,6 +153,10 @@ fn about(mode: Mode, table: &Table) -> &'static str {
              after another; <code>rand_4K_N</code> with N of them under way. <code>pio</code> is IDE without DMA. \
              Less is better."
         }
+        ("rhino", _, "ns" | "instructions") => {
+            "One event of recoverable memory with page-diff; <code>_trap</code> is what of it is the way into the \
+             handler or the system, <code>_rest</code> is the rest. Cold pages come from the disk. Less is better."
+        }
         ("boot", _, "MiB") => {
             "The least memory of the whole machine (QEMU's <code>-m</code>) with which the program ran to its end. \
              Less is better."

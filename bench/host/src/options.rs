@@ -173,7 +173,9 @@ pub struct BenchOptions {
 impl BenchOptions {
     /// Refuses combinations that mean nothing.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        if self.quick && !self.suites.iter().any(|suite| matches!(suite, Suite::Lottery | Suite::Placement | Suite::Rhino)) {
+        if self.quick
+            && !self.suites.iter().any(|suite| matches!(suite, Suite::Lottery | Suite::Placement | Suite::Rhino))
+        {
             return Err(Failure::Usage("--quick is for suites lottery, placement and rhino"));
         }
         if self.icount && self.suites == [Suite::Boot] {

@@ -124,7 +124,8 @@ impl Sweep {
     fn wanted(name: &'static str, filter: &RowFilter) -> Option<Self> {
         let mut sweep = Self { name, detectors: BTreeSet::new(), percents: BTreeSet::new() };
         for (detector, _) in DETECTORS {
-            for percent in PERCENTS.into_iter().filter(|percent| filter.finds(&format!("{name}_{detector}_{percent}"))) {
+            for percent in PERCENTS.into_iter().filter(|percent| filter.finds(&format!("{name}_{detector}_{percent}")))
+            {
                 sweep.detectors.insert(detector);
                 sweep.percents.insert(percent);
             }
@@ -273,7 +274,8 @@ impl Suite<'_> {
                     (SWEEP_TIME, outcome.line.time_ns())
                 };
                 self.grids.0[table].put(&name, column, value);
-                let fetches = outcome.line.missing().map_or_else(|| outcome.line.share("fetches").ok_or_else(String::new), Err);
+                let fetches =
+                    outcome.line.missing().map_or_else(|| outcome.line.share("fetches").ok_or_else(String::new), Err);
                 self.grids.0[FETCHES].put(&name, column, fetches);
             }
         }

@@ -2,8 +2,8 @@
 //!
 //! A window is open between [`start`] and [`stop`]. Its time is that of the processor's own counter, which is read
 //! without a system call on every system; its instructions are counted from outside, by the plugin of QEMU's
-//! translator, which finds the marks in a section of their own, and says a sum for each result that is said. What [`start`] and [`stop`] execute inside is a return
-//! and a call.
+//! translator, which finds the marks in a section of their own, and says a sum for each result that is said. What
+//! [`start`] and [`stop`] execute inside is a return and a call.
 #![allow(unsafe_code, reason = "marks are made by the assembler")]
 
 use core::arch::asm;

@@ -99,10 +99,8 @@ fn commits(meter: &mut Meter, database: &Database, mapping: &Mapping) -> Result<
         Ok(())
     })?;
     let mut value = 0_u64;
-    let kinds = [
-        ("commit_8_bytes", Durability::Flush, CALLS_FLUSHED),
-        ("commit_8_bytes_lazy", Durability::Lazy, CALLS_LAZY),
-    ];
+    let kinds =
+        [("commit_8_bytes", Durability::Flush, CALLS_FLUSHED), ("commit_8_bytes_lazy", Durability::Lazy, CALLS_LAZY)];
     for (row, durability, calls) in kinds {
         meter.row(total(row), BATCH, &[("calls", calls)], || {
             // A truncation is no part of a commit.

@@ -123,8 +123,7 @@ impl Drop for Pages {
 
 /// Says what is trap in a row. A warm page has its frame.
 pub(crate) fn row(meter: &mut Meter, row: &str, is_store: bool, is_warm: bool) -> Result<(), Error> {
-    let is_native =
-        env::var_os("RHINO_SIGNALS").is_none() && version().is_ok_and(|version| version >= VERSION_MIN);
+    let is_native = env::var_os("RHINO_SIGNALS").is_none() && version().is_ok_and(|version| version >= VERSION_MIN);
     // SAFETY: plain structures; what Rhino has installed comes back below.
     let before = unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();

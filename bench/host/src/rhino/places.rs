@@ -311,9 +311,8 @@ mod tests {
     #[test]
     fn what_has_no_figure_was_not_counted() {
         let line = |operations: u32| {
-            let text = format!(
-                "{{\"row\":\"a\",\"series\":\"b\",\"param\":\"c\",\"operations\":{operations},\"seconds\":1}}"
-            );
+            let text =
+                format!("{{\"row\":\"a\",\"series\":\"b\",\"param\":\"c\",\"operations\":{operations},\"seconds\":1}}");
             Found::parse(&text).unwrap()
         };
         let found = matched(vec![line(1), line(0), line(2), line(3)], Some(vec![10.0, 20.0]));
