@@ -4,6 +4,8 @@ use crate::layout::{CLIENT_COUNT_MAX, PLAN_WORD_COUNT_MAX};
 
 /// Most extents of a client that the plan has room for.
 pub const PLAN_EXTENT_COUNT_MAX: usize = 4;
+/// Ranges that its disk may reach: one of its own and one for each buffer.
+pub const DMA_RANGE_COUNT: u32 = 128;
 /// Pages of the driver's memory.
 pub const DRIVER_PAGE_COUNT: u64 = 160;
 
@@ -36,15 +38,19 @@ pub struct Plan {
     pub memory_frame: u64,
     /// Key of the draws.
     pub key: u64,
-    /// For tests: it faults after so long; 0: it does not.
-    pub fault_after_ns: u64,
+    /// For tests: what it does wrong ([`crate::layout::MISDEED_FAULT`] and its like; 0: nothing), and after how many
+    /// nanoseconds.
+    pub fault: [u64; 2],
+    /// The channel whose first disk it is, of an IDE controller; a virtio disk is a function's only one.
+    pub channel: u64,
     /// Clients, those without a session aside.
     pub clients: [PlanClient; CLIENT_COUNT_MAX],
 }
 
+const FIRST_CLIENT_WORD: usize = 6;
 const WORD_COUNT_OF_CLIENT: usize = 2 + 3 * PLAN_EXTENT_COUNT_MAX;
 /// Words of a plan.
-pub const PLAN_WORD_COUNT: usize = 4 + CLIENT_COUNT_MAX * WORD_COUNT_OF_CLIENT;
+pub const PLAN_WORD_COUNT: usize = FIRST_CLIENT_WORD + CLIENT_COUNT_MAX * WORD_COUNT_OF_CLIENT;
 const _: () = assert!(PLAN_WORD_COUNT <= PLAN_WORD_COUNT_MAX);
 const MAGIC: u64 = u64::from_le_bytes(*b"AEGISDSK");
 
@@ -53,8 +59,11 @@ impl Plan {
     #[must_use]
     pub fn to_words(&self) -> [u64; PLAN_WORD_COUNT] {
         let mut words = [0; PLAN_WORD_COUNT];
-        words[..4].copy_from_slice(&[MAGIC, self.memory_frame, self.key, self.fault_after_ns]);
-        for (client, words) in self.clients.iter().zip(words[4..].chunks_exact_mut(WORD_COUNT_OF_CLIENT)) {
+        let first = [MAGIC, self.memory_frame, self.key, self.fault[0], self.fault[1], self.channel];
+        words[..FIRST_CLIENT_WORD].copy_from_slice(&first);
+        for (client, words) in
+            self.clients.iter().zip(words[FIRST_CLIENT_WORD..].chunks_exact_mut(WORD_COUNT_OF_CLIENT))
+        {
             words[..2].copy_from_slice(&[client.session_page_count, client.tickets]);
             for (extent, words) in client.extents.iter().zip(words[2..].chunks_exact_mut(3)) {
                 words.copy_from_slice(&[extent.first_sector, extent.sector_count, extent.rights]);
@@ -66,13 +75,16 @@ impl Plan {
     /// What a page says; `None`: it is no plan.
     #[must_use]
     pub fn from_words(words: &[u64; PLAN_WORD_COUNT]) -> Option<Self> {
-        let mut plan = Self { memory_frame: words[1], key: words[2], fault_after_ns: words[3], ..Self::default() };
-        for (client, words) in plan.clients.iter_mut().zip(words[4..].chunks_exact(WORD_COUNT_OF_CLIENT)) {
+        let [magic, memory_frame, key, kind, after_ns, channel] = *words.first_chunk::<FIRST_CLIENT_WORD>()?;
+        let mut plan = Self { memory_frame, key, fault: [kind, after_ns], channel, ..Self::default() };
+        for (client, words) in
+            plan.clients.iter_mut().zip(words[FIRST_CLIENT_WORD..].chunks_exact(WORD_COUNT_OF_CLIENT))
+        {
             (client.session_page_count, client.tickets) = (words[0], words[1]);
             for (extent, words) in client.extents.iter_mut().zip(words[2..].chunks_exact(3)) {
                 *extent = PlanExtent { first_sector: words[0], sector_count: words[1], rights: words[2] };
             }
         }
-        (words[0] == MAGIC).then_some(plan)
+        (magic == MAGIC).then_some(plan)
     }
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "maps device registers, the driver's memory and sessions of clients")]
 
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use aegis_abi::device::{DeviceField, DeviceKind, DeviceOperation};
 use aegis_abi::layout::PAGE_SIZE;
@@ -18,7 +18,8 @@ use aegis_virtio::guard::{Answer, Guard, Request};
 use aegis_virtio::{ConfigSpace, Function, FunctionKind, PciWindow, VirtioError};
 
 use crate::layout::{
-    DEVICE_BASE, DRIVER_BASE, PAGE_DRIVER, SLOT_BELL, SLOT_DEVICE, SLOT_MEMORY, client_slots, session_base,
+    DEVICE_BASE, DRIVER_BASE, MISDEED_HANG, MISDEED_LIE, PAGE_DRIVER, SLOT_BELL, SLOT_DEVICE, SLOT_MEMORY,
+    client_slots, session_base,
 };
 
 /// The bell that the function's interrupt rings: the domain's own.
@@ -118,15 +119,20 @@ impl Function for Own {
 }
 
 /// The function's interrupt, which rings a bell of its own, so that it is known when the next has to be asked for.
-pub struct BellIrq;
+pub struct BellIrq {
+    interrupt: u32,
+}
 
 impl BellIrq {
-    /// Binds it.
-    pub fn bind() -> Result<Self, DeviceError> {
+    /// Binds interrupt `interrupt` of the function.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn bind(interrupt: u32) -> Result<Self, DeviceError> {
         call::bell_create(SLOT_INTERRUPT, SLOT_NONE)?;
-        call::device_interrupt_bind(SLOT_DEVICE, 0, SLOT_INTERRUPT)?;
-        call::device_interrupt_ask(SLOT_DEVICE, 0)?;
-        Ok(Self)
+        call::device_interrupt_bind(SLOT_DEVICE, interrupt, SLOT_INTERRUPT)?;
+        call::device_interrupt_ask(SLOT_DEVICE, interrupt)?;
+        Ok(Self { interrupt })
     }
 }
 
@@ -136,7 +142,7 @@ impl Irq for BellIrq {
     }
 
     fn unmask(&mut self) -> Result<(), IrqError> {
-        call::device_interrupt_ask(SLOT_DEVICE, 0).map(|_| ()).map_err(|_| IrqError::Revoked)
+        call::device_interrupt_ask(SLOT_DEVICE, self.interrupt).map(|_| ()).map_err(|_| IrqError::Revoked)
     }
 }
 
@@ -214,6 +220,44 @@ pub fn now_ns() -> u64 {
     // SAFETY: the kernel maps the system page for every environment.
     let page = unsafe { clock::system_page() };
     clock::nanoseconds_at(page, clock::time_stamp())
+}
+
+/// What a domain does wrong, for tests.
+#[derive(Clone, Copy)]
+pub struct Misdeed {
+    kind: u64,
+    /// When it is due; `u64::MAX`: never.
+    pub due_ns: u64,
+}
+
+impl Misdeed {
+    /// What a plan says, of a domain that begins now.
+    #[must_use]
+    pub fn new([kind, after_ns]: [u64; 2]) -> Self {
+        Self { kind, due_ns: if kind == 0 { u64::MAX } else { now_ns() + after_ns } }
+    }
+
+    /// Does it, if it is due. One who lies calls `wake` afterwards, and is as one that hangs from then on: what it was
+    /// told to is done.
+    pub fn do_if_due(self, now_ns: u64, session: &[AtomicU64], wake: impl FnOnce()) {
+        if now_ns < self.due_ns {
+            return;
+        }
+        match self.kind {
+            MISDEED_LIE => {
+                // Every word that the client could believe in, by turns.
+                session.iter().for_each(|word| {
+                    word.fetch_xor(now_ns | 1 << 40 | 1 << 5, Ordering::Relaxed);
+                });
+                wake();
+            }
+            MISDEED_HANG => {}
+            _ => fault(),
+        }
+        loop {
+            sleep();
+        }
+    }
 }
 
 /// Ends the domain: nobody takes its exceptions.

@@ -47,6 +47,8 @@ pub const SAVE_AREA_PAGE_COUNT: u64 = 1;
 pub const DRIVER_BASE: u64 = LIBOS_BASE + (1 << 32);
 /// Where registers are mapped.
 pub const DEVICE_BASE: u64 = LIBOS_BASE + (128 << 30);
+/// Where a page is whose bytes the processor moves.
+pub const COPY_BASE: u64 = LIBOS_BASE + (3 << 32);
 const SESSION_BASE: u64 = LIBOS_BASE + (2 << 32);
 
 /// Where the session of a client is.
@@ -66,5 +68,11 @@ pub const PAGE_STACK: u64 = PAGE_PLAN + 1;
 /// The driver's memory, of as many pages as the domain takes ([`crate::make::Image`]); behind it is what the image
 /// writes.
 pub const PAGE_DRIVER: u64 = PAGE_STACK + STACK_PAGE_COUNT;
+/// What a domain does wrong, for tests, as its plan says it: the kernel stops it.
+pub const MISDEED_FAULT: u64 = 1;
+/// It does nothing any more.
+pub const MISDEED_HANG: u64 = 2;
+/// It writes what cannot be into the session of its client.
+pub const MISDEED_LIE: u64 = 3;
 /// Most words of a plan.
 pub const PLAN_WORD_COUNT_MAX: usize = 512;

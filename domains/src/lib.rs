@@ -13,6 +13,7 @@
 pub mod disk_plan;
 #[cfg(target_os = "none")]
 pub mod function;
+pub mod ide;
 pub mod layout;
 pub mod make;
 pub mod net_plan;

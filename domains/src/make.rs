@@ -17,8 +17,6 @@ use crate::layout::{
 
 /// Frames that pay for the domain's tables.
 pub const TABLE_FRAME_COUNT: u64 = 96;
-/// Ranges that its device may reach: one of its own and one for each buffer.
-const DMA_RANGE_COUNT: u32 = 128;
 
 const READ_WRITE: Rights = Rights::READ.union(Rights::WRITE);
 
@@ -49,6 +47,8 @@ pub struct Image<'a> {
     pub bytes: &'a [u8],
     /// Pages of its driver's memory.
     pub driver_page_count: u64,
+    /// Ranges that its device may reach.
+    pub dma_range_count: u32,
 }
 
 impl Image<'_> {
@@ -109,7 +109,7 @@ pub fn start(maker: &mut impl Maker, image: &Image<'_>, slots: &Slots, plan: &Pl
     let environment = slots.environment;
     maker.repeat(&mut || call::frame_allocate(slots.tables, TABLE_FRAME_COUNT, None, 0))?;
     maker.repeat(&mut || call::environment_create(environment, slots.tables, 0))?;
-    call::environment_share(environment, Table::DmaRanges, DMA_RANGE_COUNT)?;
+    call::environment_share(environment, Table::DmaRanges, image.dma_range_count)?;
     call::environment_watch(environment, slots.watch)?;
     let grants = [
         (slots.memory, SLOT_MEMORY, READ_WRITE | Rights::DMA),

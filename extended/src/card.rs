@@ -118,7 +118,7 @@ impl Extension<Hardware> for Cards {
             KernelCall::Visit => running.visit(state).map(u64::from),
             KernelCall::Ask => running.ask(state),
             KernelCall::Detach => {
-                running.end_client();
+                running.end_client(state);
                 Ok(0)
             }
         }
@@ -148,9 +148,11 @@ impl Slot {
     fn find(&mut self, state: &mut State<'_, Hardware>) -> Result<u64, Status> {
         let (device, description) = self.function.ok_or(Status::WrongState)?;
         if self.service.is_none() {
-            match start(state, device, description, self.memory.take()) {
+            match start(state, device, description, self.memory) {
                 Ok(card) => self.service = Some(NetService::new(card, CardHost { client: None, memory: None })),
                 Err(error) => {
+                    // Whatever it was told, it reaches no memory until the next attempt has reset it.
+                    state.machine.device_enable(device, false);
                     log!(Error, "a card cannot be driven in the kernel: {error:?}");
                     return Err(Status::WrongState);
                 }
@@ -160,12 +162,12 @@ impl Slot {
     }
 
     /// The card, if it was started, without a client whose memory has gone.
-    fn running(&mut self, state: &State<'_, Hardware>) -> Result<Running<'_>, Status> {
+    fn running(&mut self, state: &mut State<'_, Hardware>) -> Result<Running<'_>, Status> {
         let (device, _) = self.function.ok_or(Status::WrongState)?;
         let mut running = Running { device, service: self.service.as_mut().ok_or(Status::WrongState)? };
         let client = running.service.host().client;
         if client.is_some_and(|(by, range)| !has_range(state, device, by, &range)) {
-            running.end_client();
+            running.end_client(state);
         }
         Ok(running)
     }
@@ -204,9 +206,14 @@ impl Running<'_> {
         by: EnvironmentId,
         frames: (FrameNumber, u64),
     ) -> Result<u64, Status> {
-        // Whoever was there before is gone, with nothing under way; the function may be switched off since.
+        // Whoever was there before is gone, with nothing under way; the function may be switched off since, and the
+        // card given up.
+        if self.service.host().client.is_some() {
+            return Err(Status::WrongState);
+        }
         state.machine.device_enable(self.device, true);
-        if self.service.host().client.is_some() || self.service.device().reset().is_err() {
+        if self.service.revive().is_err() {
+            state.machine.device_enable(self.device, false);
             return Err(Status::WrongState);
         }
         let range = find_range(state, self.device, by, frames).ok_or(Status::WrongState)?;
@@ -215,7 +222,7 @@ impl Running<'_> {
         let bytes = client_memory(range.first, range.count, word_page_count).ok_or(Status::WrongState)?;
         *self.service.host() = CardHost { client: Some((by, range)), memory: Some((words, bytes)) };
         if self.service.attach().is_err() {
-            self.end_client();
+            self.end_client(state);
             return Err(Status::WrongState);
         }
         Ok(0)
@@ -244,8 +251,10 @@ impl Running<'_> {
     }
 
     /// The client ends, whatever is under way for it: the card is reset, so that its memory is not touched any more.
-    fn end_client(&mut self) {
-        if self.service.detach().is_err() {
+    fn end_client(&mut self, state: &mut State<'_, Hardware>) {
+        if self.service.revive().is_err() {
+            // It is tried again for the next client; until then it reaches nothing.
+            state.machine.device_enable(self.device, false);
             log!(Error, "a card does not come back from its reset");
         }
         *self.service.host() = CardHost { client: None, memory: None };

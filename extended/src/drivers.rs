@@ -16,25 +16,25 @@ const WORD: &str = "drive";
 pub(crate) struct Drivers {
     disks: Disks,
     cards: Cards,
-    /// Whether disks, and whether cards, are driven here.
-    wanted: KernelLock<[bool; 2]>,
+    /// Whether cards are driven here.
+    wants_cards: KernelLock<bool>,
 }
 
 impl Drivers {
     pub(crate) const fn new() -> Self {
-        Self { disks: Disks::new(), cards: Cards::new(), wanted: KernelLock::new([true; 2]) }
+        Self { disks: Disks::new(), cards: Cards::new(), wants_cards: KernelLock::new(true) }
     }
 
     /// Takes in what is to be driven, and memory for that.
     pub(crate) fn prepare(&self, boot: &mut Boot) {
         let names = aegis_machine::command_line::value(boot.command_line, WORD);
         let is_wanted = |name| names.is_none_or(|names| names.split(',').any(|it| it == name));
-        let wanted = ["disk", "net"].map(is_wanted);
-        *self.wanted.lock() = wanted;
-        if wanted[0] {
-            self.disks.take_memory(&mut boot.memory);
+        let [disks, ide_disks, cards] = ["disk", "ide", "net"].map(is_wanted);
+        *self.wants_cards.lock() = cards;
+        if disks || ide_disks {
+            self.disks.take_memory(&mut boot.memory, [disks, ide_disks]);
         }
-        if wanted[1] {
+        if cards {
             self.cards.take_memory(&mut boot.memory);
         }
     }
@@ -46,8 +46,8 @@ impl Drivers {
 
 impl Extension<Hardware> for Drivers {
     fn drives(&self, device: DeviceId, description: &DeviceDescription) -> bool {
-        let [disks, cards] = *self.wanted.lock();
-        (disks && self.disks.drives(device, description)) || (cards && self.cards.drives(device, description))
+        let cards = *self.wants_cards.lock();
+        self.disks.drives(device, description) || (cards && self.cards.drives(device, description))
     }
 
     fn call(&self, state: &mut State<'_, Hardware>, by: EnvironmentId, call: &ExtensionCall) -> Result<u64, Status> {

@@ -10,7 +10,8 @@ use aegis_abi::device::DeviceKind;
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::types::FrameNumber;
 use aegis_e1000::E1000Error;
-use aegis_hal::{DeviceAddress, DmaRegion, MmioRegion};
+use aegis_hal::{AccessError, DeviceAddress, DmaRegion, MmioRegion, Port, Width};
+use aegis_ide::{IdeError, Ports};
 use aegis_kernel_core::DeviceDescription;
 use aegis_machine as machine;
 use aegis_pci::{ConfigAccess, FunctionAddress};
@@ -29,6 +30,15 @@ pub(crate) enum PlaceError {
     /// The same, of a card of Intel's.
     #[expect(dead_code, reason = "the log shows it as it is derived")]
     Card(E1000Error),
+    /// The same, of an IDE disk.
+    #[expect(dead_code, reason = "the log shows it as it is derived")]
+    Ide(IdeError),
+}
+
+impl From<IdeError> for PlaceError {
+    fn from(error: IdeError) -> Self {
+        Self::Ide(error)
+    }
 }
 
 impl From<E1000Error> for PlaceError {
@@ -88,12 +98,64 @@ impl Function for Driven {
     }
 }
 
-/// Frames that were taken at boot, as a driver's memory. Called once for each range.
+/// Regions of an IDE controller: command and control ports of each channel, then the bus master.
+const REGIONS_PER_CHANNEL: u32 = 2;
+const REGION_BUS_MASTER: usize = 4;
+/// From one channel's half of the bus master to the other's.
+const BUS_MASTER_STRIDE: usize = 8;
+
+/// The ports of a channel of an IDE controller; `None`: it has none such.
+pub(crate) fn channel_ports(description: &DeviceDescription, channel: u32) -> Option<Ports<FunctionPorts>> {
+    let open = |region: usize| {
+        let region = description.regions.get(region).filter(|region| region.is_ports && region.length_bytes != 0)?;
+        Some(FunctionPorts { first: u16::try_from(region.base).ok()?, count: region.length_bytes as usize })
+    };
+    let first = (channel * REGIONS_PER_CHANNEL) as usize;
+    let bus_master_offset = channel as usize * BUS_MASTER_STRIDE;
+    let (command, control) = (open(first)?, open(first + 1)?);
+    Some(Ports { command, control, bus_master: open(REGION_BUS_MASTER), bus_master_offset })
+}
+
+/// Ports of a function that the extension drives.
+pub(crate) struct FunctionPorts {
+    first: u16,
+    count: usize,
+}
+
+impl FunctionPorts {
+    fn port(&self, offset: usize, width: Width) -> Result<u16, AccessError> {
+        let width_bytes = width.bytes();
+        let port = u16::try_from(offset).ok().and_then(|offset| self.first.checked_add(offset));
+        match port {
+            Some(port) if offset + width_bytes <= self.count && width_bytes <= 4 => Ok(port),
+            _ => Err(AccessError { offset, width_bytes, length_bytes: self.count }),
+        }
+    }
+}
+
+impl Port for FunctionPorts {
+    fn port_count(&self) -> usize {
+        self.count
+    }
+
+    fn input(&self, offset: usize, width: Width) -> Result<u32, AccessError> {
+        Ok(machine::port_read(self.port(offset, width)?, width.bytes() as u32))
+    }
+
+    fn output(&mut self, offset: usize, width: Width, value: u32) -> Result<(), AccessError> {
+        machine::port_write(self.port(offset, width)?, width.bytes() as u32, value);
+        Ok(())
+    }
+}
+
+/// Frames that were taken at boot, as a driver's memory. Called once for each range, or again when the driver before is
+/// gone and its function was switched off.
 pub(crate) fn driver_memory(frames: FrameRange) -> Option<DmaRegion> {
     let first = FrameNumber(frames.start);
     let base = NonNull::new(core::ptr::with_exposed_provenance_mut(machine::frame_address(first) as usize))?;
     // SAFETY: the frames were taken from the machine's memory before anybody could own them and are used for nothing
-    // but this; the kernel maps all memory, in order; nothing translates for devices, so the address is the frame's.
+    // but this, by one driver at a time; the kernel maps all memory, in order; nothing translates for devices, so the
+    // address is the frame's.
     unsafe { DmaRegion::new(base, (frames.count * PAGE_SIZE) as usize, DeviceAddress(first.address())) }
 }
 

@@ -9,6 +9,8 @@ use bitflags::bitflags;
 
 /// Most disks of a pod.
 pub const DISK_COUNT_MAX: usize = 16;
+/// Most that an extended kernel drives in a machine.
+pub const KERNEL_DISK_COUNT_MAX: usize = 4;
 /// Most of them at a PC's own controller: one for each channel.
 pub const IDE_DISK_COUNT_MAX: usize = 2;
 

@@ -56,18 +56,62 @@ pub struct Drivers {
     pub net: Driver,
     /// Of its disks.
     pub disk: Driver,
-    /// For tests: a domain of a disk faults so long after its start; 0: it does not.
-    pub disk_fault_ms: u32,
+    /// For tests: what a domain of a disk does wrong.
+    pub disk_fault: Option<Fault>,
     /// The same of a network card.
-    pub net_fault_ms: u32,
+    pub net_fault: Option<Fault>,
+}
+
+/// What a domain does wrong, for tests, each time that it was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// So long after its start; 0 is at once.
+    pub after_ms: u32,
+    /// What.
+    pub kind: FaultKind,
+}
+
+/// See [`Fault`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The kernel stops it.
+    Fault = 1,
+    /// It does nothing any more.
+    Hang = 2,
+    /// It writes what cannot be into the session, and goes on.
+    Lie = 3,
+}
+
+impl FaultKind {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Fault, Self::Hang, Self::Lie];
+
+    /// As the tool's options name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fault => "fault",
+            Self::Hang => "hang",
+            Self::Lie => "lie",
+        }
+    }
+
+    /// The kind of a number.
+    #[must_use]
+    pub fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u64 == number)
+    }
 }
 
 /// A bundle part: the disk domain, a flat image.
 pub const PART_DISK_DOMAIN: u32 = 19;
 /// The same for the network domain.
 pub const PART_NET_DOMAIN: u32 = 20;
-/// The word of the kernel's command line that says what an extended kernel drives: names of roles, with commas.
+/// The word of the kernel's command line that says what an extended kernel drives: names of roles, with commas; disks
+/// of a role's name are virtio's.
 pub const KERNEL_WORD: &str = "drive";
+/// The name there of IDE disks.
+pub const KERNEL_IDE_NAME: &str = "ide";
 
 pub(crate) const TAG_DRIVER: u32 = 17;
 pub(crate) const TAG_DISK_FAULT: u32 = 40;
@@ -150,17 +194,20 @@ impl Drivers {
                 record(TAG_DRIVER, &[role as u8, placement as u8, model as u8]);
             }
         }
-        for (tag, fault_ms) in [(TAG_DISK_FAULT, self.disk_fault_ms), (TAG_NET_FAULT, self.net_fault_ms)] {
-            if fault_ms > 0 {
-                record(tag, &fault_ms.to_le_bytes());
+        for (tag, fault) in [(TAG_DISK_FAULT, self.disk_fault), (TAG_NET_FAULT, self.net_fault)] {
+            if let Some(Fault { after_ms, kind }) = fault {
+                let [a, b, c, d] = after_ms.to_le_bytes();
+                record(tag, &[a, b, c, d, kind as u8]);
             }
         }
     }
 
     /// Takes over when a domain faults; `None` for a wrong length.
     pub(crate) fn take_fault(&mut self, tag: u32, value: &[u8]) -> Option<()> {
-        let fault_ms = u32::from_le_bytes(value.try_into().ok()?);
-        *(if tag == TAG_NET_FAULT { &mut self.net_fault_ms } else { &mut self.disk_fault_ms }) = fault_ms;
+        let [a, b, c, d, kind] = *<&[u8; 5]>::try_from(value).ok()?;
+        let kind = FaultKind::from_number(u64::from(kind));
+        let fault = kind.map(|kind| Fault { after_ms: u32::from_le_bytes([a, b, c, d]), kind });
+        *(if tag == TAG_NET_FAULT { &mut self.net_fault } else { &mut self.disk_fault }) = fault;
         Some(())
     }
 
@@ -180,7 +227,7 @@ impl Drivers {
 
 #[cfg(test)]
 mod tests {
-    use super::{Driver, Drivers, Placement, Role};
+    use super::{Driver, Drivers, Fault, FaultKind, Placement, Role, TAG_DISK_FAULT, TAG_NET_FAULT};
     use std::vec::Vec;
 
     #[test]
@@ -202,6 +249,21 @@ mod tests {
         }
         // All but the defaults, which say nothing.
         assert_eq!(count, 13);
+    }
+
+    #[test]
+    fn faults_come_back() {
+        let fault = |after_ms, kind| Some(Fault { after_ms, kind });
+        for kind in FaultKind::ALL {
+            let drivers = Drivers { disk_fault: fault(0, kind), net_fault: fault(70_000, kind), ..Drivers::default() };
+            let mut read = Drivers::default();
+            drivers.write(|tag, value| assert_eq!(read.take_fault(tag, value), Some(())));
+            assert_eq!(read, drivers);
+        }
+        let mut drivers = Drivers::default();
+        assert_eq!(drivers.take_fault(TAG_NET_FAULT, &[1, 0, 0, 0]), None);
+        assert_eq!(drivers.take_fault(TAG_DISK_FAULT, &[1, 0, 0, 0, 9]), Some(()));
+        assert_eq!(drivers, Drivers::default());
     }
 
     #[test]

@@ -4,11 +4,11 @@
 use core::fmt;
 use core::ptr::NonNull;
 
-use aegis_abi::CapSlot;
 use aegis_abi::boot::BootInfo;
 use aegis_abi::device::{DEVICE_REGION_COUNT_MAX, DeviceField, DeviceKind, DeviceOperation};
 use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::types::SLOT_DEVICE_FIRST;
+use aegis_abi::{CapSlot, Rights};
 use aegis_hal::MmioRegion;
 use aegis_rt::call::{self, Refusal};
 use aegis_virtio::block::DEVICE_TYPE_BLOCK;
@@ -113,13 +113,25 @@ pub(crate) fn functions_of_pods(info: &BootInfo, trusts_devices: bool) -> ([CapS
     let is_for_pods = |slot: &CapSlot| {
         let virtio_type = device_type(&Device(*slot)).ok().flatten();
         virtio_type.and_then(Geometry::of).is_some()
-            || (trusts_devices && (virtio_type == Some(DEVICE_TYPE_BLOCK) || is_network_card(*slot)))
+            || (trusts_devices
+                && (virtio_type == Some(DEVICE_TYPE_BLOCK) || is_network_card(*slot) || is_driven(*slot)))
     };
     for (slot, place) in slots.filter(is_for_pods).zip(&mut found) {
         *place = slot;
         count += 1;
     }
     (found, count)
+}
+
+/// Whether the kernel drives a function: nobody may read what it says of itself then.
+fn is_driven(slot: CapSlot) -> bool {
+    call::cap_read(slot, 0).is_ok_and(|word| !Rights::from_bits_truncate((word >> 32) as u32).contains(Rights::READ))
+}
+
+/// What a pod that is trusted with a function gets of it: all there is, to pass on too.
+pub(crate) fn rights_of(slot: CapSlot) -> Rights {
+    let rights = Rights::CONTROL | Rights::GRANT;
+    if is_driven(slot) { rights } else { rights | Rights::READ | Rights::WRITE }
 }
 
 /// Whether a function is a network card of PCI, as it says itself. Controllers of disks are the machine's own: every PC

@@ -26,7 +26,7 @@ use aegis_link::pods::{
 use aegis_rt::call::{self, Refusal};
 use aegis_rt::clock;
 
-use crate::device::DeviceError;
+use crate::device::{DeviceError, rights_of};
 use crate::guard::{self, Client, Guard};
 use crate::memory::{Bundle, drop_slot, fill, map, repeat, take_clear};
 use crate::report::say;
@@ -124,8 +124,9 @@ impl Pod {
         pod.make_processor(making)?;
         if making.trusts_devices {
             for (device, index) in making.devices.iter().zip(0..) {
-                let rights = READ_WRITE | Rights::CONTROL;
-                call::cap_grant(*device, environment, CapSlot(SLOT_DEVICE_FIRST.0 + index), rights)?;
+                // It may make a domain for it.
+                let slot = CapSlot(SLOT_DEVICE_FIRST.0 + index);
+                call::cap_grant(*device, environment, slot, rights_of(*device))?;
             }
             return Ok(pod);
         }
@@ -137,7 +138,9 @@ impl Pod {
 
     /// Its configuration and root are its own, to read, to run and to write.
     fn make_bundle(&self, making: &Making<'_>) -> Result<(), Refusal> {
-        let rights = READ_WRITE | Rights::EXECUTE | Rights::DMA;
+        let mut rights = READ_WRITE | Rights::EXECUTE | Rights::DMA;
+        // Images of domains are there, and what those are made of is given on.
+        rights.set(Rights::GRANT, making.trusts_devices);
         let count = making.bundle.frame_count;
         call::cap_derive(SLOT_BUNDLE, self.bundle, rights | Rights::GRANT, making.bundle_offset, count)?;
         call::cap_grant(self.bundle, self.environment, SLOT_BUNDLE, rights)?;

@@ -180,6 +180,53 @@ fn connections_outlive_the_domain_of_their_card() {
     assert!(ended.errors.contains("was lost and is started anew"), "{}", ended.errors);
 }
 
+/// The same with a domain that hangs, which its client finds out by frames that are not taken, and one that lies.
+#[test]
+fn a_card_whose_domain_hangs_or_lies_is_there_again() {
+    let bytes: Vec<u8> = (0..40_000_000_u32).map(|index| (index ^ (index >> 9)) as u8).collect();
+    let sum = host(&["busybox", "md5sum"], &bytes);
+    let port = host_service(Arc::new(bytes));
+    let script = format!("for turn in 1 2 3; do wget -q -O - http://10.0.2.2:{port}/ | md5sum; done");
+    for fault in ["1500:hang", "500:lie"] {
+        let options = ["--driver", "net=domain:virtio", "--host-access", "--fault-net-domain", fault];
+        let ended = aegis(&options, &["busybox", "sh", "-c", &script], b"");
+        assert_eq!((&ended.output, ended.status), (&sum.output.repeat(3), 0), "{fault}: {}", ended.errors);
+        assert!(ended.errors.contains("was lost and is started anew"), "{fault}: {}", ended.errors);
+    }
+}
+
+/// What the domain took of the processor is in the statistics.
+#[test]
+fn a_cards_domain_is_in_the_statistics() {
+    let options = ["--driver", "net=domain:virtio", "--stats=json"];
+    let ended = aegis(&options, &["busybox", "ping", "-c", "1", "10.0.2.2"], b"");
+    let has = |key: &str| ended.errors.contains(&format!("\"{key}\":"));
+    assert!(has("net_domain_ns") && has("net_domain_starts") && !has("disk_domain_ns"), "{ended:?}");
+}
+
+/// Pods that are trusted with devices have a card each, wherever its driver is.
+#[test]
+fn pods_have_cards_in_every_placement() {
+    let pod = |name: &str, card: &str| {
+        format!(
+            "[pod.{name}]\nprogram = \"busybox\"\nargs = [\"httpd\", \"-f\", \"-p\", \"80\", \"-h\", \"/etc\"]\n\
+             ports = [\"0:80\"]\ndrivers = [\"{card}\"]\n"
+        )
+    };
+    let trusted = "[machine]\ntrust_devices = true\n".to_owned();
+    for cards in [&["net=domain:virtio", "net=domain:virtio"][..], &["net=domain:e1000"], &["net=kernel:virtio"]] {
+        let pods: String = ["a", "b"].iter().zip(cards).map(|(name, card)| pod(name, card)).collect();
+        let serving = Running::start(up_tool("cards-placed", &[], &(trusted.clone() + &pods)));
+        let ports: Vec<_> = cards.iter().map(|_| serving.port()).collect();
+        for (name, port) in ["a\n", "b\n"].into_iter().zip(&ports) {
+            assert_eq!(fetched(port), name, "{cards:?}");
+        }
+    }
+    let both = trusted + &pod("a", "net=kernel") + &pod("b", "net=library");
+    let ended = up("cards-placed", &[], &both);
+    assert!(ended.status == 125 && ended.errors.contains("the kernel drives one card"), "{ended:?}");
+}
+
 #[test]
 fn ports_of_the_host_lead_in() {
     for card in CARDS {
@@ -305,8 +352,8 @@ fn what_cannot_be_is_said_before_a_machine_starts() {
     }
     for (card, part) in [
         ("net=library:e1000", "e1000 is not guarded"),
-        ("net=domain", "net=domain is for one program alone"),
-        ("net=kernel", "net=kernel is for one program alone"),
+        ("net=domain", "net=domain needs trust_devices"),
+        ("net=kernel", "net=kernel needs trust_devices"),
     ] {
         let file = format!("[pod.a]\nprogram = \"busybox\"\nports = [\"0:80\"]\ndrivers = [\"{card}\"]\n");
         let ended = up("cards-guarded", &[], &file);

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use aegis_tests::programs::{Ended, aegis, compile, is_there, up};
 
 /// Drivers and the name of their first disk.
-const DISKS: [(&str, &str); 4] = [
+const DISKS: [(&str, &str); 6] = [
     ("disk=library:virtio", "/dev/vda"),
     ("disk=library:ide", "/dev/sda"),
-    ("disk=domain", "/dev/vda"),
-    ("disk=kernel", "/dev/vda"),
+    ("disk=domain:virtio", "/dev/vda"),
+    ("disk=domain:ide", "/dev/sda"),
+    ("disk=kernel:virtio", "/dev/vda"),
+    ("disk=kernel:ide", "/dev/sda"),
 ];
 const DISK_BYTES: usize = 8 << 20;
 
@@ -184,42 +186,83 @@ fn programs_share_a_disk_and_one_may_be_killed() {
         return;
     }
     let image = Image::new("shared");
-    let script = "dd if=/dev/vda of=/dev/null bs=4096 iflag=direct 2>/dev/null & first=$!
-        dd if=/dev/vda of=/dev/null bs=64k 2>/dev/null & second=$!
-        kill -9 $first; wait $second; echo $?; dd if=/dev/vda bs=1M iflag=direct 2>/dev/null | md5sum";
+    let script = "dd if=$0 of=/dev/null bs=4096 iflag=direct 2>/dev/null & first=$!
+        dd if=$0 of=/dev/null bs=64k 2>/dev/null & second=$!
+        kill -9 $first; wait $second; echo $?; dd if=$0 bs=1M iflag=direct 2>/dev/null | md5sum";
     let whole = busybox(&[], &["md5sum"], &image.bytes());
-    for (driver, _) in DISKS.into_iter().filter(|(_, disk)| *disk == "/dev/vda") {
+    for (driver, disk) in DISKS {
         let options = ["--driver", driver, "--disk", image.path()];
-        let ended = busybox(&options, &["sh", "-c", script], b"");
+        let ended = busybox(&options, &["sh", "-c", script, disk], b"");
         assert_eq!(ended.output, [b"0\n", &whole.output[..]].concat(), "{driver}: {}", ended.errors);
     }
+}
+
+/// Runs the program that checks blocks, for so many seconds: what the tool says besides.
+fn verify(options: &[&str], disk: &str, seconds: &str) -> Option<String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("disks/verify.c");
+    let text = std::fs::read_to_string(source).expect("the program's source is in the tree");
+    let program = compile("verify", &text, &["-O1", "-static", "-pthread"])?.display().to_string();
+    let image = Image::new("verify");
+    std::fs::OpenOptions::new().write(true).open(&image.0).and_then(|it| it.set_len(16 << 20)).expect("ours");
+    let options = [&["--disk", image.path()][..], options].concat();
+    let ended = aegis(&options, &[&program, disk, seconds], b"");
+    assert_eq!((&ended.output[..], ended.status), (&b"ok\n"[..], 0), "{options:?}: {}", ended.errors);
+    Some(ended.errors)
 }
 
 /// Each block holds what was written to it last, with sixteen threads at it, also where the driver faults every 100 ms.
 #[test]
 fn every_block_is_what_was_written_last_though_the_driver_is_lost() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("disks/verify.c");
-    let text = std::fs::read_to_string(source).expect("the program's source is in the tree");
-    let Some(program) = compile("verify", &text, &["-O1", "-static", "-pthread"]) else { return };
-    let program = program.display().to_string();
-    let driver_is = |name| ["--driver", name];
-    for options in [
-        &driver_is("disk=library")[..],
-        &driver_is("disk=kernel"),
-        &driver_is("disk=domain"),
-        &["--driver", "disk=domain", "--fault-disk-domain", "100"],
-    ] {
+    for (driver, disk) in DISKS {
         for processors in ["1", "2"] {
-            let image = Image::new("verify");
-            std::fs::OpenOptions::new().write(true).open(&image.0).and_then(|it| it.set_len(16 << 20)).expect("ours");
-            let more = [&["--cpus", processors, "--disk", image.path()][..], options].concat();
-            let ended = aegis(&more, &[&program, "/dev/vda", "2"], b"");
-            assert_eq!((&ended.output[..], ended.status), (&b"ok\n"[..], 0), "{more:?}: {}", ended.errors);
-            // The line of the fourth restart says that there were so many.
-            let is_faulty = options.len() > 2;
-            assert_eq!(ended.errors.contains("started anew (4)"), is_faulty, "{more:?}: {}", ended.errors);
+            let options = ["--cpus", processors, "--driver", driver];
+            let Some(errors) = verify(&options, disk, "2") else { return };
+            assert!(!errors.contains("started anew"), "{options:?}: {errors}");
+            if driver.contains("domain") {
+                let options = [&options[..], &["--fault-disk-domain", "100"]].concat();
+                let errors = verify(&options, disk, "2").unwrap_or_default();
+                // The line of the fourth restart says that there were so many.
+                assert!(errors.contains("started anew (4)"), "{options:?}: {errors}");
+            }
         }
     }
+}
+
+/// The same with a domain that does nothing any more, and one that writes what cannot be into the session.
+#[test]
+fn a_driver_that_hangs_or_lies_is_lost_like_one_that_faults() {
+    for (driver, disk) in DISKS.into_iter().filter(|(driver, _)| driver.contains("domain")) {
+        for (fault, seconds) in [("300:hang", "5"), ("100:lie", "2")] {
+            let Some(errors) = verify(&["--driver", driver, "--fault-disk-domain", fault], disk, seconds) else {
+                return;
+            };
+            assert!(errors.contains("started anew"), "{driver} {fault}: {errors}");
+        }
+    }
+}
+
+#[test]
+fn placements_say_how_many_disks_they_drive() {
+    let image = Image::new("many");
+    for (driver, count) in [("disk=domain:ide", 1), ("disk=library:ide", 2), ("disk=kernel", 4)] {
+        let disks = ["--disk", image.path()].repeat(count + 1);
+        let ended = aegis(&[&["--driver", driver][..], &disks].concat(), &["true"], b"");
+        let part = format!("at most {count} with disk=");
+        assert!(ended.status == 125 && ended.errors.contains(&part), "{driver}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn both_channels_are_driven_in_the_kernel() {
+    if !is_there("busybox") {
+        return;
+    }
+    let (first, second) = (Image::new("channel-0"), Image::new("channel-1"));
+    let mut file = std::fs::OpenOptions::new().write(true).open(&second.0).expect("it is ours");
+    file.write_all(b"second").expect("it is ours");
+    let options = ["--driver", "disk=kernel:ide", "--disk", first.path(), "--disk", second.path()];
+    assert!(second.bytes() == read(&options, "/dev/sdb", &["bs=64k"]));
+    assert!(first.bytes() == read(&options, "/dev/sda", &["bs=64k"]));
 }
 
 #[test]
@@ -238,11 +281,42 @@ fn a_pod_that_is_trusted_with_devices_has_disks() {
         let ended = up("disk", &["-M", machine], &file(""));
         assert_eq!(ended.status, 0, "{machine}: {}", ended.errors);
     }
-    for (drivers, part) in [
-        ("drivers = [\"disk=domain\"]", "is for one program alone"),
-        ("drivers = [\"disk=library:ide\"]", "is no pod's own"),
-    ] {
-        let ended = up("disk", &[], &file(drivers));
-        assert!(ended.status == 125 && ended.errors.contains(part), "{drivers}: {}", ended.errors);
+    let ended = up("disk", &[], &file("drivers = [\"disk=library:ide\"]"));
+    assert!(ended.status == 125 && ended.errors.contains("is no pod's own"), "{}", ended.errors);
+}
+
+/// Pods that are trusted with devices have a disk each, wherever its driver is; each sees its own.
+#[test]
+fn pods_have_disks_in_every_placement() {
+    if !is_there("busybox") {
+        return;
     }
+    let images = ["a", "b"].map(|name| {
+        let image = Image::new(&format!("pod-{name}"));
+        let mut file = std::fs::OpenOptions::new().write(true).open(&image.0).expect("it is ours");
+        file.write_all(name.as_bytes()).expect("it is ours");
+        image
+    });
+    let pod = |name: &str, image: &Image, driver: &str| {
+        let args = "[\"sh\", \"-c\", \"dd if=/dev/vda bs=64k 2>/dev/null | md5sum\"]";
+        let disk = image.path();
+        format!("[pod.{name}]\nprogram = \"busybox\"\nargs = {args}\ndisk = [\"{disk}\"]\ndrivers = [\"{driver}\"]\n")
+    };
+    let sums = images.each_ref().map(|image| busybox(&[], &["md5sum"], &image.bytes()).output);
+    for drivers in [["disk=domain"; 2], ["disk=kernel"; 2], ["disk=library", "disk=domain"]] {
+        let both = [pod("a", &images[0], drivers[0]), pod("b", &images[1], drivers[1])].concat();
+        let ended = up("disk-placements", &[], &format!("[machine]\ntrust_devices = true\n{both}"));
+        assert_eq!(ended.status, 0, "{drivers:?}: {}", ended.errors);
+        let text = String::from_utf8_lossy(&ended.output).into_owned();
+        for (name, sum) in ["a", "b"].into_iter().zip(&sums) {
+            let line = format!("{}", String::from_utf8_lossy(sum).trim());
+            assert!(text.lines().any(|it| it.starts_with(name) && it.contains(&line)), "{drivers:?} {name}: {text}");
+        }
+        let ended = up("disk-placements", &[], &both);
+        let part = if drivers[0] == "disk=library" { "disks are not guarded" } else { "needs trust_devices" };
+        assert!(ended.status == 125 && ended.errors.contains(part), "{drivers:?}: {}", ended.errors);
+    }
+    let mixed = [pod("a", &images[0], "disk=kernel"), pod("b", &images[1], "disk=library")].concat();
+    let ended = up("disk-placements", &[], &format!("[machine]\ntrust_devices = true\n{mixed}"));
+    assert!(ended.status == 125 && ended.errors.contains("the kernel drives all disks"), "{}", ended.errors);
 }

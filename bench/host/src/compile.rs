@@ -84,6 +84,12 @@ const DISK: Source =
 /// The first process of Linux machines of suite rhino.
 const RHINO_INIT: Source =
     Source { name: "init", files: &[("init.c", include_str!("../../rhino/init.c"))], flags: &["-O2", "-static", "-w"] };
+/// The program of suite restart.
+const RESTART: Source = Source {
+    name: "restart",
+    files: &[("restart.c", include_str!("../../disk/restart.c"))],
+    flags: &["-O2", "-static", "-pthread", "-w"],
+};
 /// A contestant of the scheduling experiments.
 const CONTEST: Source = Source {
     name: "contest",
@@ -150,6 +156,11 @@ pub(crate) fn disk(cache: &Path) -> Result<PathBuf, Failure> {
 /// The first process of Linux machines of suite rhino.
 pub(crate) fn rhino_init(cache: &Path) -> Result<PathBuf, Failure> {
     program(cache, &RHINO_INIT, &[])
+}
+
+/// The program of suite restart.
+pub(crate) fn restart(cache: &Path) -> Result<PathBuf, Failure> {
+    program(cache, &RESTART, &[])
 }
 
 /// The contestant of suite lottery.

@@ -1,8 +1,8 @@
 //! The benchmarks and the comparison with Linux, behind `aegis bench` and `aegis test`: the same static program on
 //! Aegis and on Linux, in the same QEMU, in one run.
 //!
-//! `micro`, `scale`, `boot`, `apps`, `lottery`, `net`, `placement`, `disk` and `rhino` are the suites; `native` has the
-//! rows of `micro` that only Aegis can run. They start machines through `system`, which knows the command lines;
+//! `micro`, `scale`, `boot`, `apps`, `lottery`, `net`, `placement`, `disk`, `restart` and `rhino` are the suites; `native`
+//! has the rows of `micro` that only Aegis can run. They start machines through `system`, which knows the command lines;
 //! `linux` gets Debian's kernel, `compile` makes the programs of `bench/`, `cpio` packs them, `guest` runs a process
 //! within limits and `output` reads what the program says. What was measured is a `result::Report`, which `report`
 //! prints, `html` shows as a page, and `json` writes and reads back for `--baseline`, `--history` and `--from`;
@@ -37,6 +37,7 @@ mod output;
 mod placement;
 mod progress;
 mod report;
+mod restart;
 mod result;
 mod rhino;
 mod scale;
@@ -114,6 +115,7 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
             Suite::Lottery => lottery::run(options, &machines, &filter)?,
             Suite::Net => net::run(options, &mut machines, &filter)?,
             Suite::Placement => placement::run(options, &machines, &filter)?,
+            Suite::Restart => restart::run(options, &machines, &filter)?,
             Suite::Disk => disk::run(options, &mut machines, &filter)?,
             Suite::Rhino => rhino::run(options, &mut machines, &filter)?,
         };

@@ -20,6 +20,7 @@ Suites:
   disk   reads of a disk past every cache: virtio and IDE, block sizes, requests at once (only when it is named)
   net    what a client on the host sees of a server inside, by the user network (only when it is named)
   placement  datagrams echoed at 12 loads by each driver of a card (only when it is named)
+  restart  pauses when the domain of a disk or card is killed 1,000 times (only when it is named)
   rhino  recoverable memory: the paper's rows and sweeps, by placement (only when it is named)
   lottery  the experiments of the lottery's paper in guest time, a figure for each (only when it is named)
 
@@ -54,6 +55,8 @@ pub(crate) enum Suite {
     Placement,
     /// A disk, read past every cache
     Disk,
+    /// Drivers that are lost
+    Restart,
     /// Recoverable memory
     Rhino,
 }
@@ -74,6 +77,7 @@ impl Suite {
             Self::Net => "net",
             Self::Placement => "placement",
             Self::Disk => "disk",
+            Self::Restart => "restart",
             Self::Rhino => "rhino",
         }
     }
@@ -103,15 +107,15 @@ pub(crate) enum Side {
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub struct BenchOptions {
-    /// What to measure: micro, boot, apps (default: these), native, scale, lottery, net, placement, disk,
+    /// What to measure: micro, boot, apps (default: these), native, scale, lottery, net, placement, disk, restart,
     /// rhino
     #[arg(value_name = "SUITE", hide_possible_values = true)]
     suites: Vec<Suite>,
     /// Count guest instructions instead of time: every run gives the same figures (micro, scale, apps)
     #[arg(long)]
     pub(crate) icount: bool,
-    /// Run the experiments of suite lottery once each, and a tenth as long; loads of placement and transactions of
-    /// rhino too
+    /// Run the experiments of suite lottery once each, and a tenth as long; loads of placement and restart and
+    /// transactions of rhino too
     #[arg(long)]
     pub(crate) quick: bool,
     /// Where programs of suite net are that this host lacks: Debian's packages, unpacked by dpkg -x
@@ -174,9 +178,11 @@ impl BenchOptions {
     /// Refuses combinations that mean nothing.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.quick
-            && !self.suites.iter().any(|suite| matches!(suite, Suite::Lottery | Suite::Placement | Suite::Rhino))
+            && !self.suites.iter().any(|suite| {
+                matches!(suite, Suite::Lottery | Suite::Placement | Suite::Restart | Suite::Rhino)
+            })
         {
-            return Err(Failure::Usage("--quick is for suites lottery, placement and rhino"));
+            return Err(Failure::Usage("--quick is for suites lottery, placement, restart and rhino"));
         }
         if self.icount && self.suites == [Suite::Boot] {
             return Err(Failure::Usage("--icount counts nothing in suite boot"));

@@ -7,8 +7,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use aegis_launch::machine::disks::{DiskImage, SERIAL_BYTES_MAX, absolute};
-use aegis_link::disks::{DISK_COUNT_MAX, DiskFlags, Disks, IDE_DISK_COUNT_MAX, RequestOrder};
-use aegis_link::drivers::Model;
+use aegis_link::disks::{DISK_COUNT_MAX, DiskFlags, Disks, IDE_DISK_COUNT_MAX, KERNEL_DISK_COUNT_MAX, RequestOrder};
+use aegis_link::drivers::{Driver, Model, Placement};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
@@ -42,11 +42,19 @@ impl DiskOptions {
     /// Looks at them.
     ///
     /// # Errors
-    /// A file that cannot be a disk, or one too many for devices of this model.
-    pub(crate) fn check(&self, model: Model) -> Result<(), aegis_launch::errors::Error> {
-        let count_max = if model == Model::Ide { IDE_DISK_COUNT_MAX } else { DISK_COUNT_MAX };
+    /// A file that cannot be a disk, or one too many for devices that this driver drives.
+    pub(crate) fn check(&self, driver: Driver) -> Result<(), aegis_launch::errors::Error> {
+        let Driver { placement, model } = driver;
+        let count_max = match (placement, model) {
+            // A domain has the whole controller, and one disk.
+            (Placement::Domain, Model::Ide) => 1,
+            (_, Model::Ide) => IDE_DISK_COUNT_MAX,
+            (Placement::Kernel, _) => KERNEL_DISK_COUNT_MAX,
+            _ => DISK_COUNT_MAX,
+        };
         if self.disks.len() > count_max {
-            let text = format!("--disk: at most {count_max} disks of {}", model.name());
+            let (placement, model) = (placement.name(), model.name());
+            let text = format!("--disk: at most {count_max} with disk={placement}:{model}");
             return Err(aegis_launch::errors::Error::Usage(text));
         }
         self.disks.iter().try_for_each(DiskImage::check)

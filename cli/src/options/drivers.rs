@@ -2,7 +2,7 @@
 //!
 //! Words are read here; whether the machine type and the pod fit is judged where both are known (`crate::start`).
 
-use aegis_link::drivers::{Driver, Drivers, Model, Placement, Role};
+use aegis_link::drivers::{Driver, Drivers, Fault, FaultKind, Model, Placement, Role};
 
 /// How it is written.
 const FORM: &str = "net=PLACEMENT[:MODEL] or disk=PLACEMENT[:MODEL], such as net=library:e1000";
@@ -40,6 +40,15 @@ pub(crate) fn parse_driver(text: &str) -> Result<DriverOption, String> {
         })?,
     };
     Ok(DriverOption { role, driver: Driver { placement, model } })
+}
+
+/// `--fault-disk-domain` and its like.
+pub(crate) fn parse_fault(text: &str) -> Result<Fault, String> {
+    let (after, kind) = text.split_once(':').unwrap_or((text, FaultKind::Fault.name()));
+    let kind = FaultKind::ALL.into_iter().find(|it| it.name() == kind);
+    let kind = kind.ok_or_else(|| format!("a fault is one of {}", one_of(FaultKind::ALL.map(FaultKind::name))))?;
+    let after_ms = after.parse().map_err(|_| "milliseconds are a number".to_owned())?;
+    Ok(Fault { after_ms, kind })
 }
 
 fn one_of(names: impl IntoIterator<Item = &'static str>) -> String {

@@ -8,11 +8,12 @@ use aegis_launch::machine::accel::AccelChoice;
 use aegis_launch::machine::mounts::{Volume, parse_volume};
 use aegis_launch::machine::qemu::MachineKind;
 use aegis_launch::root::{With, parse_with};
+use aegis_link::drivers::Fault;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::options::disks::DiskOptions;
-use crate::options::drivers::{DriverOption, parse_driver};
+use crate::options::drivers::{DriverOption, parse_driver, parse_fault};
 use crate::options::image::ImageOptions;
 use crate::options::network::NetworkOptions;
 use crate::options::values::{parse_memory, parse_seconds, parse_temporary, parse_variable};
@@ -80,11 +81,11 @@ pub(crate) struct PodOptions {
     #[arg(long = "driver", value_name = "net|disk=library|domain|kernel[:MODEL]", value_parser = parse_driver)]
     pub(crate) drivers: Vec<DriverOption>,
     /// For tests: a disk's domain faults so many milliseconds after its start, again and again
-    #[arg(long, value_name = "MS", default_value_t = 0, hide = true)]
-    pub(crate) fault_disk_domain: u32,
+    #[arg(long, value_name = "MS[:fault|hang|lie]", value_parser = parse_fault, hide = true)]
+    pub(crate) fault_disk_domain: Option<Fault>,
     /// For tests: the same of a network card's domain
-    #[arg(long, value_name = "MS", default_value_t = 0, hide = true)]
-    pub(crate) fault_net_domain: u32,
+    #[arg(long, value_name = "MS[:fault|hang|lie]", value_parser = parse_fault, hide = true)]
+    pub(crate) fault_net_domain: Option<Fault>,
     /// Its disks.
     #[command(flatten)]
     pub(crate) disks: DiskOptions,

@@ -1,36 +1,8 @@
-//! Which drivers there are, and the machine types in which what they drive can be.
+//! The machine types in which what drivers drive can be, and what of it an extended kernel drives.
 
 use aegis_launch::errors::Error;
 use aegis_launch::machine::qemu::MachineKind;
-use aegis_link::drivers::{Driver, Drivers, Model, Placement, Role};
-
-use crate::options::drivers::DriverOption;
-
-/// Placements that drivers of this model have so far.
-fn placements(role: Role, model: Model) -> &'static [Placement] {
-    match (role, model) {
-        (Role::Disk, Model::Virtio) => &Placement::ALL,
-        (Role::Disk, _) => &[Placement::Library],
-        (Role::Net, _) => &Placement::ALL,
-    }
-}
-
-/// Whether there is such a driver.
-///
-/// # Errors
-/// There is none; the text says what there is instead.
-pub(crate) fn check(options: &[DriverOption]) -> Result<(), Error> {
-    for DriverOption { role, driver: Driver { placement, model } } in options {
-        let there_are = placements(*role, *model);
-        if there_are.contains(placement) {
-            continue;
-        }
-        let (role, placement, model) = (role.name(), placement.name(), model.name());
-        let names = there_are.iter().map(|it| it.name()).collect::<Vec<_>>().join(" or ");
-        return Err(Error::Usage(format!("--driver {role}={placement}:{model}: not in this version; take {names}")));
-    }
-    Ok(())
-}
+use aegis_link::drivers::{Driver, Drivers, KERNEL_IDE_NAME, Model, Placement, Role};
 
 /// Whether a driver and what it drives can be in a machine of this type. A driver in the kernel is alone with its
 /// registers, and virtio's of microvm share their pages (ADR 0075).
@@ -38,10 +10,18 @@ fn can_be_in(kind: MachineKind, driver: Driver) -> bool {
     kind.has(driver.model) && (driver.placement != Placement::Kernel || kind != MachineKind::Microvm)
 }
 
-/// What is driven in the kernel, for which the machine needs an extended one.
-pub(crate) fn roles_in_kernel(drivers: &[Drivers]) -> Vec<Role> {
-    let is_in_kernel = |role: &Role| drivers.iter().any(|drivers| drivers.of(*role).placement == Placement::Kernel);
-    Role::ALL.into_iter().filter(is_in_kernel).collect()
+/// What is driven in the kernel, by the names that an extended kernel knows; it is needed if there is something.
+pub(crate) fn names_in_kernel(drivers: &[Drivers]) -> Vec<&'static str> {
+    let name = |(role, driver): (Role, Driver)| match driver {
+        Driver { placement: Placement::Kernel, model: Model::Ide } => Some(KERNEL_IDE_NAME),
+        Driver { placement: Placement::Kernel, .. } => Some(role.name()),
+        _ => None,
+    };
+    let all = drivers.iter().flat_map(|drivers| Role::ALL.map(|role| (role, drivers.of(role))));
+    let mut names: Vec<_> = all.filter_map(name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// The machine type for pods with these drivers. `wanted` is what the user says, `usual` what is taken if nothing
@@ -71,10 +51,9 @@ pub(crate) fn machine_for(
 
 #[cfg(test)]
 mod tests {
-    use super::{check, machine_for, roles_in_kernel};
+    use super::{machine_for, names_in_kernel};
     use crate::options::drivers::{drivers, parse_driver};
     use aegis_launch::machine::qemu::MachineKind::{Microvm, Pc, Q35};
-    use aegis_link::drivers::Role;
 
     #[test]
     fn a_device_has_a_machine_that_it_can_be_in() {
@@ -91,25 +70,14 @@ mod tests {
         assert_eq!(kind(&["disk=kernel"], None), Ok(Pc));
         assert_eq!(kind(&["disk=kernel"], Some(Q35)), Ok(Q35));
         assert_eq!(kind(&["disk=kernel"], Some(Microvm)), Err("--driver disk: kernel needs -M pc or q35".into()));
+        assert_eq!(kind(&["disk=kernel:ide"], None), Ok(Pc));
         assert_eq!(kind(&["disk=library:ide"], Some(Q35)), Err("--driver disk: ide needs -M pc".into()));
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
-        let said = |word| check(&[parse_driver(word).expect(word)]).map_err(|error| error.to_string());
-        let nets = ["net=library:e1000", "net=domain", "net=kernel:e1000e"];
-        for word in nets.into_iter().chain(["disk=library", "disk=domain", "disk=kernel", "disk=library:ide"]) {
-            assert_eq!(said(word), Ok(()), "{word}");
-        }
-        let refused = |word| Err(format!("--driver {word}: not in this version; take "));
-        let not_said = |word, names: &str| refused(word).map_err(|text| text + names);
-        assert_eq!(said("disk=kernel:ide"), not_said("disk=kernel:ide", "library"));
-    }
-
-    #[test]
     fn a_driver_in_the_kernel_needs_the_kernel_that_is_made_for_it() {
-        let needs = |word| roles_in_kernel(&[drivers(&[]), drivers(&[parse_driver(word).expect(word)])]);
-        assert_eq!(["disk=kernel", "net=kernel"].map(needs), [[Role::Disk], [Role::Net]]);
-        assert_eq!(["disk=domain", "net=library"].map(needs), [const { Vec::new() }; 2]);
+        let needs = |word| names_in_kernel(&[drivers(&[]), drivers(&[parse_driver(word).expect(word)])]);
+        assert_eq!(["disk=kernel", "net=kernel", "disk=kernel:ide"].map(needs), [["disk"], ["net"], ["ide"]]);
+        assert_eq!(["disk=domain:ide", "net=library"].map(needs), [const { Vec::new() }; 2]);
     }
 }

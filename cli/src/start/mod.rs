@@ -29,7 +29,7 @@ use aegis_launch::machine::network::has_user_network;
 use aegis_launch::machine::process::{GuestEnds, HostEnds, Machine};
 use aegis_launch::machine::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use aegis_launch::symbols::{Line, Symbols};
-use aegis_link::drivers::{Drivers, KERNEL_WORD, Model, Role};
+use aegis_link::drivers::{Drivers, KERNEL_WORD, Model};
 use clap::ValueEnum;
 
 use crate::options::groups::MachineOptions;
@@ -38,7 +38,7 @@ use crate::relay::signals::Signals;
 use crate::relay::stats::Stats;
 use crate::relay::terminal::RawTerminal;
 use crate::relay::{Finished, Session, printable_lines, relay};
-use crate::start::drivers::{machine_for, roles_in_kernel};
+use crate::start::drivers::{machine_for, names_in_kernel};
 use crate::start::network::{PodNetwork, Port, Relayed};
 use crate::start::pod::chance;
 
@@ -49,7 +49,7 @@ pub(crate) struct Starter<'a> {
     /// The kernel of this machine.
     kernel: PathBuf,
     /// What is driven in it.
-    kernel_roles: Vec<Role>,
+    kernel_names: Vec<&'static str>,
     /// The kernels and what runs on them.
     pub(crate) artifacts: Artifacts,
     /// Root images that were made before.
@@ -102,7 +102,7 @@ impl<'a> Starter<'a> {
             (found, _) => found?,
         };
         let kernel = artifacts.kernel();
-        Ok(Self { options, kind, artifacts, kernel, kernel_roles: Vec::new(), cache: Cache::open(), qemu })
+        Ok(Self { options, kind, artifacts, kernel, kernel_names: Vec::new(), cache: Cache::open(), qemu })
     }
 
     /// Decides on a machine type with room for pods that have so many device functions, with these drivers.
@@ -110,8 +110,8 @@ impl<'a> Starter<'a> {
     /// # Errors
     /// The one that was asked for has none, or none has.
     pub(crate) fn fit(&mut self, function_counts: &[usize], driver: Driver, drivers: &[Drivers]) -> Result<(), Error> {
-        self.kernel_roles = roles_in_kernel(drivers);
-        self.kernel = self.artifacts.kernel_for(!self.kernel_roles.is_empty())?;
+        self.kernel_names = names_in_kernel(drivers);
+        self.kernel = self.artifacts.kernel_for(!self.kernel_names.is_empty())?;
         if let [_] = function_counts {
             self.kind = machine_for(drivers, self.options.kind, MachineKind::Microvm)?;
             return Ok(());
@@ -179,7 +179,7 @@ impl<'a> Starter<'a> {
             cpu_count: spec.cpu_count,
             memory_mib: spec.memory_mib,
             kernel: &self.kernel,
-            kernel_words: &kernel_words(self.options, spec.slice_ms, &self.kernel_roles)?,
+            kernel_words: &kernel_words(self.options, spec.slice_ms, &self.kernel_names)?,
             bundle: Path::new(&bundle_path),
             firmware: firmware_for(self.kind),
             log: guest.log_fd(),
@@ -250,7 +250,7 @@ fn wanted_accelerator(option: AccelChoice) -> Result<AccelChoice, Error> {
 
 /// The kernel's command line. With `--icount` the draws are those of the kernel's fixed key or of `--seed`, so that a
 /// run is repeatable.
-fn kernel_words(options: &MachineOptions, slice_ms: Option<u8>, roles: &[Role]) -> Result<String, Error> {
+fn kernel_words(options: &MachineOptions, slice_ms: Option<u8>, names: &[&str]) -> Result<String, Error> {
     let mut words = Vec::new();
     if options.verbose {
         words.push("log=info".to_owned());
@@ -260,8 +260,7 @@ fn kernel_words(options: &MachineOptions, slice_ms: Option<u8>, roles: &[Role]) 
         words.push(format!("lottery={digits}"));
     }
     words.extend(slice_ms.map(|slice_ms| format!("slice_ms={slice_ms}")));
-    if !roles.is_empty() {
-        let names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
+    if !names.is_empty() {
         words.push(format!("{KERNEL_WORD}={}", names.join(",")));
     }
     Ok(words.join(" "))

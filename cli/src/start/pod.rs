@@ -16,13 +16,12 @@ use aegis_launch::machine::mounts::{Served, Volume, serve};
 use aegis_launch::root::system::holds;
 use aegis_launch::root::{Prepared, Source, is_directory, prepare, working_directory};
 use aegis_link::config::{Config, Flags, MOUNT_COUNT_MAX, Tickets};
-use aegis_link::drivers::{Drivers, Model, Role};
+use aegis_link::drivers::{Drivers, Model, PART_DISK_DOMAIN, PART_NET_DOMAIN, Placement, Role};
 
 use crate::options::drivers::drivers;
 use crate::options::groups::{MachineOptions, PodOptions};
 use crate::start::Starter;
 use crate::start::advice::{Shown, advice};
-use crate::start::drivers::check;
 use crate::start::network::{PodNetwork, etc_files, names};
 use crate::start::program::{absolute, locate, looks_around};
 
@@ -59,7 +58,6 @@ pub(crate) struct PodFiles {
 impl<'a> Pod<'a> {
     /// Finds the program `words[0]`; relative names are relative to `base`.
     pub(crate) fn find(options: &'a PodOptions, words: &'a [OsString], base: &Path) -> Result<Self, Error> {
-        check(&options.drivers)?;
         let here = options.view.volume(base)?;
         let is_at_base = here.is_some() || is_host_root(options);
         let default = if is_at_base { base } else { Path::new("/") };
@@ -101,17 +99,30 @@ impl<'a> Pod<'a> {
     /// One that cannot be a disk.
     pub(crate) fn disks(&self) -> Result<(&'a [DiskImage], Model), Error> {
         let model = self.drivers().disk.model;
-        self.options.disks.check(model)?;
+        self.options.disks.check(self.drivers().disk)?;
         Ok((&self.options.disks.disks, model))
     }
 
     /// Its drivers.
     pub(crate) fn drivers(&self) -> Drivers {
         Drivers {
-            disk_fault_ms: self.options.fault_disk_domain,
-            net_fault_ms: self.options.fault_net_domain,
+            disk_fault: self.options.fault_disk_domain,
+            net_fault: self.options.fault_net_domain,
             ..drivers(&self.options.drivers)
         }
+    }
+
+    /// The images of domains that its drivers are placed in, with their kinds of part.
+    pub(crate) fn domains(&self, starter: &Starter<'_>) -> Result<Vec<(u32, Vec<u8>)>, Error> {
+        let drivers = self.drivers();
+        let mut images = Vec::new();
+        if drivers.disk.placement == Placement::Domain {
+            images.push((PART_DISK_DOMAIN, starter.artifacts.flat_disk_domain()?));
+        }
+        if drivers.net.placement == Placement::Domain {
+            images.push((PART_NET_DOMAIN, starter.artifacts.flat_net_domain()?));
+        }
+        Ok(images)
     }
 
     fn source(&self) -> Source<'_> {

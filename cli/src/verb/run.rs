@@ -16,7 +16,6 @@ use aegis_launch::machine::qemu::{Driver, function_count};
 use aegis_launch::root::HOSTNAME;
 use aegis_link::config::{Config, Flags};
 use aegis_link::control::Mapping;
-use aegis_link::drivers::{PART_DISK_DOMAIN, PART_NET_DOMAIN, Placement};
 
 use crate::options::{RunOptions, StatsFormat};
 use crate::profile::{self, Profile, RootFiles, Sources};
@@ -33,19 +32,6 @@ use crate::start::memory::memory_mib;
 use crate::start::pod::{Pod, PodFiles, terminal_flags};
 use crate::start::{MachineSpec, Prepared, Starter};
 use crate::verb::run_named::{in_background, is_named, run_named};
-
-/// The images of domains that the pod's drivers are placed in, with their kinds of part.
-fn domains(starter: &Starter<'_>, pod: &Pod<'_>) -> Result<Vec<(u32, Vec<u8>)>, Error> {
-    let drivers = pod.drivers();
-    let mut images = Vec::new();
-    if drivers.disk.placement == Placement::Domain {
-        images.push((PART_DISK_DOMAIN, starter.artifacts.flat_disk_domain()?));
-    }
-    if drivers.net.placement == Placement::Domain {
-        images.push((PART_NET_DOMAIN, starter.artifacts.flat_net_domain()?));
-    }
-    Ok(images)
-}
 
 /// Runs a program; the answer is the tool's exit status.
 pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
@@ -82,7 +68,7 @@ pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&s
     starter.fit(&[function_count], Driver::Pod, &[pod.drivers()])?;
     let config = pod.config(&options.machine, switches(options), HOSTNAME, &files, network.as_ref())?;
     let accelerator = starter.accelerator(&library_os)?;
-    let domains = domains(&starter, &pod)?;
+    let domains = pod.domains(&starter)?;
     let root = files.root.as_ref().map(|root| &root.image);
     let bundle = boot::build(&library_os, &config, &domains, root)?;
     let (host, mut guest) = sockets(1)?;

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use aegis_launch::errors::{Doing, Error};
-use aegis_launch::machine::boot::{self, BootBundle, PodsImage};
+use aegis_launch::machine::boot::{self, BootBundle, PodImage, PodsImage};
 use aegis_launch::machine::disks::DiskImage;
 use aegis_launch::machine::process::sockets;
 use aegis_launch::machine::qemu::{Driver, function_count};
 use aegis_link::config::{Config, Flags};
+use aegis_link::disks::KERNEL_DISK_COUNT_MAX;
 use aegis_link::drivers::{Drivers, Model, Placement, Role};
 use aegis_link::pods::{CurrencyPlan, PodPlan, encode};
 
@@ -40,6 +41,8 @@ use crate::verb::up_file::{PodEntry, UpFile, parse};
 
 /// Longest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Most pods of a machine in which one has its disks' driver in a domain or in the kernel.
+const SERVED_POD_COUNT_MAX: usize = 3;
 /// Frames in a mebibyte.
 const FRAMES_PER_MIB: u64 = 256;
 
@@ -112,7 +115,8 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
         file.pods.iter().zip(&pods).map(|(entry, pod)| disks(pod, entry, driver)).collect::<Result<Vec<_>, _>>()?;
     let counts: Vec<usize> = files.iter().zip(&networks).zip(&disks).map(function_count_of).collect();
     let drivers: Vec<_> = pods.iter().map(Pod::drivers).collect();
-    check_guarded(file, &drivers, driver)?;
+    let has_network: Vec<bool> = networks.iter().map(Option::is_some).collect();
+    check_drivers(file, &Devices { drivers: &drivers, has_network: &has_network, disks: &disks }, driver)?;
     starter.fit(&counts, driver, &drivers)?;
     if options.machine.verbose {
         eprintln!("aegis: {}", confinement(driver));
@@ -125,7 +129,11 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
         configs.push(config.map_err(|error| of_pod(entry, error))?);
     }
     let accelerator = starter.accelerator(&library_os)?;
-    let bundle = bundle_of(file, &library_os, &manager, &configs, &files, &counts)?;
+    let domains = pods.iter().map(|pod| pod.domains(&starter)).collect::<Result<Vec<_>, _>>()?;
+    let roots = files.iter().map(|files| files.root.as_ref().map(|root| &root.image));
+    let images = configs.iter().zip(&domains).zip(roots);
+    let images = images.map(|((config, domains), root)| PodImage { config, domains, root }).collect();
+    let bundle = bundle_of(file, &library_os, &manager, images, &counts)?;
     let (host, mut guest) = sockets(pods.len())?;
     let (orders, orders_guest) = UnixStream::pair().doing("making the machine's sockets")?;
     orders.set_nonblocking(true).doing("making the machine's sockets")?;
@@ -248,25 +256,60 @@ fn network(pod: &Pod<'_>, entry: &PodEntry, starter: &Starter<'_>) -> Result<Opt
     pod.network(starter).map_err(|error| of_pod(entry, error))
 }
 
-/// What a machine of several pods can have: drivers in their library OSes, and of guarded devices virtio's alone, which
-/// the manager knows.
-fn check_guarded(file: &UpFile, drivers: &[Drivers], driver: Driver) -> Result<(), Error> {
-    for (entry, drivers) in file.pods.iter().zip(drivers) {
-        let elsewhere = Role::ALL.into_iter().find(|role| drivers.of(*role).placement != Placement::Library);
-        if let Some(role) = elsewhere {
-            let (role, placement) = (role.name(), drivers.of(role).placement.name());
-            let text = format!("drivers: {role}={placement} is for one program alone (aegis run); take library");
-            return Err(of_pod(entry, Error::Usage(text)));
-        }
+/// What the pods have of devices, in their order.
+struct Devices<'a> {
+    drivers: &'a [Drivers],
+    has_network: &'a [bool],
+    disks: &'a [PodDisks<'a>],
+}
+
+/// What a machine of several pods can have. Of guarded devices that is virtio's alone, which the manager knows, with
+/// drivers in the pods' library OSes.
+fn check_drivers(file: &UpFile, devices: &Devices<'_>, driver: Driver) -> Result<(), Error> {
+    for (entry, drivers) in file.pods.iter().zip(devices.drivers) {
+        let refuse = |text: String| Err(of_pod(entry, Error::Usage(format!("drivers: {text}"))));
         if drivers.disk.model == Model::Ide {
-            let text = "drivers: the controller of IDE disks is no pod's own; take disk=library:virtio";
-            return Err(of_pod(entry, Error::Usage(text.into())));
+            return refuse("the controller of IDE disks is no pod's own; take disk=library:virtio".into());
         }
-        let model = Role::ALL.map(|role| drivers.of(role).model).into_iter().find(|model| *model != Model::Virtio);
-        if let (Some(model), Driver::Guard) = (model, driver) {
-            let text = format!("drivers: {} is not guarded; it needs trust_devices = true in [machine]", model.name());
-            return Err(of_pod(entry, Error::Usage(text)));
+        for (role, it) in Role::ALL.map(|role| (role, drivers.of(role))) {
+            if driver == Driver::Guard && it.placement != Placement::Library {
+                let (role, placement) = (role.name(), it.placement.name());
+                return refuse(format!("{role}={placement} needs trust_devices = true in [machine]"));
+            }
+            if driver == Driver::Guard && it.model != Model::Virtio {
+                let model = it.model.name();
+                return refuse(format!("{model} is not guarded; it needs trust_devices = true in [machine]"));
+            }
         }
+        // A session with a disk's service takes a part of the kernel's table of ranges that devices reach.
+        if drivers.disk.placement != Placement::Library && file.pods.len() > SERVED_POD_COUNT_MAX {
+            let placement = drivers.disk.placement.name();
+            return refuse(format!("disk={placement} is for machines of at most {SERVED_POD_COUNT_MAX} pods"));
+        }
+    }
+    check_kernel(file, devices)
+}
+
+/// An extended kernel drives every disk of the machine, if any, and one card.
+fn check_kernel(file: &UpFile, devices: &Devices<'_>) -> Result<(), Error> {
+    let in_kernel = |role| devices.drivers.iter().position(|it| it.of(role).placement == Placement::Kernel);
+    let refuse = |index: usize, text: String| Err(of_pod(&file.pods[index], Error::Usage(format!("drivers: {text}"))));
+    let card_count = devices.has_network.iter().filter(|has_network| **has_network).count();
+    if let Some(index) = in_kernel(Role::Net)
+        && card_count > 1
+    {
+        return refuse(index, "net=kernel: the kernel drives one card, and other pods have one too".into());
+    }
+    let Some(index) = in_kernel(Role::Disk) else { return Ok(()) };
+    let disks = || devices.disks.iter().zip(devices.drivers);
+    let is_elsewhere = |(disks, drivers): (&PodDisks<'_>, &Drivers)| {
+        !disks.0.is_empty() && drivers.disk.placement != Placement::Kernel
+    };
+    if disks().any(is_elsewhere) {
+        return refuse(index, "disk=kernel: the kernel drives all disks, and another pod's are elsewhere".into());
+    }
+    if disks().map(|(disks, _)| disks.0.len()).sum::<usize>() > KERNEL_DISK_COUNT_MAX {
+        return refuse(index, format!("disk=kernel: at most {KERNEL_DISK_COUNT_MAX} disks in a machine"));
     }
     Ok(())
 }
@@ -302,8 +345,7 @@ fn bundle_of(
     file: &UpFile,
     library_os: &[u8],
     manager: &[u8],
-    configs: &[Vec<u8>],
-    files: &[PodFiles],
+    pods: Vec<PodImage<'_>>,
     function_counts: &[usize],
 ) -> Result<BootBundle, Error> {
     let plan = file.pods.iter().zip(function_counts).map(|(entry, function_count)| {
@@ -322,8 +364,6 @@ fn bundle_of(
     let currencies: Vec<CurrencyPlan> = file.currencies.iter().map(currency).collect();
     let plan = plan.collect::<Option<Vec<_>>>().and_then(|plan| encode(&plan, &currencies, file.trusts_devices));
     let plan = plan.ok_or_else(|| Error::Usage("the pods cannot be described".into()))?;
-    let roots = files.iter().map(|files| files.root.as_ref().map(|root| &root.image));
-    let pods = configs.iter().map(Vec::as_slice).zip(roots).collect();
     boot::build_several(&PodsImage { manager, library_os, plan: &plan, pods })
 }
 

@@ -381,8 +381,8 @@ impl Reader<'_> {
 /// The options of a pod that says nothing.
 pub(crate) fn plain_options(memory: u64) -> PodOptions {
     PodOptions {
-        fault_disk_domain: 0,
-        fault_net_domain: 0,
+        fault_disk_domain: None,
+        fault_net_domain: None,
         root: None,
         image: ImageOptions::default(),
         pack: false,

@@ -1,71 +1,21 @@
 //! The domain's loop, and what the service needs of it.
-#![allow(unsafe_code, reason = "the sessions of clients are mapped here")]
+#![allow(unsafe_code, reason = "the plan is read here")]
 
 use core::sync::atomic::AtomicU64;
 
 use aegis_domains::disk_plan::{PLAN_EXTENT_COUNT_MAX, PLAN_WORD_COUNT, Plan, PlanClient};
-use aegis_domains::function::{self, BellIrq, fault, now_ns};
-use aegis_domains::layout::{CLIENT_COUNT_MAX, PLAN_BASE, SLOT_BELL, SLOT_DEVICE, buffer_slot, client_slots};
-use aegis_hal::DeviceAddress;
-use aegis_hal::block::BlockMemory;
-use aegis_hal::net::{DmaWindow, Place};
+use aegis_domains::function::{self, BellIrq, Misdeed, fault, now_ns};
+use aegis_domains::layout::{CLIENT_COUNT_MAX, PLAN_BASE, SLOT_BELL};
 use aegis_lottery::random::Keyed;
 use aegis_proto::block::Extent;
 use aegis_rt::call;
-use aegis_service::disk::{Buffer, DiskService, Health, Host, ServedExtent};
+use aegis_service::disk::{DiskService, Health, ServedExtent};
 
 use crate::device::{self, DomainDisk};
+use crate::host::DomainHost;
 
 /// Requests under way.
 const DEPTH: usize = 64;
-
-/// What the service needs: places are device addresses.
-struct DomainHost {
-    sessions: [&'static [AtomicU64]; CLIENT_COUNT_MAX],
-}
-
-impl DmaWindow for DomainHost {
-    fn device_address(&self, place: Place) -> Option<DeviceAddress> {
-        Some(DeviceAddress(place.offset))
-    }
-}
-
-impl BlockMemory for DomainHost {
-    fn copy_in(&self, _: Place, _: &[u8]) -> bool {
-        false
-    }
-
-    fn copy_out(&self, _: Place, _: &mut [u8]) -> bool {
-        false
-    }
-}
-
-impl Host for DomainHost {
-    type Words = [AtomicU64];
-
-    fn words(&self, client: usize) -> &[AtomicU64] {
-        self.sessions.get(client).copied().unwrap_or_default()
-    }
-
-    fn wake(&mut self, client: usize) {
-        let _ = call::bell_ring(client_slots(client)[1]);
-    }
-
-    fn bind(&mut self, client: usize, buffer: Buffer) -> Option<u64> {
-        let slot = buffer_slot(client, buffer.slot)?;
-        // SAFETY: a client's frames, of which nothing is mapped here; the kernel checks that they are as many.
-        unsafe { call::device_dma_bind(SLOT_DEVICE, slot, 0, u64::from(buffer.page_count)) }.ok()
-    }
-
-    fn unbind(&mut self, client: usize, buffer: Buffer, _: u64) {
-        if let Some(slot) = buffer_slot(client, buffer.slot) {
-            // SAFETY: as above; the disk is done with it.
-            let _ = unsafe { call::device_dma_unbind(SLOT_DEVICE, slot, 0, u64::from(buffer.page_count)) };
-        }
-    }
-
-    fn release(&mut self, _: usize) {}
-}
 
 type Service = DiskService<DomainDisk, DomainHost, CLIENT_COUNT_MAX, DEPTH>;
 
@@ -74,21 +24,20 @@ pub(crate) extern "C" fn start() -> ! {
     // SAFETY: the maker has mapped the plan, for good, and writes it no more.
     let words = unsafe { (PLAN_BASE as *const [u64; PLAN_WORD_COUNT]).read() };
     let Some(plan) = Plan::from_words(&words) else { fault() };
-    let begin_ns = now_ns();
-    let Ok(disk) = device::start(plan.memory_frame) else { fault() };
-    let Ok(irq) = BellIrq::bind() else { fault() };
+    let misdeed = Misdeed::new(plan.fault);
+    let Ok((disk, interrupt)) = device::start(plan.memory_frame, plan.channel) else { fault() };
+    let Ok(irq) = BellIrq::bind(interrupt) else { fault() };
     let mut sessions: [&'static [AtomicU64]; CLIENT_COUNT_MAX] = [&[]; CLIENT_COUNT_MAX];
     for (index, (client, session)) in plan.clients.iter().zip(&mut sessions).enumerate() {
         *session = function::show_session(index, client.session_page_count, client.session_page_count);
     }
-    let mut service = Service::new(disk, DomainHost { sessions });
+    let mut service = Service::new(disk, DomainHost::new(sessions));
     for (index, client) in plan.clients.iter().enumerate() {
         if client.session_page_count > 0 {
             attach(&mut service, index, client);
         }
     }
-    let fault_ns = if plan.fault_after_ns > 0 { begin_ns + plan.fault_after_ns } else { u64::MAX };
-    serve(service, irq, Keyed::new([plan.key, begin_ns]), fault_ns)
+    serve(service, irq, Keyed::new([plan.key, now_ns()]), misdeed)
 }
 
 fn attach(service: &mut Service, index: usize, client: &PlanClient) {
@@ -110,25 +59,27 @@ fn attach(service: &mut Service, index: usize, client: &PlanClient) {
 /// Serves for ever.
 ///
 /// The alarm is set when there is none, not at each sleep: what it finds too early is put off.
-fn serve(mut service: Service, mut irq: BellIrq, mut random: Keyed, fault_ns: u64) -> ! {
+fn serve(mut service: Service, mut irq: BellIrq, mut random: Keyed, misdeed: Misdeed) -> ! {
     let mut alarm_ns = 0;
     loop {
         let mut now_ns = function::now_ns();
         let visit = service.visit(now_ns, &mut random);
-        if service.health() == Health::Dead || now_ns >= fault_ns {
+        if service.health() == Health::Dead {
             fault();
         }
+        let host = service.host();
+        misdeed.do_if_due(now_ns, host.session(0), || host.wake_first());
         if visit.has_more || service.ask(now_ns) {
             continue;
         }
-        let due_ns = service.deadline_ns().unwrap_or(u64::MAX).min(fault_ns);
+        let due_ns = service.deadline_ns().unwrap_or(u64::MAX).min(misdeed.due_ns);
         if due_ns < u64::MAX && alarm_ns <= now_ns && call::bell_ring_at(SLOT_BELL, due_ns).is_ok() {
             alarm_ns = due_ns;
         }
         let has_interrupted = function::sleep();
         now_ns = function::now_ns();
         let is_late = alarm_ns <= now_ns;
-        if (has_interrupted || is_late) && service.device().acknowledge(&mut irq).is_err() {
+        if (has_interrupted || is_late) && !device::acknowledge(service.device(), &mut irq) {
             // The next visit finds that, and resets the disk.
             continue;
         }

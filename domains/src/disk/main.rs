@@ -11,6 +11,8 @@
 mod device;
 #[cfg(target_os = "none")]
 mod domain;
+#[cfg(target_os = "none")]
+mod host;
 
 #[cfg(target_os = "none")]
 aegis_rt::entry!(domain::start);

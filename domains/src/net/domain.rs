@@ -3,7 +3,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-use aegis_domains::function::{self, BellIrq, DeviceError, NoGuard, Own, driver_memory, fault, now_ns};
+use aegis_domains::function::{self, BellIrq, DeviceError, Misdeed, NoGuard, Own, driver_memory, fault, now_ns};
 use aegis_domains::layout::{PLAN_BASE, SLOT_BELL, client_slots};
 use aegis_domains::net_plan::{DRIVER_PAGE_COUNT, PLAN_WORD_COUNT, Plan};
 use aegis_e1000 as e1000;
@@ -71,29 +71,33 @@ pub(crate) extern "C" fn start() -> ! {
     // SAFETY: the maker has mapped the plan, for good, and writes it no more.
     let words = unsafe { (PLAN_BASE as *const [u64; PLAN_WORD_COUNT]).read() };
     let Some(plan) = Plan::from_words(&words) else { fault() };
-    let fault_ns = if plan.fault_after_ns > 0 { now_ns() + plan.fault_after_ns } else { u64::MAX };
+    let misdeed = Misdeed::new(plan.fault);
     let Ok(card) = start_card(plan.memory_frame) else { fault() };
-    let Ok(irq) = BellIrq::bind() else { fault() };
+    let Ok(irq) = BellIrq::bind(0) else { fault() };
     let words = function::show_session(0, plan.session_page_count, plan.word_page_count);
     let Ok(bytes) = function::session_memory(0, plan.session_page_count, plan.word_page_count) else { fault() };
     let mut service = NetService::new(card, DomainHost { words, bytes });
     if service.attach().is_err() {
         fault();
     }
-    serve(service, irq, fault_ns)
+    serve(service, irq, misdeed)
 }
 
 /// Serves until something is wrong.
-fn serve(mut service: NetService<Card, DomainHost>, mut irq: BellIrq, fault_ns: u64) -> ! {
-    if fault_ns < u64::MAX {
-        let _ = call::bell_ring_at(SLOT_BELL, fault_ns);
+fn serve(mut service: NetService<Card, DomainHost>, mut irq: BellIrq, misdeed: Misdeed) -> ! {
+    if misdeed.due_ns < u64::MAX {
+        let _ = call::bell_ring_at(SLOT_BELL, misdeed.due_ns);
     }
     loop {
         let now_ns = now_ns();
         let visit = service.visit(now_ns);
-        if service.health() == Health::Dead || !service.has_client() || now_ns >= fault_ns {
+        if service.health() == Health::Dead || !service.has_client() {
             fault();
         }
+        let host = service.host();
+        misdeed.do_if_due(now_ns, host.words, || {
+            let _ = call::bell_ring(client_slots(0)[1]);
+        });
         if visit.has_more || service.ask(now_ns) {
             continue;
         }

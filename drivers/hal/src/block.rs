@@ -71,6 +71,8 @@ pub struct BlockLimits {
     pub has_write_cache: bool,
     /// Writes of any kind are refused.
     pub is_read_only: bool,
+    /// It has a head that moves: requests cost by their distance.
+    pub is_rotational: bool,
     /// Whether, and how much, it discards.
     pub discard: Option<RangeLimits>,
     /// Whether, and how much, it sets to zeros by itself.
@@ -111,6 +113,17 @@ pub enum SubmitError<E> {
     Request,
     /// The disk cannot go on.
     Broken(E),
+}
+
+impl<E> SubmitError<E> {
+    /// The same with the disk's error as `map` says it.
+    pub fn map<F>(self, map: impl FnOnce(E) -> F) -> SubmitError<F> {
+        match self {
+            Self::Full => SubmitError::Full,
+            Self::Request => SubmitError::Request,
+            Self::Broken(error) => SubmitError::Broken(map(error)),
+        }
+    }
 }
 
 /// How a request ended that did not succeed.

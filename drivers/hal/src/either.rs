@@ -1,12 +1,23 @@
-//! A network card that is of one of two kinds, for a placement that drives whichever there is: [`EitherCard`].
+//! A network card or a disk that is of one of two kinds, for a placement that drives whichever there is:
+//! [`EitherCard`], [`EitherDisk`].
 //!
 //! The calls are those of the driver that is there, one comparison away; there is no `dyn`, as the trait has it.
 
+use crate::block::{BlockDevice, BlockError, BlockLimits, BlockMemory, BlockRequest, BlockStatistics, SubmitError};
 use crate::net::{DmaWindow, Frame, NetDevice, NetIdentity, NetStatistics, Received, TransmitError, Wishes};
 
 /// One of two cards, whose buffers are of one type.
 #[derive(Debug)]
 pub enum EitherCard<A, B> {
+    /// The first kind.
+    First(A),
+    /// The second.
+    Second(B),
+}
+
+/// One of two disks.
+#[derive(Debug)]
+pub enum EitherDisk<A, B> {
     /// The first kind.
     First(A),
     /// The second.
@@ -96,5 +107,73 @@ impl<A: NetDevice, B: NetDevice<Buffer = A::Buffer>> NetDevice for EitherCard<A,
 
     fn reset(&mut self) -> Result<(), Self::Error> {
         either!(self, card => card.reset())
+    }
+}
+
+impl<A: BlockDevice, B: BlockDevice> BlockDevice for EitherDisk<A, B> {
+    type Error = EitherError<A::Error, B::Error>;
+
+    fn limits(&self) -> BlockLimits {
+        match self {
+            Self::First(disk) => disk.limits(),
+            Self::Second(disk) => disk.limits(),
+        }
+    }
+
+    fn statistics(&self) -> BlockStatistics {
+        match self {
+            Self::First(disk) => disk.statistics(),
+            Self::Second(disk) => disk.statistics(),
+        }
+    }
+
+    fn submit(
+        &mut self,
+        request: &BlockRequest<'_>,
+        memory: &impl BlockMemory,
+    ) -> Result<(), SubmitError<Self::Error>> {
+        match self {
+            Self::First(disk) => disk.submit(request, memory).map_err(|error| error.map(EitherError::First)),
+            Self::Second(disk) => disk.submit(request, memory).map_err(|error| error.map(EitherError::Second)),
+        }
+    }
+
+    fn notify(&mut self) -> Result<(), Self::Error> {
+        match self {
+            Self::First(disk) => disk.notify().map_err(EitherError::First),
+            Self::Second(disk) => disk.notify().map_err(EitherError::Second),
+        }
+    }
+
+    fn has_completed(&self) -> bool {
+        match self {
+            Self::First(disk) => disk.has_completed(),
+            Self::Second(disk) => disk.has_completed(),
+        }
+    }
+
+    fn poll(
+        &mut self,
+        memory: &impl BlockMemory,
+        done: &mut impl FnMut(u16, Result<(), BlockError>),
+    ) -> Result<u32, Self::Error> {
+        match self {
+            Self::First(disk) => disk.poll(memory, done).map_err(EitherError::First),
+            Self::Second(disk) => disk.poll(memory, done).map_err(EitherError::Second),
+        }
+    }
+
+    fn ask_for_interrupt(&mut self) -> Result<bool, Self::Error> {
+        match self {
+            Self::First(disk) => disk.ask_for_interrupt().map_err(EitherError::First),
+            Self::Second(disk) => disk.ask_for_interrupt().map_err(EitherError::Second),
+        }
+    }
+
+    fn reset(&mut self) -> Result<(), Self::Error> {
+        match self {
+            Self::First(disk) => disk.reset().map_err(EitherError::First),
+            Self::Second(disk) => disk.reset().map_err(EitherError::Second),
+        }
     }
 }

@@ -47,7 +47,7 @@ pub mod qtest;
 mod region;
 
 pub use dma::{DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES};
-pub use either::{EitherCard, EitherError};
+pub use either::{EitherCard, EitherDisk, EitherError};
 pub use irq::{Irq, IrqError};
 pub use mmio::{AccessError, Volatile, Width, check_access, check_range};
 pub use pool::{DmaPool, DmaRun};

@@ -239,6 +239,7 @@ impl<P: Port, D: Dma> Channel<P, D> {
             // Without a command to flush it there is nothing to be done about one.
             has_write_cache: identity.is_some_and(|identity| identity.has_write_cache),
             is_read_only: false,
+            is_rotational: true,
             discard: None,
             write_zeroes: None,
         }

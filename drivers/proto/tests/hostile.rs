@@ -24,6 +24,7 @@ const DISK: Description = Description {
     sector_count_max: 1024,
     has_write_cache: true,
     is_rotational: false,
+    depth: 32,
     discard: None,
     write_zeroes: None,
 };

@@ -433,6 +433,25 @@ fn a_disk_that_breaks_too_often_is_dead_and_says_so_to_everybody() {
     test.visit();
     (0..2).for_each(|index| test.poll(index));
     assert!(test.sides.iter().all(|side| side.asked.is_empty()));
+    // A client that goes while the disk is dead keeps its buffers bound, and goes when the disk is there again.
+    test.service.detach(1);
+    assert_eq!(test.world.borrow().released, []);
+    test.service.revive().unwrap();
+    assert_eq!(test.service.health(), Health::Up);
+    assert_eq!(test.world.borrow().released, [1]);
+    test.sides[1].generation += 2;
+    test.sides[1].client.restart(&**test.sessions[1], test.sides[1].generation);
+    test.sides[1].client.set_buffer(&**test.sessions[1], 0, Buffer { slot: 0, page_count: 8 });
+    test.service.attach(1, &extents(1), 1).unwrap();
+    test.is_damaged = false;
+    test.disk.set_order(CompletionOrder::Oldest);
+    for index in 0..2 {
+        test.submit(index, Operation::Write, 5, false);
+        test.visit();
+        test.visit();
+        test.poll(index);
+        assert!(test.sides[index].asked.is_empty());
+    }
 }
 
 #[test]

@@ -317,6 +317,9 @@ fn a_card_that_breaks_is_reset_and_goes_on() {
     assert_eq!(test.service.device().reset_count, 1);
     test.settle();
     assert_eq!(test.service.health(), Health::Up);
+    // The frame at which it broke is lost, and its slot is the client's again: nothing is under way for ever.
+    assert!(!test.client.has_under_way() || test.client.room(&test.service.host().words[..]).is_ok());
+    assert_eq!(test.client.under_way_count(), 0);
     assert!(test.send(200));
     test.settle();
     assert_eq!(test.service.device().sent.last().unwrap().len(), 200);
@@ -333,6 +336,16 @@ fn a_card_that_breaks_too_often_is_dead() {
     }
     assert_eq!(test.service.health(), Health::Dead);
     assert_eq!(test.client.state(&test.service.host().words[..]), State::Ended);
+    // It is not lost for good: the client begins anew, and so does the card.
+    test.service.device().breaks = false;
+    test.service.revive().unwrap();
+    test.client.restart(&test.service.host().words[..], 4);
+    test.service.attach().unwrap();
+    assert_eq!(test.client.state(&test.service.host().words[..]), State::Up);
+    assert!(test.send(200));
+    test.settle();
+    assert_eq!(test.service.device().sent.last().unwrap().len(), 200);
+    assert_eq!(test.service.health(), Health::Up);
 }
 
 #[test]

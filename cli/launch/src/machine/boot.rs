@@ -76,16 +76,28 @@ pub struct PodsImage<'a> {
     pub library_os: &'a [u8],
     /// The plan (`aegis_link::pods`).
     pub plan: &'a [u8],
-    /// Each pod's configuration, and its root image if it has one, in the plan's order.
-    pub pods: Vec<(&'a [u8], Option<&'a RootImage>)>,
+    /// The pods, in the plan's order.
+    pub pods: Vec<PodImage<'a>>,
+}
+
+/// A pod of them.
+#[derive(Debug)]
+pub struct PodImage<'a> {
+    /// Its configuration.
+    pub config: &'a [u8],
+    /// Images of domains that drive its devices, each with its kind of part.
+    pub domains: &'a [(u32, Vec<u8>)],
+    /// Its root image, if it has one.
+    pub root: Option<&'a RootImage>,
 }
 
 /// Builds the bundle of a machine with several pods: each has a bundle of its own in it.
 pub fn build_several(image: &PodsImage<'_>) -> Result<BootBundle, Error> {
     let too_large = || Error::Usage("the root images are too large".into());
     let mut pods = Vec::new();
-    for (config, root) in &image.pods {
+    for PodImage { config, domains, root } in &image.pods {
         let mut plans = vec![PartPlan { kind: PART_CONFIG, length_bytes: config.len() as u64 }];
+        plans.extend(domains.iter().map(|(kind, bytes)| PartPlan { kind: *kind, length_bytes: bytes.len() as u64 }));
         plans.extend(root.map(|root| PartPlan { kind: PART_ROOT, length_bytes: root.size_bytes }));
         let (_, size_bytes) = place(&plans).ok_or_else(too_large)?;
         pods.push((plans, size_bytes));
@@ -102,10 +114,15 @@ pub fn build_several(image: &PodsImage<'_>) -> Result<BootBundle, Error> {
     }
     let mut file = memory_file("aegis-bundle")?;
     file.write_all(&head).doing("writing the boot bundle")?;
-    for (((config, root), (plans, _)), part) in image.pods.iter().zip(&pods).zip(&parts[small.len()..]) {
+    for ((PodImage { config, domains, root }, (plans, _)), part) in
+        image.pods.iter().zip(&pods).zip(&parts[small.len()..])
+    {
         let mut head = Vec::new();
         let mut writer = Writer::new(&mut head, plans).map_err(|_| too_large())?;
         writer.write_all(config).map_err(|_| too_large())?;
+        for (_, bytes) in *domains {
+            writer.write_all(bytes).map_err(|_| too_large())?;
+        }
         file.seek(io::SeekFrom::Start(part.offset_bytes)).doing("writing the boot bundle")?;
         file.write_all(&head).doing("writing the boot bundle")?;
         if let Some(root) = root {
@@ -131,7 +148,7 @@ fn copy_root(root: &RootImage, bundle: &mut File) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PodsImage, RootImage, build, build_several, memory_file};
+    use super::{PodImage, PodsImage, RootImage, build, build_several, memory_file};
     use aegis_abi::boot::{PART_CONFIG, PART_INIT, PART_ROOT};
     use aegis_link::drivers::PART_DISK_DOMAIN;
     use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD};
@@ -163,7 +180,13 @@ mod tests {
         let mut file = memory_file("root").unwrap();
         file.write_all(&[7; 8192]).unwrap();
         let root = RootImage { file, size_bytes: 8192 };
-        let pods = vec![(&b"first"[..], Some(&root)), (b"second", None), (b"third", Some(&root))];
+        let domains = [(PART_DISK_DOMAIN, vec![3; 6000])];
+        let pod = |config, domains, root| PodImage { config, domains, root };
+        let pods = vec![
+            pod(&b"first"[..], &[][..], Some(&root)),
+            pod(b"second", &domains, None),
+            pod(b"third", &domains, Some(&root)),
+        ];
         let image = PodsImage { manager: b"manager", library_os: &[9; 5000], plan: b"plan", pods };
         let bundle = build_several(&image).unwrap();
         let mut file = File::from(bundle.file);
@@ -181,6 +204,8 @@ mod tests {
             let own = aegis_image::bundle::parse(parsed.contents(part)).unwrap();
             assert_eq!(own.contents(own.find(PART_CONFIG).unwrap()), config);
             assert_eq!(own.find(PART_ROOT).map(|root| own.contents(root)), has_root.then_some(&[7; 8192][..]));
+            let domain = own.find(PART_DISK_DOMAIN).map(|domain| own.contents(domain));
+            assert_eq!(domain, (config != b"first").then_some(&[3; 6000][..]));
         }
     }
 

@@ -166,6 +166,7 @@ pub const fn fake_limits(sector_count: u64) -> BlockLimits {
         queue_count: 1,
         has_write_cache: true,
         is_read_only: false,
+        is_rotational: false,
         discard: range,
         write_zeroes: range,
     }

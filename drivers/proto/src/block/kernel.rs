@@ -4,7 +4,8 @@
 /// An operation; the words behind it are in the order of its description, the rest is not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelCall {
-    /// Disk number `first`: starts it if nobody has yet. Value: its device function, counted from the first.
+    /// Disk number `first`: starts it if nobody has yet. Value: its device function, counted from the first, and in the
+    /// upper half which of the function's interrupts is the disk's.
     Find = 0,
     /// Disk `first`, frame `second`, `third` frames: a range that the caller has bound for the function, exactly, is
     /// number `fourth` from now on, which is what a buffer's slot names; one that has the number already is refused.
@@ -22,6 +23,12 @@ pub enum KernelCall {
 }
 
 impl KernelCall {
+    /// The value of [`KernelCall::Find`].
+    #[must_use]
+    pub const fn found(function: u32, interrupt: u32) -> u64 {
+        function as u64 | (interrupt as u64) << 32
+    }
+
     /// The operation of a number.
     #[must_use]
     pub fn from_number(number: u64) -> Option<Self> {

@@ -305,6 +305,9 @@ impl Limit {
     }
 }
 
+/// Where a description's flags have the depth.
+const DEPTH_SHIFT: u32 = 16;
+
 /// What the disk is and takes; the service says it before the session is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
@@ -322,6 +325,8 @@ pub struct Description {
     pub has_write_cache: bool,
     /// Requests cost by their distance.
     pub is_rotational: bool,
+    /// Requests that the disk has at once, up to 65,535; what a session has beyond waits in its order. 0: not said.
+    pub depth: u32,
     /// Whether, and how much, it discards.
     pub discard: Option<Limit>,
     /// Whether, and how much, it sets to zeros.
@@ -331,7 +336,7 @@ pub struct Description {
 impl Description {
     pub(super) fn store(&self, memory: &(impl SharedWords + ?Sized)) {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let flags = u32::from(self.has_write_cache) | u32::from(self.is_rotational) << 1;
+        let flags = u32::from(self.has_write_cache) | u32::from(self.is_rotational) << 1 | self.depth << DEPTH_SHIFT;
         let words = [
             pair(self.logical_block_bytes, self.physical_block_bytes),
             pair(self.segment_count_max, self.segment_bytes_max),
@@ -352,6 +357,7 @@ impl Description {
             sector_count_max: words[2] as u32,
             has_write_cache: words[2] >> 32 & 1 != 0,
             is_rotational: words[2] >> 33 & 1 != 0,
+            depth: (words[2] >> (32 + DEPTH_SHIFT)) as u32,
             discard: Limit::from_word(words[3]),
             write_zeroes: Limit::from_word(words[4]),
         }

@@ -180,6 +180,26 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
         self.end(index);
     }
 
+    /// Makes a disk that was given up one that works, once it has come back from a reset. Clients whose session has
+    /// ended are let go, as their memory is not reached any more.
+    ///
+    /// Whoever asks for that again and again has it again and again: how often is for the placement to bound.
+    ///
+    /// # Errors
+    /// It does not come back, and is as it was.
+    pub fn revive(&mut self) -> Result<(), D::Error> {
+        self.device.reset()?;
+        self.limits = self.device.limits();
+        if self.health == Health::Dead {
+            // Nothing is under way: everybody was told of an error.
+            self.free_all();
+            self.restarts_ns = [None; RESTART_COUNT_MAX];
+            self.health = Health::Up;
+        }
+        (0..CLIENTS).for_each(|index| self.release_if_done(index));
+        Ok(())
+    }
+
     /// Does everything that can be done now: takes what the disk has done, and gives it what clients want, in turns
     /// that `random` decides.
     pub fn visit(&mut self, now_ns: u64, random: &mut impl Random) -> Visit {
@@ -642,7 +662,8 @@ fn description_of(limits: &BlockLimits) -> Description {
         segment_bytes_max: limits.segment_bytes_max,
         sector_count_max: limits.sector_count_max,
         has_write_cache: limits.has_write_cache,
-        is_rotational: false,
+        is_rotational: limits.is_rotational,
+        depth: u32::from(limits.depth),
         discard: limits.discard.map(limit),
         write_zeroes: limits.write_zeroes.map(limit),
     }

@@ -142,6 +142,19 @@ impl<D: NetDevice, H: NetHost<D::Buffer>> NetService<D, H> {
         Ok(())
     }
 
+    /// Makes a card that was given up one that works, once it has come back from a reset. There is no client.
+    ///
+    /// # Errors
+    /// It does not come back, and is as it was.
+    pub fn revive(&mut self) -> Result<(), D::Error> {
+        self.detach()?;
+        if self.health == Health::Dead {
+            self.restarts_ns = [None; RESTART_COUNT_MAX];
+            self.health = Health::Up;
+        }
+        Ok(())
+    }
+
     /// Lets the client go: the card is reset, so that nothing of the client's is under way when this returns.
     ///
     /// # Errors
@@ -211,7 +224,12 @@ impl<D: NetDevice, H: NetHost<D::Buffer>> NetService<D, H> {
                     self.dropped_count += 1;
                     session.mark_done(position);
                 }
-                Err(TransmitError::Broken(error)) => return Err(Stop::Card(error)),
+                Err(TransmitError::Broken(error)) => {
+                    // The card has not taken it, so no reset tells of it: it is lost here, and its slot is free.
+                    self.dropped_count += 1;
+                    session.mark_done(position);
+                    return Err(Stop::Card(error));
+                }
             }
         }
         if visit.sent_count > 0 || self.waiting.is_some() {

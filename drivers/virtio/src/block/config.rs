@@ -122,6 +122,7 @@ pub(super) fn read(transport: &impl Transport, features: u64, limits: &Limits) -
             false => has(FEATURE_FLUSH),
         },
         is_read_only: has(FEATURE_READ_ONLY),
+        is_rotational: false,
         discard: range(FEATURE_DISCARD, word::DISCARD, discard_alignment)?,
         write_zeroes: range(FEATURE_WRITE_ZEROES, word::WRITE_ZEROES, 1)?,
     })

@@ -150,6 +150,7 @@ impl<T: Transport, D: Dma> Disk<T, D> {
             queue_count: 0,
             has_write_cache: false,
             is_read_only: true,
+            is_rotational: false,
             discard: None,
             write_zeroes: None,
         };

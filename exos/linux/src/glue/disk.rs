@@ -48,12 +48,12 @@ use exos_linux::host::disk::{DiskDriver, DiskMemory, LibraryDisk};
 use exos_linux::host::disk_session::{DiskPlace, SessionDisk};
 
 use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, DeviceTransport, devices};
-use super::domain::DomainSession;
+use super::disk_domain::DiskDomain;
 use super::ide_disk::IdeDisk;
 use super::machine::Host;
 use super::pod::POD;
 use super::processor::{self, Bells};
-use super::{direct, disk_domain, disk_kernel, fiber, kernel};
+use super::{direct, disk_domain, disk_kernel, fiber, ide_disk, kernel};
 
 const LIMITS: Limits =
     Limits { request_count: 128, segment_count_max: 254, queue_count_max: 1, reset_poll_count_max: 1_000_000 };
@@ -313,6 +313,14 @@ impl VirtioDisk {
     }
 }
 
+/// The function of the virtio disk of this number that is this pod's.
+fn virtio_function(info: &BootInfo, number: usize) -> Option<CapSlot> {
+    match devices(info).filter(|device| device.is_of_type(DEVICE_TYPE_BLOCK)).nth(number) {
+        Some(Device::Own(slot)) => Some(slot),
+        _ => None,
+    }
+}
+
 /// The bell of all disks.
 fn shared_bell() -> core::result::Result<CapSlot, DeviceError> {
     if let Some(bell) = bell() {
@@ -326,7 +334,6 @@ fn shared_bell() -> core::result::Result<CapSlot, DeviceError> {
 
 impl DiskDriver for VirtioDisk {
     type Device = VirtioBlock<DeviceTransport, DeviceMemory<DmaRun>>;
-    const IS_ROTATIONAL: bool = false;
 
     fn device(&mut self) -> &mut Self::Device {
         &mut self.disk
@@ -412,19 +419,23 @@ impl BlockCarrier {
     }
 
     #[inline(never)]
-    fn make_domain(&self, number: usize) -> core::result::Result<DomainSession, &'static str> {
-        let own = devices(&self.info).filter(|device| device.is_of_type(DEVICE_TYPE_BLOCK)).nth(number);
-        let Some(Device::Own(slot)) = own else { return Err("there is none that this pod drives") };
+    fn make_domain(&self, number: usize) -> core::result::Result<DiskDomain, &'static str> {
+        let slot = match self.drivers.disk.model {
+            // It has the whole controller, whose first channel the tool gives a disk.
+            Model::Ide => ide_disk::controller(&self.info).filter(|_| number == 0),
+            _ => virtio_function(&self.info, number),
+        };
+        let slot = slot.ok_or("there is none that this pod drives")?;
         let bell = shared_bell().map_err(|_| "there is no bell")?;
-        disk_domain::prepare(&self.info, slot, bell, u64::from(self.drivers.disk_fault_ms) * 1_000_000)
+        disk_domain::prepare(&self.info, slot, bell, &self.drivers)
             .map_err(|_| "there is no memory for a domain")?
             .ok_or("the boot bundle has no domain")
     }
 
     #[inline(never)]
-    fn find_kernel(number: usize) -> core::result::Result<disk_kernel::Place, &'static str> {
+    fn find_kernel(&self, number: usize) -> core::result::Result<disk_kernel::Place, &'static str> {
         let bell = shared_bell().map_err(|_| "there is no bell")?;
-        disk_kernel::Place::find(number, bell).map_err(|status| match status {
+        disk_kernel::Place::find(&self.info, number, bell).map_err(|status| match status {
             Status::UnknownCall => "the kernel drives no disks",
             _ => "the kernel does not drive it",
         })
@@ -475,7 +486,7 @@ impl DiskCarrier for BlockCarrier {
         match self.drivers.disk.placement {
             Placement::Library => {}
             Placement::Domain => return self.open_session(number, self.make_domain(number)),
-            Placement::Kernel => return self.open_session(number, Self::find_kernel(number)),
+            Placement::Kernel => return self.open_session(number, self.find_kernel(number)),
         }
         match self.start(number) {
             Ok(disk) => Some(disk),

@@ -10,8 +10,10 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use aegis_abi::boot::BootInfo;
 use aegis_abi::types::SLOT_DEVICE_FIRST;
 use aegis_abi::{CapSlot, FrameNumber, Status};
+use aegis_link::disks::KERNEL_DISK_COUNT_MAX;
 use aegis_proto::block::KernelCall;
 use aegis_rt::call;
 use exos::platform::FrameGrant;
@@ -44,11 +46,9 @@ pub(crate) struct Place {
 
 impl Place {
     /// Finds a disk of the kernel's, whose interrupts ring a bell.
-    pub(crate) fn find(number: usize, bell: CapSlot) -> Result<Self, Status> {
-        let number = number as u64;
-        let function = extension(KernelCall::Find as u64, [number, 0, 0, 0])?;
-        let device = CapSlot(SLOT_DEVICE_FIRST.0 + function as u32);
-        call::device_interrupt_bind(device, 0, bell).map_err(|refusal| refusal.status)?;
+    pub(crate) fn find(info: &BootInfo, number: usize, bell: CapSlot) -> Result<Self, Status> {
+        let (number, device, interrupt) = find_own(info, number)?;
+        call::device_interrupt_bind(device, interrupt, bell).map_err(|refusal| refusal.status)?;
         let (session, words) = take_session(SHAPE.page_count() as u64, SHAPE.page_count() as u64)?;
         let bound = SpinMutex::new(Vec::new());
         Ok(Self { number, device, session, words, bound, is_lost: AtomicBool::new(false) })
@@ -72,6 +72,31 @@ impl Place {
         self.is_lost.fetch_or(answer.is_err(), Ordering::Relaxed);
         answer.ok()
     }
+}
+
+/// The kernel's number of the disk that is this pod's number `wanted`, its function and its interrupt there. The kernel
+/// counts all that it drives; this pod's are those whose function it has.
+fn find_own(info: &BootInfo, wanted: usize) -> Result<(u64, CapSlot, u32), Status> {
+    let mut count = 0;
+    for number in 0..KERNEL_DISK_COUNT_MAX as u64 {
+        let found = match extension(KernelCall::Find as u64, [number, 0, 0, 0]) {
+            // One that does not start may be another pod's.
+            Err(Status::WrongState) => continue,
+            found => found?,
+        };
+        let Some(device) = function_slot(info, found as u32) else { continue };
+        if count == wanted {
+            return Ok((number, device, (found >> 32) as u32));
+        }
+        count += 1;
+    }
+    Err(Status::WrongState)
+}
+
+/// This pod's slot of the machine's function `number`, if it has it.
+pub(super) fn function_slot(info: &BootInfo, number: u32) -> Option<CapSlot> {
+    let mut slots = (0..info.device_count).map(|index| CapSlot(SLOT_DEVICE_FIRST.0 + index));
+    slots.find(|slot| call::cap_read(*slot, 1) == Ok(u64::from(number)))
 }
 
 /// A call of the kernel's extension.

@@ -4,19 +4,23 @@
 //! Neighbours: `aegis_domains` makes domains, `disk_domain` and `net_domain` say what of.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use aegis_abi::boot::BootInfo;
+use aegis_abi::call::EnvironmentField;
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_NONE};
 use aegis_abi::{CapSlot, FrameNumber, Rights, Status};
-use aegis_domains::layout::CLIENT_COUNT_MAX;
+use aegis_domains::layout::{CLIENT_COUNT_MAX, MISDEED_FAULT, MISDEED_HANG, MISDEED_LIE};
 use aegis_domains::make::{self, Image, Maker, PlanPage, Slots};
 use aegis_hal::{DeviceAddress, DmaRegion};
 use aegis_image::{bundle, flat};
+use aegis_link::drivers::{Fault, FaultKind, PART_NET_DOMAIN};
 use aegis_rt::call::{self, Outcome, Refusal};
 use exos::platform::FrameGrant;
+use exos::sync::SpinMutex;
 use exos_linux::host::session_place::SessionPlace;
 
 use super::{direct, kernel};
@@ -75,12 +79,53 @@ pub(super) fn session_bytes(session: FrameGrant, word_page_count: u64) -> Option
     unsafe { DmaRegion::new(NonNull::new(base as *mut u8)?, length_bytes, DeviceAddress(0)) }
 }
 
+/// What a plan says of what its domain is to do wrong.
+pub(super) fn fault_words(fault: Option<Fault>) -> [u64; 2] {
+    let Some(Fault { after_ms, kind }) = fault else { return [0; 2] };
+    let misdeed = match kind {
+        FaultKind::Fault => MISDEED_FAULT,
+        FaultKind::Hang => MISDEED_HANG,
+        FaultKind::Lie => MISDEED_LIE,
+    };
+    [misdeed, u64::from(after_ms) * 1_000_000]
+}
+
+/// Every domain's environment and part of the bundle, for whoever counts.
+static ALL: SpinMutex<Vec<(u32, CapSlot)>> = SpinMutex::new(Vec::new());
+/// Processor time of the domains that have ended, and starts of all: of disks, of cards.
+static ENDED_NS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+static STARTS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Which of the two a part is.
+const fn index_of(part: u32) -> usize {
+    (part == PART_NET_DOMAIN) as usize
+}
+
+/// Names and values for `--stats`: of domains that there are.
+pub(crate) fn statistics() -> impl Iterator<Item = (&'static str, u64)> {
+    let all = ALL.lock();
+    let mut values = [("disk_domain_ns", 0), ("disk_domain_starts", 0), ("net_domain_ns", 0), ("net_domain_starts", 0)];
+    for index in 0..2 {
+        let own = all.iter().filter(|(part, _)| index_of(*part) == index);
+        let running_ns = own.map(|(_, environment)| used_ns(*environment)).sum::<u64>();
+        values[2 * index].1 = ENDED_NS[index].load(Ordering::Relaxed) + running_ns;
+        values[2 * index + 1].1 = STARTS[index].load(Ordering::Relaxed);
+    }
+    values.into_iter().filter(|(_, value)| *value > 0)
+}
+
+fn used_ns(environment: CapSlot) -> u64 {
+    call::environment_read(environment, EnvironmentField::TimeUsedNs).unwrap_or(0)
+}
+
 /// What a domain is of.
 pub(super) struct Kind {
     /// The image's part of the bundle.
     pub(super) part: u32,
     /// Pages of its driver's memory.
     pub(super) driver_page_count: u64,
+    /// Ranges that its device may reach.
+    pub(super) dma_range_count: u32,
     /// The device function.
     pub(super) device: CapSlot,
     /// The bell that rings when there is something to look at, and when the kernel has stopped the domain.
@@ -94,6 +139,7 @@ pub(super) struct Domain {
     slots: Slots,
     image: Image<'static>,
     memory_frame: u64,
+    part: u32,
 }
 
 impl Domain {
@@ -116,7 +162,8 @@ impl Domain {
         let rights = Rights::READ | Rights::EXECUTE | Rights::GRANT;
         kernel::with_tables(|| call::cap_derive(SLOT_BUNDLE, image_slot, rights, offset, count))?;
         let first_frame = info.bundle_frame + offset;
-        let image = Image { slot: image_slot, first_frame, header, bytes, driver_page_count: kind.driver_page_count };
+        let Kind { driver_page_count, dma_range_count, .. } = *kind;
+        let image = Image { slot: image_slot, first_frame, header, bytes, driver_page_count, dma_range_count };
         let memory = take_shown(image.memory_page_count())?;
         let bell = kernel::next_slot();
         kernel::with_tables(|| call::bell_create(bell, SLOT_NONE))?;
@@ -133,7 +180,11 @@ impl Domain {
             session_rights: kind.session_rights,
             clients,
         };
-        Ok(Some(Self { slots, image, memory_frame: memory.first.0 }))
+        let mut all = ALL.lock();
+        all.try_reserve(1).map_err(|_| Status::NoFrames)?;
+        all.push((kind.part, slots.environment));
+        drop(all);
+        Ok(Some(Self { slots, image, memory_frame: memory.first.0, part: kind.part }))
     }
 
     /// The first of the frames that it is given.
@@ -143,6 +194,7 @@ impl Domain {
 
     /// Starts it; false: it cannot be.
     fn start(&self, plan: &[u64]) -> bool {
+        STARTS[index_of(self.part)].fetch_add(1, Ordering::Relaxed);
         let page = PlanPage { memory_frame: self.memory_frame, words: plan };
         let is_started = make::start(&mut ExosMaker, &self.image, &self.slots, &page).is_ok();
         if !is_started {
@@ -153,6 +205,7 @@ impl Domain {
 
     /// Ends it, and all that it was given; false: its device may still use memory.
     fn end(&self) -> bool {
+        ENDED_NS[index_of(self.part)].fetch_add(used_ns(self.slots.environment), Ordering::Relaxed);
         make::end(&mut ExosMaker, &self.slots) == Ok(true)
     }
 }

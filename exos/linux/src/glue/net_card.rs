@@ -251,8 +251,7 @@ impl NetCarrier {
                 || device.is_pci(|vendor, device| e1000::Model::of(vendor, device).is_some())
         };
         let Some(Device::Own(slot)) = devices(&self.info).find(is_card) else { return Err(DeviceError::NotFound) };
-        let fault_ns = u64::from(self.drivers.net_fault_ms) * 1_000_000;
-        net_domain::prepare(&self.info, slot, bell, fault_ns)
+        net_domain::prepare(&self.info, slot, bell, self.drivers.net_fault)
             .map_err(|_| DeviceError::Memory)?
             .ok_or(DeviceError::NoDomain)
     }
@@ -262,9 +261,8 @@ impl NetCarrier {
         match self.drivers.net.placement {
             Placement::Library => self.find(),
             Placement::Domain => self.open_session(|bell| self.make_domain(bell)),
-            Placement::Kernel => {
-                self.open_session(|bell| net_kernel::Place::find(bell).map_err(|_| DeviceError::NotInKernel))
-            }
+            Placement::Kernel => self
+                .open_session(|bell| net_kernel::Place::find(&self.info, bell).map_err(|_| DeviceError::NotInKernel)),
         }
     }
 }

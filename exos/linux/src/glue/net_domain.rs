@@ -5,12 +5,12 @@
 
 use aegis_abi::boot::BootInfo;
 use aegis_abi::{CapSlot, Rights, Status};
-use aegis_domains::net_plan::{DRIVER_PAGE_COUNT, Plan};
+use aegis_domains::net_plan::{DMA_RANGE_COUNT, DRIVER_PAGE_COUNT, Plan};
 use aegis_hal::DmaRegion;
-use aegis_link::drivers::PART_NET_DOMAIN;
+use aegis_link::drivers::{Fault, PART_NET_DOMAIN};
 use exos_linux::host::card_session::SHAPE;
 
-use super::domain::{Domain, DomainSession, Kind, session_bytes, take_session};
+use super::domain::{Domain, DomainSession, Kind, fault_words, session_bytes, take_session};
 
 /// Prepares a domain for a device function, with the bytes of its session's frames. The bell rings when there is
 /// something to look at. `None`: no image was packed.
@@ -18,13 +18,14 @@ pub(super) fn prepare(
     info: &BootInfo,
     device: CapSlot,
     own_bell: CapSlot,
-    fault_after_ns: u64,
+    fault: Option<Fault>,
 ) -> Result<Option<(DomainSession, DmaRegion)>, Status> {
     let (session_page_count, word_page_count) = (SHAPE.page_count() as u64, SHAPE.word_page_count() as u64);
     let (session, words) = take_session(session_page_count, word_page_count)?;
     let kind = Kind {
         part: PART_NET_DOMAIN,
         driver_page_count: DRIVER_PAGE_COUNT,
+        dma_range_count: DMA_RANGE_COUNT,
         device,
         own_bell,
         session_rights: Rights::DMA,
@@ -32,7 +33,7 @@ pub(super) fn prepare(
     let domain = Domain::prepare(info, &kind, session.slot)?;
     Ok(domain.zip(session_bytes(session, word_page_count)).map(|(domain, bytes)| {
         let memory_frame = domain.memory_frame();
-        let plan = Plan { memory_frame, fault_after_ns, session_page_count, word_page_count };
+        let plan = Plan { memory_frame, fault: fault_words(fault), session_page_count, word_page_count };
         (DomainSession::new(domain, &plan.to_words(), words), bytes)
     }))
 }

@@ -9,7 +9,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use aegis_abi::types::SLOT_DEVICE_FIRST;
+use aegis_abi::boot::BootInfo;
 use aegis_abi::{CapSlot, Status};
 use aegis_hal::DmaRegion;
 use aegis_proto::net::KernelCall;
@@ -18,7 +18,7 @@ use exos::platform::FrameGrant;
 use exos_linux::host::card_session::SHAPE;
 use exos_linux::host::session_place::SessionPlace;
 
-use super::disk_kernel::extension;
+use super::disk_kernel::{extension, function_slot};
 use super::domain::{session_bytes, take_session};
 use super::kernel;
 
@@ -36,9 +36,9 @@ pub(crate) struct Place {
 
 impl Place {
     /// Finds the kernel's card, whose interrupts ring a bell; with the bytes of its session's frames.
-    pub(crate) fn find(bell: CapSlot) -> Result<(Self, DmaRegion), Status> {
+    pub(crate) fn find(info: &BootInfo, bell: CapSlot) -> Result<(Self, DmaRegion), Status> {
         let function = extension(KernelCall::Find as u64, [NUMBER, 0, 0, 0])?;
-        let device = CapSlot(SLOT_DEVICE_FIRST.0 + function as u32);
+        let device = function_slot(info, function as u32).ok_or(Status::WrongState)?;
         call::device_interrupt_bind(device, 0, bell).map_err(|refusal| refusal.status)?;
         let word_page_count = SHAPE.word_page_count() as u64;
         let (session, words) = take_session(SHAPE.page_count() as u64, word_page_count)?;

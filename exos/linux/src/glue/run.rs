@@ -48,7 +48,7 @@ use super::pod::POD;
 use super::processor::Bells;
 use super::shares::Share;
 use super::stack::Stack;
-use super::{direct, fiber, idle, kernel, memory, processor, user};
+use super::{direct, domain, fiber, idle, kernel, memory, processor, user};
 
 /// The machine under the pod ([`super::pod`]).
 pub(crate) struct Run {
@@ -362,7 +362,7 @@ fn send_stats(pod: &Pod, run: &Run) {
     for (key, value) in values {
         run.host.send_line(&alloc::format!("stats {key}={value}"));
     }
-    for (key, value) in statistics(&pod.system.files.inet) {
+    for (key, value) in statistics(&pod.system.files.inet).into_iter().chain(domain::statistics()) {
         run.host.send_line(&alloc::format!("stats {key}={value}"));
     }
     for (refusal, name) in REFUSALS {

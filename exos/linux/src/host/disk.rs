@@ -35,8 +35,6 @@ pub trait DiskDriver {
     fn hear(&mut self) -> Result<bool, <Self::Device as BlockDevice>::Error>;
     /// Stops the device at the kernel and lets it work again; false: it may still use memory.
     fn cut_off(&mut self) -> bool;
-    /// The device has a head that moves.
-    const IS_ROTATIONAL: bool;
 }
 
 /// Frames as a device reaches them. The offset of a [`Place`] is a frame's address.
@@ -120,7 +118,7 @@ impl<D: DiskDriver + Send, M: DiskMemory + Send + Sync> Disk for LibraryDisk<D, 
     }
 
     fn limits(&self) -> DiskLimits {
-        limits_of(&self.state.lock().driver.device().limits(), D::IS_ROTATIONAL)
+        limits_of(&self.state.lock().driver.device().limits())
     }
 
     fn submit(&self, request: &DiskRequest<'_>) -> Result<(), DiskSubmitError> {
@@ -211,7 +209,7 @@ impl<D: DiskDriver + Send, M: DiskMemory + Send + Sync> Disk for LibraryDisk<D, 
     }
 }
 
-fn limits_of(own: &BlockLimits, is_rotational: bool) -> DiskLimits {
+fn limits_of(own: &BlockLimits) -> DiskLimits {
     let range = |own: aegis_hal::block::RangeLimits| RangeLimits {
         sector_count_max: own.sector_count_max,
         alignment_sectors: own.alignment_sectors,
@@ -226,7 +224,7 @@ fn limits_of(own: &BlockLimits, is_rotational: bool) -> DiskLimits {
         depth: own.depth,
         has_write_cache: own.has_write_cache,
         is_read_only: own.is_read_only,
-        is_rotational,
+        is_rotational: own.is_rotational,
         discard: own.discard.map(range),
         write_zeroes: own.write_zeroes.map(range),
     }

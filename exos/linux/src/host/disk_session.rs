@@ -429,6 +429,15 @@ fn result_of(outcome: Outcome) -> Result<(), DiskError> {
     }
 }
 
+/// Requests that are put at once. In front of a head that moves exos keeps the order, so there lie as few as keep the
+/// disk busy: what it has, and as many again.
+fn depth_of(said: &Description) -> u16 {
+    match (said.is_rotational, u16::try_from(said.depth)) {
+        (true, Ok(depth @ 1..)) => depth.saturating_mul(2).min(DEPTH),
+        _ => DEPTH,
+    }
+}
+
 /// What the domain says, within what exos can do with it. `None`: nothing.
 fn limits_of(client: &Client, words: &[AtomicU64]) -> Option<DiskLimits> {
     let said = client.description(words);
@@ -451,7 +460,7 @@ fn limits_of(client: &Client, words: &[AtomicU64]) -> Option<DiskLimits> {
         // What a segment of the session can say.
         segment_bytes_max: said.segment_bytes_max.min(1 << 23),
         sector_count_max: said.sector_count_max,
-        depth: DEPTH,
+        depth: depth_of(&said),
         has_write_cache: said.has_write_cache,
         is_read_only: extent.rights & RIGHT_WRITE == 0,
         is_rotational: said.is_rotational,
