@@ -147,7 +147,9 @@ impl<P: DiskPlace> SessionDisk<P> {
     pub fn hear(&self) -> bool {
         self.heard_count.fetch_add(1, Ordering::AcqRel);
         let Some(mut inner) = self.inner.try_lock() else { return true };
-        inner.starts_ns.is_some() || inner.client.has_completed(self.place.words()) || self.is_lost(&mut inner)
+        // The bell that rang for an end may have rung for the domain's own too, and rings for that only once.
+        let is_lost = self.is_lost(&mut inner);
+        inner.starts_ns.is_some() || is_lost || inner.client.has_completed(self.place.words())
     }
 
     /// Has the other side ring when there is something, unless it was told so before and has not since. `true`: there
