@@ -313,7 +313,7 @@ fn pods_have_disks_in_every_placement() {
             assert!(text.lines().any(|it| it.starts_with(name) && it.contains(&line)), "{drivers:?} {name}: {text}");
         }
         let ended = up("disk-placements", &[], &both);
-        let part = if drivers[0] == "disk=library" { "disks are not guarded" } else { "needs trust_devices" };
+        let part = "trust_devices = true in [machine]";
         assert!(ended.status == 125 && ended.errors.contains(part), "{drivers:?}: {}", ended.errors);
     }
     let mixed = [pod("a", &images[0], "disk=kernel"), pod("b", &images[1], "disk=library")].concat();
