@@ -1,13 +1,13 @@
 //! The benchmarks and the comparison with Linux, behind `aegis bench` and `aegis test`: the same static program on
 //! Aegis and on Linux, in the same QEMU, in one run.
 //!
-//! `micro`, `scale`, `boot`, `apps`, `lottery`, `net`, `placement`, `disk`, `restart` and `rhino` are the suites; `native`
-//! has the rows of `micro` that only Aegis can run. They start machines through `system`, which knows the command lines;
-//! `linux` gets Debian's kernel, `compile` makes the programs of `bench/`, `cpio` packs them, `guest` runs a process
-//! within limits and `output` reads what the program says. What was measured is a `result::Report`, which `report`
-//! prints, `html` shows as a page, and `json` writes and reads back for `--baseline`, `--history` and `--from`;
-//! `circumstances` adds what took part, `files` writes. `trace` is `--trace-row`: where one row's instructions go.
-//! `compare` is `aegis test` and starts the same machines.
+//! `micro`, `scale`, `boot`, `apps`, `lottery`, `net`, `placement`, `disk`, `restart` and `rhino` are the suites;
+//! `native` has the rows of `micro` that only Aegis can run. They start machines through `system`, which knows the
+//! command lines; `linux` gets Debian's kernel, `compile` makes the programs of `bench/`, `cpio` packs them, `guest`
+//! runs a process within limits and `output` reads what the program says. What was measured is a `result::Report`,
+//! which `report` prints, `html` shows as a page, and `json` writes and reads back for `--baseline`, `--history` and
+//! `--from`; `circumstances` adds what took part, `files` writes. `trace` is `--trace-row`: where one row's
+//! instructions go. `compare` is `aegis test` and starts the same machines.
 //!
 //! Aegis is measured by starting the tool again as `aegis run`, because that is what a user starts. Nothing is printed
 //! or written before every machine has said everything, so a table is never partial.

@@ -178,9 +178,10 @@ impl BenchOptions {
     /// Refuses combinations that mean nothing.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.quick
-            && !self.suites.iter().any(|suite| {
-                matches!(suite, Suite::Lottery | Suite::Placement | Suite::Restart | Suite::Rhino)
-            })
+            && !self
+                .suites
+                .iter()
+                .any(|suite| matches!(suite, Suite::Lottery | Suite::Placement | Suite::Restart | Suite::Rhino))
         {
             return Err(Failure::Usage("--quick is for suites lottery, placement, restart and rhino"));
         }
