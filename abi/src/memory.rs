@@ -102,6 +102,9 @@ pub mod entry {
     pub const DIRTY: u64 = 1 << 6;
     /// In a page-directory entry: a 2 MiB page.
     pub const LARGE: u64 = 1 << 7;
+    /// Stores are withheld by the kernel's extension, which may let them through again; one that withholds loads too has
+    /// taken [`USER`] away (bit 9, which the processor does not look at).
+    pub const WITHHELD: u64 = 1 << 9;
     /// No instruction fetch.
     pub const NO_EXECUTE: u64 = 1 << 63;
     /// The frame's physical address.

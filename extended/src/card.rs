@@ -12,7 +12,7 @@ use aegis_abi::types::{FrameNumber, Status};
 use aegis_e1000 as e1000;
 use aegis_hal::{DmaRegion, DmaRun, EitherCard, MmioRegion};
 use aegis_kernel::Hardware;
-use aegis_kernel_core::{DeviceDescription, DeviceId, EnvironmentId, Extension, Id, Machine, State};
+use aegis_kernel_core::{DeviceDescription, DeviceId, EnvironmentId, Id, Machine, State};
 use aegis_machine::frame_range::FrameRange;
 use aegis_machine::{BootMemory, KernelLock, log};
 use aegis_proto::net::{KernelCall, Session};
@@ -21,6 +21,7 @@ use aegis_virtio::net::{DEVICE_TYPE_NET, Limits, NetCard};
 use aegis_virtio::{AnyTransport, Function};
 use core::convert::Infallible;
 
+use crate::driver::Driver;
 use crate::host::{FrameWords, Masked, Range, find_range, has_range};
 use crate::place::{Driven, PlaceError, client_memory, driver_memory};
 
@@ -79,7 +80,7 @@ impl Cards {
     }
 }
 
-impl Extension<Hardware> for Cards {
+impl Driver for Cards {
     fn drives(&self, device: DeviceId, description: &DeviceDescription) -> bool {
         let (vendor, number) = (description.identity as u16, (description.identity >> 16) as u16);
         let is_card = match description.kind {

@@ -1,4 +1,4 @@
-//! The disks in the kernel: an [`Extension`] that answers the calls of `aegis_proto::block::KernelCall`.
+//! The disks in the kernel: a [`Driver`] that answers the calls of `aegis_proto::block::KernelCall`.
 //!
 //! A disk is started when somebody asks for it first: that of a virtio function, or the first of each channel of an IDE
 //! controller. It has one client at a time, which has all of it: the extended kernel serves a machine with one program.
@@ -15,7 +15,7 @@ use aegis_hal::block::BlockDevice;
 use aegis_hal::{DmaRun, EitherDisk, MmioRegion};
 use aegis_ide as ide;
 use aegis_kernel::Hardware;
-use aegis_kernel_core::{DeviceDescription, DeviceId, EnvironmentId, Extension, Id, Machine, State};
+use aegis_kernel_core::{DeviceDescription, DeviceId, EnvironmentId, Id, Machine, State};
 use aegis_lottery::random::Keyed;
 use aegis_machine::frame_range::FrameRange;
 use aegis_machine::{BootMemory, KernelLock, log};
@@ -25,6 +25,7 @@ use aegis_virtio::AnyTransport;
 use aegis_virtio::block::{DEVICE_TYPE_BLOCK, Disk, Limits};
 use core::convert::Infallible;
 
+use crate::driver::Driver;
 use crate::host::{KernelHost, Masked};
 use crate::place::{Driven, FunctionPorts, PlaceError, channel_ports, driver_memory};
 
@@ -105,7 +106,7 @@ impl Disks {
     }
 }
 
-impl Extension<Hardware> for Disks {
+impl Driver for Disks {
     fn drives(&self, device: DeviceId, description: &DeviceDescription) -> bool {
         let [wants_virtio, wants_ide] = *self.wanted.lock();
         let is_pci = description.kind == DeviceKind::Pci;

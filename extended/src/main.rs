@@ -2,7 +2,7 @@
 //!
 //! Every crate below that drives something is the one that a library OS or a domain links, unchanged. Here is what its
 //! placement takes: registers and memory (`place`), clients' memory (`host`), and the [`Extension`] (`drivers`) that
-//! answers for disks (`disk`) and cards (`card`). The tool boots this kernel only where `--driver ...=kernel` asks for
+//! answers for disks (`disk`), cards (`card`) and watched memory (`watch`). The tool boots this kernel only where `--driver ...=kernel` asks for
 //! it, and says on its command line what is to be driven.
 //!
 //! Invariant: what drivers keep for themselves is taken from memory before the first environment begins, and nobody
@@ -16,11 +16,15 @@ mod card;
 #[cfg(target_os = "none")]
 mod disk;
 #[cfg(target_os = "none")]
+mod driver;
+#[cfg(target_os = "none")]
 mod drivers;
 #[cfg(target_os = "none")]
 mod host;
 #[cfg(target_os = "none")]
 mod place;
+#[cfg(target_os = "none")]
+mod watch;
 
 #[cfg(target_os = "none")]
 aegis_machine::kernel_main!(main);

@@ -112,6 +112,8 @@ pub const PART_NET_DOMAIN: u32 = 20;
 pub const KERNEL_WORD: &str = "drive";
 /// The name there of IDE disks.
 pub const KERNEL_IDE_NAME: &str = "ide";
+/// The name there of watched memory, whose touches are answered in the kernel.
+pub const KERNEL_MEMORY_NAME: &str = "memory";
 
 pub(crate) const TAG_DRIVER: u32 = 17;
 pub(crate) const TAG_DISK_FAULT: u32 = 40;

@@ -26,6 +26,19 @@ fn handlers_batches_and_bits() {
 }
 
 #[test]
+fn touches_are_answered_in_the_kernel() {
+    let Some(path) = build("tests/native/placed.c") else { return };
+    let path = path.display().to_string();
+    for cpus in ["1", "2"] {
+        let found = aegis(&["--cpus", cpus, "--watch", "kernel"], &[&path], b"");
+        let text = String::from_utf8_lossy(&found.output).into_owned();
+        assert_eq!((found.status, text.lines().count()), (0, 9), "{text}{}", found.errors);
+    }
+    assert_eq!(aegis(&[], &[&path], b"").output, b"nothing answers in the kernel\n");
+    assert_eq!(host(&[&path], b"").output, b"no exos here\n");
+}
+
+#[test]
 fn a_program_larger_than_memory_chooses_what_goes() {
     let Some(path) = build("exos/native/examples/pager.c") else { return };
     let path = path.display().to_string();

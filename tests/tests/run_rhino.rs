@@ -124,6 +124,20 @@ fn every_detector_keeps_the_sum() {
 }
 
 #[test]
+fn page_differences_are_found_in_the_kernel() {
+    for cpus in ["1", "2"] {
+        let place = Place::new(&format!("kernel-{cpus}"));
+        place.bank(&[], &["create", "500"]);
+        let options = ["--watch", "kernel", "--cpus", cpus];
+        let text = place.bank(&options, &["run", "2", "diff"]);
+        let count: u64 = text.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a count");
+        assert!(count > 10, "{text}");
+        assert!(place.bank(&options, &["kill", "10"]).ends_with("10 kills, 0 wrong\n"));
+        host_checks(&place.path());
+    }
+}
+
+#[test]
 fn a_bank_that_is_killed_keeps_its_sum() {
     let place = Place::new("killed");
     place.bank(&[], &["create", "500"]);

@@ -91,6 +91,15 @@ pub(crate) struct PodOptions {
     pub(crate) disks: DiskOptions,
 }
 
+/// Who answers touches of watched memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum WatchPlacement {
+    /// The program's library OS, which tells the program's handler.
+    Library,
+    /// An extended kernel, for ranges that a program has placed there.
+    Kernel,
+}
+
 // How a machine is started, whatever runs in it.
 #[allow(missing_docs, reason = "as above")]
 #[derive(Clone, Debug, Args)]
@@ -101,6 +110,9 @@ pub(crate) struct MachineOptions {
     /// QEMU machine type [default: microvm; for pods that it has no room for, q35]
     #[arg(short = 'M', long = "machine", value_name = "microvm|pc|q35", hide_possible_values = true)]
     pub(crate) kind: Option<MachineKind>,
+    /// Where touches of memory that a program has watched (recoverable memory) are answered
+    #[arg(long, value_name = "library|kernel", default_value = "library", hide_possible_values = true)]
+    pub(crate) watch: WatchPlacement,
     /// Let guest time count guest instructions, so that runs can be compared (TCG only); each takes 2^SHIFT ns
     #[arg(
         long,

@@ -29,10 +29,10 @@ use aegis_launch::machine::network::has_user_network;
 use aegis_launch::machine::process::{GuestEnds, HostEnds, Machine};
 use aegis_launch::machine::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use aegis_launch::symbols::{Line, Symbols};
-use aegis_link::drivers::{Drivers, KERNEL_WORD, Model};
+use aegis_link::drivers::{Drivers, KERNEL_MEMORY_NAME, KERNEL_WORD, Model};
 use clap::ValueEnum;
 
-use crate::options::groups::MachineOptions;
+use crate::options::groups::{MachineOptions, WatchPlacement};
 use crate::relay::ending::Verdict;
 use crate::relay::signals::Signals;
 use crate::relay::stats::Stats;
@@ -48,7 +48,7 @@ pub(crate) struct Starter<'a> {
     kind: MachineKind,
     /// The kernel of this machine.
     kernel: PathBuf,
-    /// What is driven in it.
+    /// Names of what is placed in it.
     kernel_names: Vec<&'static str>,
     /// The kernels and what runs on them.
     pub(crate) artifacts: Artifacts,
@@ -111,6 +111,9 @@ impl<'a> Starter<'a> {
     /// The one that was asked for has none, or none has.
     pub(crate) fn fit(&mut self, function_counts: &[usize], driver: Driver, drivers: &[Drivers]) -> Result<(), Error> {
         self.kernel_names = names_in_kernel(drivers);
+        if self.options.watch == WatchPlacement::Kernel {
+            self.kernel_names.push(KERNEL_MEMORY_NAME);
+        }
         self.kernel = self.artifacts.kernel_for(!self.kernel_names.is_empty())?;
         if let [_] = function_counts {
             self.kind = machine_for(drivers, self.options.kind, MachineKind::Microvm)?;

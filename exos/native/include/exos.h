@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXOS_VERSION 3
+#define EXOS_VERSION 4
 
 #define EXOS_CALL_VERSION 0x45580000
 #define EXOS_CALL_HANDLE_FAULTS 0x45580001
@@ -21,6 +21,7 @@
 #define EXOS_CALL_PAGES 0x45580004
 #define EXOS_CALL_TICKETS 0x45580005
 #define EXOS_CALL_COMMAND 0x45580006
+#define EXOS_CALL_WATCH 0x45580007
 
 /* Most changes in one exos_apply(), most pages in one exos_pages(). */
 #define EXOS_CHANGE_COUNT_MAX 512
@@ -41,6 +42,28 @@
 #define EXOS_CHANGE_WATCH_STORES 4
 #define EXOS_CHANGE_WATCH_ACCESSES 5
 #define EXOS_CHANGE_UNWATCH 6
+
+/*
+ * Operations of exos_watch(), since version 4: touches of a watched range are answered in the kernel, if its extension
+ * does that (-ENOSYS else); no longer; at most EXOS_CLOSE_PAGE_COUNT_MAX pages of it are closed to stores, or to loads
+ * too.
+ */
+#define EXOS_WATCH_PLACE 0
+#define EXOS_WATCH_FORGET 1
+#define EXOS_WATCH_CLOSE_STORES 2
+#define EXOS_WATCH_CLOSE_ACCESSES 3
+#define EXOS_CLOSE_PAGE_COUNT_MAX 512
+
+/*
+ * Words of the page of notes: the thread pointer (FS base) whose touches are answered; touches that stand there;
+ * shadows in use; the first touch: page of the range << 16 | shadow + 1, or 0, << 1 | store. What cannot be answered
+ * so goes to the handler of the range.
+ */
+#define EXOS_NOTES_OWNER 0
+#define EXOS_NOTES_TOUCH_COUNT 1
+#define EXOS_NOTES_SHADOW_COUNT 2
+#define EXOS_NOTES_TOUCH_FIRST 8
+#define EXOS_NOTES_TOUCH_COUNT_MAX 504
 
 /* What exos_pages() says of a page. */
 #define EXOS_PAGE_PRESENT 1
@@ -150,6 +173,18 @@ static inline long exos_apply(const struct exos_change *changes, size_t count) {
 /* Writes EXOS_PAGE_* bits for each page of a range. -EINVAL. */
 static inline long exos_pages(void *start, size_t length, unsigned char *bits, unsigned flags) {
     return exos_call(EXOS_CALL_PAGES, (uintptr_t)start, length, (uintptr_t)bits, flags, 0);
+}
+
+/* Where the kernel writes what it has answered: memory of the program's that it has stored to before. */
+struct exos_placement {
+    void *notes;  /* one page of words, EXOS_NOTES_* */
+    void *shadow; /* pages as they were before their first store */
+    size_t shadow_count;
+};
+
+/* An EXOS_WATCH_* operation; placement is for EXOS_WATCH_PLACE alone. -ENOSYS, -EINVAL. */
+static inline long exos_watch(unsigned operation, void *start, size_t length, const struct exos_placement *placement) {
+    return exos_call(EXOS_CALL_WATCH, operation, (uintptr_t)start, length, (uintptr_t)placement, 0);
 }
 
 /*

@@ -1,7 +1,7 @@
 //! Numbers and layouts of the native interface, for both of its sides. Little-endian, as the machine is.
 
 /// The version that [`CALL_VERSION`] answers.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 /// System call: the version of the interface.
 pub const CALL_VERSION: u64 = 0x4558_0000;
@@ -20,6 +20,35 @@ pub const CALL_TICKETS: u64 = 0x4558_0005;
 /// writes its text to `reply` and answers its exit status in the high half and the text's length in the low one. Since
 /// version 2.
 pub const CALL_COMMAND: u64 = 0x4558_0006;
+/// System call (operation, address, length, placement): has touches of watched memory answered in the kernel, where its
+/// extension does that; `ENOSYS` where it does not. Since version 4.
+pub const CALL_WATCH: u64 = 0x4558_0007;
+
+/// Operation of [`CALL_WATCH`]: the watched range is placed in the kernel, as a placement of
+/// [`PLACEMENT_WORD_COUNT`] words says: address of the page of notes, address of the first shadow, number of shadows.
+pub const WATCH_PLACE: u64 = 0;
+/// Operation of [`CALL_WATCH`]: the range that begins there is not any more.
+pub const WATCH_FORGET: u64 = 1;
+/// Operation of [`CALL_WATCH`]: closes at most [`CLOSE_PAGE_COUNT_MAX`] pages of such a range to stores.
+pub const WATCH_CLOSE_STORES: u64 = 2;
+/// Operation of [`CALL_WATCH`]: closes them to loads too.
+pub const WATCH_CLOSE_ACCESSES: u64 = 3;
+/// Words of a placement.
+pub const PLACEMENT_WORD_COUNT: usize = 3;
+/// Most pages that one call closes.
+pub const CLOSE_PAGE_COUNT_MAX: u64 = 512;
+
+/// Word of the page of notes: the thread pointer (FS base) of the one thread whose touches are answered; 0: nobody's.
+pub const NOTES_OWNER: usize = 0;
+/// Word of the page of notes: how many touches it holds; the program takes them and sets it to 0.
+pub const NOTES_TOUCH_COUNT: usize = 1;
+/// Word of the page of notes: shadows in use, from the first on; the program sets it to 0 when it needs none any more.
+pub const NOTES_SHADOW_COUNT: usize = 2;
+/// Word of the page of notes: the first touch: page of the range (from bit 16 on), shadow and one, or 0 (bits 1 to 15),
+/// store (bit 0).
+pub const NOTES_TOUCH_FIRST: usize = 8;
+/// Touches that the page holds; also most shadows of a range.
+pub const NOTES_TOUCH_COUNT_MAX: usize = 504;
 
 /// Most changes in one call.
 pub const CHANGE_COUNT_MAX: u64 = 512;

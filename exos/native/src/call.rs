@@ -84,3 +84,56 @@ pub fn pages(address: usize, bits: &mut [u8], clears: bool) -> Result<(), Errno>
     // SAFETY: exos writes as many bytes as there are pages, to `bits` alone.
     unsafe { system_call(abi::CALL_PAGES, [address, length, bits.as_mut_ptr() as usize, flags, 0]) }.map(|_| ())
 }
+
+/// Where the kernel's extension writes what it has answered: a page of notes ([`abi`]'s `NOTES_*`), and shadows of
+/// pages as they were before their first store. All of it is the program's own memory, which it must have stored to
+/// once: what is not mapped is not written to, and the touch goes to the handler of the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct WatchPlacement {
+    /// Address of the page of notes.
+    pub notes: usize,
+    /// Address of the first shadow, if there are any.
+    pub shadow: usize,
+    /// Shadows, at most [`abi::NOTES_TOUCH_COUNT_MAX`]; 0: a page is opened to stores without one.
+    pub shadow_count: usize,
+}
+
+const _: () = assert!(size_of::<WatchPlacement>() == 8 * abi::PLACEMENT_WORD_COUNT);
+
+/// Has touches of a watched range answered in the kernel from the next close on.
+///
+/// # Errors
+/// `ENOSYS` no extension of the kernel does that, or before version 4. `EINVAL` no range of whole pages that are
+/// watched and of a shared mapping; too many shadows.
+///
+/// # Safety
+/// Notes and shadows are memory that Rust relies on for nothing else, until [`forget_watch`].
+pub unsafe fn place_watch(address: usize, length: usize, placement: &WatchPlacement) -> Result<(), Errno> {
+    let placement = core::ptr::from_ref(placement) as usize;
+    // SAFETY: by contract.
+    unsafe { system_call(abi::CALL_WATCH, [abi::WATCH_PLACE as usize, address, length, placement, 0]) }.map(|_| ())
+}
+
+/// Touches of the range that begins there are the handler's again. Pages that are closed stay so until their next
+/// touch.
+///
+/// # Errors
+/// `EINVAL` no such range.
+pub fn forget_watch(address: usize) -> Result<(), Errno> {
+    // SAFETY: takes nothing from memory that the program has not itself closed.
+    unsafe { system_call(abi::CALL_WATCH, [abi::WATCH_FORGET as usize, address, 0, 0, 0]) }.map(|_| ())
+}
+
+/// Closes pages of a placed range to stores, and to loads if `loads`.
+///
+/// # Errors
+/// `EINVAL` no whole pages of such a range, more than [`abi::CLOSE_PAGE_COUNT_MAX`].
+///
+/// # Safety
+/// As for [`apply`] with a change that watches.
+pub unsafe fn close_watched(address: usize, length: usize, loads: bool) -> Result<(), Errno> {
+    let operation = if loads { abi::WATCH_CLOSE_ACCESSES } else { abi::WATCH_CLOSE_STORES };
+    // SAFETY: by contract.
+    unsafe { system_call(abi::CALL_WATCH, [operation as usize, address, length, 0, 0]) }.map(|_| ())
+}

@@ -5,7 +5,7 @@ use exos_native::abi;
 #[test]
 fn the_headers_numbers_are_the_crates() {
     let text = include_str!("../include/exos.h");
-    let expected: [(&str, u64); 31] = [
+    let expected: [(&str, u64); 42] = [
         ("VERSION", abi::VERSION),
         ("CALL_VERSION", abi::CALL_VERSION),
         ("CALL_HANDLE_FAULTS", abi::CALL_HANDLE_FAULTS),
@@ -14,6 +14,17 @@ fn the_headers_numbers_are_the_crates() {
         ("CALL_PAGES", abi::CALL_PAGES),
         ("CALL_TICKETS", abi::CALL_TICKETS),
         ("CALL_COMMAND", abi::CALL_COMMAND),
+        ("CALL_WATCH", abi::CALL_WATCH),
+        ("WATCH_PLACE", abi::WATCH_PLACE),
+        ("WATCH_FORGET", abi::WATCH_FORGET),
+        ("WATCH_CLOSE_STORES", abi::WATCH_CLOSE_STORES),
+        ("WATCH_CLOSE_ACCESSES", abi::WATCH_CLOSE_ACCESSES),
+        ("CLOSE_PAGE_COUNT_MAX", abi::CLOSE_PAGE_COUNT_MAX),
+        ("NOTES_OWNER", abi::NOTES_OWNER as u64),
+        ("NOTES_TOUCH_COUNT", abi::NOTES_TOUCH_COUNT as u64),
+        ("NOTES_SHADOW_COUNT", abi::NOTES_SHADOW_COUNT as u64),
+        ("NOTES_TOUCH_FIRST", abi::NOTES_TOUCH_FIRST as u64),
+        ("NOTES_TOUCH_COUNT_MAX", abi::NOTES_TOUCH_COUNT_MAX as u64),
         ("TICKETS_MAX", abi::TICKETS_MAX),
         ("CHANGE_COUNT_MAX", abi::CHANGE_COUNT_MAX),
         ("PAGE_COUNT_MAX", abi::PAGE_COUNT_MAX),

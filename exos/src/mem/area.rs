@@ -72,6 +72,8 @@ bitflags! {
         const NO_LARGE = 1 << 6;
         /// The program is told of touches ([`super::watched`]).
         const WATCHED = 1 << 7;
+        /// The kernel's extension withholds rights that the map of pages says a page has ([`super::watched`]).
+        const WITHHELD = 1 << 8;
     }
 }
 

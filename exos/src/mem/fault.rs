@@ -140,6 +140,11 @@ impl AddressSpace {
         let is_write = access == Access::Write;
         match self.pages.get(page) {
             Some(entry) if is_write && !entry.has(PageFlags::WRITE) => self.make_writable(area, page, entry, wait),
+            Some(entry) if !is_write && area.flags.contains(AreaFlags::WITHHELD) => {
+                // The store after the load is to be told, too.
+                self.set_page(page, entry.without(PageFlags::WRITE), area.protection);
+                Ok(1)
+            }
             Some(entry) => Ok(self.remap_around(area, page, entry)),
             None => match area.file() {
                 None if is_write => self.fill_anonymous(area, page),

@@ -11,6 +11,9 @@
 //! - exos touches watched pages for the program only where the program could: a call that would resolve one fails with
 //!   `EFAULT`, as for protected memory, as nobody could be told.
 //!
+//! The kernel's extension can open and close pages of a watched range by itself (ADR 0100): [`AreaFlags::WITHHELD`].
+//! What it does not answer comes here, and is resolved and told as ever.
+//!
 //! Another process that writes to the memory (`process_vm_writev`, a shared mapping of its own) is not seen.
 //!
 //! Neighbours: [`super::native`] (the batch that asks), [`super::fault`] (which resolves), [`super::protect`] (which
@@ -71,7 +74,10 @@ impl AddressSpace {
             let (is_watched, protection) = (area.is_watched(), area.protection);
             next = part.end;
             if is_watched != (watch != Watch::Nothing) {
-                self.areas.change(part.clone(), |area| area.flags.toggle(AreaFlags::WATCHED));
+                self.areas.change(part.clone(), |area| {
+                    area.flags.toggle(AreaFlags::WATCHED);
+                    area.flags.remove(AreaFlags::WITHHELD);
+                });
             }
             let pages = part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT;
             if !is_watched {
@@ -83,6 +89,28 @@ impl AddressSpace {
                 Watch::Nothing => {}
             }
             pace.offer();
+        }
+        Ok(())
+    }
+
+    /// The kernel's extension opens and closes pages of a watched range from now on: the page table can have fewer rights
+    /// than the map. `EINVAL` no range of whole pages, all of them watched and of shared mappings: private ones change
+    /// rights by themselves, after a fork.
+    pub fn place_watched(&mut self, start: u64, length: u64) -> Result<()> {
+        let range = checked_range(start, length)?;
+        let mut next = range.start;
+        while next < range.end {
+            let area = self.areas.find(next).filter(|area| area.is_watched() && area.is_shared());
+            next = area.ok_or(Errno::EINVAL)?.end;
+        }
+        if !self.areas.can_be_cut(&range) {
+            return Err(Errno::ENOMEM);
+        }
+        next = range.start;
+        while let Some(area) = self.areas.find(next).filter(|_| next < range.end) {
+            let part = next..area.end.min(range.end);
+            next = part.end;
+            self.areas.change(part, |area| area.flags.insert(AreaFlags::WITHHELD));
         }
         Ok(())
     }
@@ -102,7 +130,9 @@ impl AddressSpace {
     pub(super) fn is_untold(&self, address: u64, access: Access) -> bool {
         let is_open =
             |entry: PageEntry| entry.has(PageFlags::MAPPED) && (access != Access::Write || entry.has(PageFlags::WRITE));
-        self.is_watched(address) && !self.pages.get(address >> PAGE_SHIFT).is_some_and(is_open)
+        let is_withheld = || self.areas.find(address).is_some_and(|area| area.flags.contains(AreaFlags::WITHHELD));
+        let is_known_open = || self.pages.get(address >> PAGE_SHIFT).is_some_and(is_open) && !is_withheld();
+        self.is_watched(address) && !is_known_open()
     }
 
     /// Whether exos may not resolve a fault there for the program: nobody would be told.

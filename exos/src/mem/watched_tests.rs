@@ -166,3 +166,52 @@ fn no_device_touches_what_was_not_told() {
     watch(&mut space, 0, PAGES, Watch::Accesses);
     assert_eq!((pinned(&mut space, Access::Read), pinned(&mut space, Access::Write)), (0, 0));
 }
+
+/// A shared mapping that is watched, with pages stored to, and placed in the kernel.
+fn placed(setup: &Setup) -> AddressSpace {
+    let mut space = setup.space();
+    let source = CachedFile::new(&setup.pool, PAGES);
+    let request = MapRequest::file(Placement::Fixed(A), PAGES * PAGE, ALL, source, 0);
+    space.map(MapRequest { is_shared: true, ..request }).expect("free");
+    space.set_fault_handler(A, PAGES * PAGE, Some(HANDLER)).expect("room");
+    for page in 0..4 {
+        assert!(!touch(setup, &mut space, page, Access::Write));
+    }
+    watch(&mut space, 0, PAGES, Watch::Stores);
+    space.place_watched(A, PAGES * PAGE).expect("watched, and shared");
+    space
+}
+
+#[test]
+fn what_the_kernel_has_closed_is_opened_for_what_was_asked_and_told() {
+    let setup = Setup::new();
+    let mut space = placed(&setup);
+    assert!(touch(&setup, &mut space, 0, Access::Write));
+    // The extension closes the page, of which the map says that it is writable, and leaves the fault to us.
+    let fault = |space: &mut AddressSpace, access| {
+        let outcome = space.handle_fault(A, access, Wait::Allowed);
+        assert!(matches!(outcome, FaultOutcome::Resolved { .. }), "{outcome:?}");
+        (space.watcher(A).is_some(), setup.machine.allows(ENVIRONMENT, A, FakeAccess::Store))
+    };
+    assert_eq!(fault(&mut space, Access::Read), (true, false), "a load does not let stores through");
+    assert_eq!(fault(&mut space, Access::Write), (true, true));
+    let mut memory = PinnedMemory::new(setup.pool.clone());
+    assert_eq!(space.pin(A, PAGE, Access::Read, &mut memory), Ok(0), "nobody knows whether it was told");
+}
+
+#[test]
+fn private_or_unwatched_memory_is_not_placed_in_the_kernel() {
+    let setup = Setup::new();
+    for is_file in [false, true] {
+        let mut space = watched(&setup, is_file);
+        assert_eq!(space.place_watched(A, PAGES * PAGE), Err(Errno::EINVAL));
+        watch(&mut space, 0, PAGES, Watch::Stores);
+        assert_eq!(space.place_watched(A, PAGES * PAGE), Err(Errno::EINVAL), "private");
+    }
+    let mut space = placed(&setup);
+    for (start, length) in [(A + 1, PAGE), (A, 0), (A, (PAGES + 1) * PAGE), (A - PAGE, 2 * PAGE), (A, u64::MAX)] {
+        assert_eq!(space.place_watched(start, length), Err(Errno::EINVAL), "{start:#x} {length:#x}");
+    }
+    watch(&mut space, 0, PAGES, Watch::Nothing);
+    assert_eq!(space.place_watched(A, PAGE), Err(Errno::EINVAL));
+}

@@ -114,7 +114,9 @@ impl<M: Machine> State<'_, M> {
     /// An exception in user mode that the machine could not deliver: `vector`, `error_code` and `fault_address` of the
     /// frame are set.
     pub fn on_exception(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
-        if let Some(processor) = self.enter(cpu) {
+        if let Some(processor) = self.enter(cpu)
+            && !self.machine.extension().is_some_and(|it| it.exception(self, self.current_tables(processor), frame))
+        {
             self.deliver_or_stop(processor, UpcallKind::Exception, frame);
         }
         self.leave(cpu, frame)

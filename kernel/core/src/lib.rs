@@ -87,6 +87,7 @@ pub use id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
 pub use machine::{Extension, Holders, Machine, StopReport};
 pub use object::{
     BlockEntry, DEPTH_MAX, DeviceDescription, FrameEntry, Pages, Region, SAVE_AREA_FRAME_COUNT_MAX, SLOT_COUNT_MAX,
-    SLOTS_PER_FRAME,
+    SLOTS_PER_FRAME, Tables,
 };
+pub use space::{Flush, Place};
 pub use state::State;

@@ -7,10 +7,11 @@
 
 use aegis_abi::call::{ExtensionCall, StopReason};
 use aegis_abi::types::{FrameNumber, Status};
+use aegis_abi::upcall::UpcallFrame;
 
 use crate::State;
 use crate::id::{CpuId, DeviceId, EnvironmentId, ProcessorId};
-use crate::object::{DeviceDescription, Pages};
+use crate::object::{DeviceDescription, Pages, Tables};
 
 /// Why and where an environment was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,15 +45,17 @@ pub enum Holders {
 pub trait Extension<M>: Sync {
     /// Whether it will drive a function. Nobody else gets at its registers then.
     fn drives(&self, device: DeviceId, description: &DeviceDescription) -> bool;
-    /// What an environment asks for.
+    /// What an environment asks for, in which of its spaces.
     ///
     /// # Errors
     /// The call's status.
-    fn call(&self, state: &mut State<'_, M>, by: EnvironmentId, call: &ExtensionCall) -> Result<u64, Status>;
+    fn call(&self, state: &mut State<'_, M>, by: Tables, call: &ExtensionCall) -> Result<u64, Status>;
     /// A function was switched off and is about to lose memory: when this returns nothing is under way at it.
     fn stop(&self, state: &mut State<'_, M>, device: DeviceId);
     /// An interrupt of a function came, and is masked; the bell that is bound to it rings afterwards.
     fn interrupt(&self, state: &mut State<'_, M>, device: DeviceId);
+    /// An exception in a space: whether the access is to be repeated, as though nothing had been.
+    fn exception(&self, state: &mut State<'_, M>, by: Tables, frame: &UpcallFrame) -> bool;
 }
 
 /// The machine under the core.

@@ -41,7 +41,7 @@ const CURSOR_SPACE_SHIFT: u32 = 36;
 /// Pages from which on an unmapping looks for the next page that is mapped rather than at each.
 const UNMAP_SKIP_PAGES: u64 = 16;
 /// Done as a whole, or not at all.
-type Done = Result<(), Status>;
+pub(crate) type Done = Result<(), Status>;
 
 /// A range of the caller's memory, checked to lie in its windows and to be aligned.
 #[derive(Clone, Copy, Debug)]
@@ -75,23 +75,25 @@ pub(crate) fn is_user_code_address(address: u64) -> bool {
 const FLUSH_RUN_COUNT_MAX: usize = 8;
 const FLUSH_PAGE_COUNT_MAX: u64 = 32;
 
-/// Translations to remove before a call ends. In this order it is made without being copied.
+/// Translations to remove before a call ends, or an extension's. In this order it is made without being copied.
 #[repr(C)]
-pub(crate) struct Flush {
+pub struct Flush {
     /// First address of each run, with its pages in the bits that are 0 there.
     runs: [u64; FLUSH_RUN_COUNT_MAX],
     run_count: usize,
     page_count: u64,
-    tables: Tables,
+    pub(crate) tables: Tables,
     has_window: bool,
 }
 
 impl Flush {
-    pub(crate) fn new(tables: Tables) -> Self {
+    /// None yet, of a space.
+    pub fn new(tables: Tables) -> Self {
         Self { tables, runs: [0; FLUSH_RUN_COUNT_MAX], run_count: 0, page_count: 0, has_window: false }
     }
 
-    pub(crate) fn add(&mut self, address: u64) {
+    /// One more page.
+    pub fn add(&mut self, address: u64) {
         self.page_count += 1;
         self.has_window |= address >= LIBOS_BASE;
         if self.page_count > FLUSH_PAGE_COUNT_MAX {
@@ -114,7 +116,8 @@ impl Flush {
         self.add(window_address(address));
     }
 
-    pub(crate) fn finish<M: Machine>(&self, machine: &mut M) {
+    /// No processor has them any more.
+    pub fn finish<M: Machine>(&self, machine: &mut M) {
         match self.runs.get(..self.run_count).filter(|_| self.page_count <= FLUSH_PAGE_COUNT_MAX) {
             Some(runs) => {
                 for run in runs {
@@ -181,7 +184,7 @@ pub(crate) fn flag_rights(flags: BindFlags) -> Rights {
 }
 
 fn leaf_rights(word: u64) -> Rights {
-    rights(word & entry::WRITE != 0, word & entry::NO_EXECUTE == 0)
+    rights(word & (entry::WRITE | entry::WITHHELD) != 0, word & entry::NO_EXECUTE == 0)
 }
 
 #[inline(always)]
@@ -196,9 +199,9 @@ fn rights(is_writable: bool, is_executable: bool) -> Rights {
     rights
 }
 
-/// A word of a table.
+/// A word of a page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     table: FrameNumber,
     index: usize,
 }
@@ -355,6 +358,16 @@ impl<M: Machine> State<'_, M> {
         self.map_at(place, address, frame.address() | bits, flush)
     }
 
+    /// For an extension: the small page of memory that a program has at an address, and its entry.
+    #[must_use]
+    pub fn program_page(&self, tables: Tables, address: u64) -> Option<(Place, u64)> {
+        let page = (PROGRAM_BASE..PROGRAM_END).contains(&address).then(|| page_number(address))?;
+        let Directory::Table(table) = self.directory(tables.root, page) else { return None };
+        let place = Self::small_place(table, page);
+        let leaf = self.leaf(place).filter(|leaf| self.frames.kind(frame_of(*leaf)) == FrameKind::Owned)?;
+        Some((place, leaf))
+    }
+
     /// The place for a small page at `address`, where that of the page before it may be known.
     #[inline(always)]
     pub(crate) fn place_after(&mut self, tables: Tables, address: u64, last: Option<Place>) -> Result<Place, Status> {
@@ -490,7 +503,7 @@ impl<M: Machine> State<'_, M> {
     /// processor sets meanwhile; true if that changes it, so that it is to be flushed. Inline: a call of it is a fifth
     /// of what protecting a page costs.
     #[inline(always)]
-    pub(crate) fn change_leaf(&mut self, place: Place, mut old: u64, (clear, set): (u64, u64)) -> bool {
+    pub fn change_leaf(&mut self, place: Place, mut old: u64, (clear, set): (u64, u64)) -> bool {
         if old & !clear | set == old {
             return false;
         }
@@ -647,7 +660,7 @@ impl<M: Machine> State<'_, M> {
                     return false;
                 }
                 self.spend(DEVICE_COUNT_MAX);
-                let kind = if word & entry::WRITE != 0 { 2 } else { 1 };
+                let kind = if leaf_rights(word).contains(Rights::WRITE) { 2 } else { 1 };
                 !self.devices.iter().any(|(id, other)| held.has(id, kind) && other.has_page(frame))
             }
         }

@@ -31,6 +31,13 @@ struct State {
     views: BTreeMap<RegionId, Arc<ProgramView>>,
 }
 
+impl State {
+    /// This thread is in the transaction from now on, or nobody is: where touches are answered without the store.
+    fn set_owner(&self, is_this_thread: bool) {
+        self.views.values().for_each(|view| view.set_owner(is_this_thread));
+    }
+}
+
 /// What threads and the signal handler share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -71,6 +78,7 @@ impl Shared {
                 Ok(()) => return true,
                 Err(Error::NotDeclared | Error::NoTransaction | Error::NoRegion | Error::OutOfRange) => return false,
                 Err(error) => {
+                    state.set_owner(false);
                     let _ = state.store.abort(transaction);
                     state.failed = Some((error, Vec::new()));
                 }
@@ -101,6 +109,7 @@ impl Shared {
             return Err(error);
         }
         let mut state = self.lock();
+        state.set_owner(false);
         let pending = match state.store.commit_begin(transaction) {
             Ok(pending) => pending,
             Err(error) => {
@@ -241,6 +250,7 @@ impl Database {
         }
         let id = state.store.begin(OWNER, restore)?;
         state.current = Some(id);
+        state.set_owner(true);
         drop(state);
         signal::set_current(Some((self.shared.identity(), id.number())));
         Ok(Transaction { shared: Arc::clone(&self.shared), id, is_ended: false })
@@ -385,6 +395,7 @@ impl Transaction {
             return Ok(());
         }
         let mut state = self.shared.lock();
+        state.set_owner(false);
         state.current = None;
         state.store.abort(self.id)
     }

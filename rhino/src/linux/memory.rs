@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::vec;
 use std::vec::Vec;
 
+use super::kernel::Placed;
 use super::native;
 use crate::Detector;
-use crate::memory::{Access, Memory, MemoryError, PAGE_BYTES, Page};
+use crate::memory::{Access, Memory, MemoryError, PAGE_BYTES, Page, Touched};
 
 /// Of `linux/fs.h`; the C library's headers leave it out.
 const BLKSSZGET: libc::Ioctl = 0x1268;
@@ -55,6 +56,8 @@ pub(super) struct ProgramView {
     is_watched: bool,
     /// What the store lets the program do with each page.
     access: Mutex<Vec<Access>>,
+    /// Where the kernel's extension answers touches.
+    placed: Option<Placed>,
 }
 
 impl ProgramView {
@@ -66,7 +69,21 @@ impl ProgramView {
         if is_watched {
             native::close(view.address, length, Access::None).map_err(|_| io::ErrorKind::OutOfMemory)?;
         }
-        Ok(Self { view, file, is_watched, access })
+        Ok(Self { view, file, is_watched, access, placed: None })
+    }
+
+    /// Has the kernel answer touches of one detector that it can answer, for a store that is in this process.
+    fn place(&mut self, detector: Detector) {
+        if self.is_watched && detector == Detector::Diff {
+            self.placed = Placed::new(self.view.address, self.view.length);
+        }
+    }
+
+    /// The thread that runs this is in a transaction from now on, or is not any more.
+    pub(super) fn set_owner(&self, is_this_thread: bool) {
+        if let Some(placed) = &self.placed {
+            placed.set_owner(is_this_thread);
+        }
     }
 
     /// The rights of a page that is closed.
@@ -91,12 +108,25 @@ impl ProgramView {
             // Opening is the touch's own doing, before the store hears of it.
             let is_closing = known.iter().any(|known| *known > access);
             known.fill(access);
-            return if is_closing { native::close(place, pages.len() * PAGE_BYTES, access) } else { Ok(()) };
+            return if is_closing { self.close(place, pages.len() * PAGE_BYTES, access) } else { Ok(()) };
         }
         // SAFETY: pages of the program's mapping, which Rust code has no references into.
         let result = unsafe { libc::mprotect(place as *mut _, pages.len() * PAGE_BYTES, protection) };
         // Linux refuses for want of memory alone: the mapping would have too many parts.
         if result == 0 { Ok(()) } else { Err(MemoryError::NoMemory) }
+    }
+
+    /// The kernel has opened a page.
+    fn note(&self, touched: Touched) {
+        let mut known = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(access) = known.get_mut(touched.page) {
+            *access = touched.access.max(*access);
+        }
+    }
+
+    fn close(&self, place: usize, length: usize, access: Access) -> Result<(), MemoryError> {
+        let is_closed = |placed: &Placed| placed.close(place, length, access == Access::None);
+        if self.placed.as_ref().is_some_and(is_closed) { Ok(()) } else { native::close(place, length, access) }
     }
 
     /// The memory file's descriptor.
@@ -140,9 +170,19 @@ impl ProgramView {
         }
         if !is_private && self.is_watched {
             native::close(place as usize, PAGE_BYTES, Access::None).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            // If it cannot be again, the handler is told.
+            let _ = self.placed.as_ref().is_some_and(Placed::place);
         }
         Ok(())
     }
+}
+
+/// A page as it was.
+#[derive(Debug)]
+enum Shadow {
+    Own(Box<Page>),
+    /// One that the kernel has made.
+    Placed(usize),
 }
 
 /// A region's pages on Linux.
@@ -152,7 +192,9 @@ pub struct Mapped {
     program: Option<Arc<ProgramView>>,
     /// Always open; nobody but the store has its address.
     own: Arc<View>,
-    shadows: BTreeMap<usize, Box<Page>>,
+    shadows: BTreeMap<usize, Shadow>,
+    /// Those of them that the kernel has made.
+    placed_count: usize,
     /// Shadows that were given back, for the next ones.
     spare: Vec<Box<Page>>,
 }
@@ -180,13 +222,15 @@ impl Mapped {
             return Err(io::Error::last_os_error());
         }
         let own = Arc::new(View::new(&file, length, 0, libc::PROT_READ | libc::PROT_WRITE)?);
-        let program = Some(Arc::new(ProgramView::new(file, length, wanted, detector)?));
-        Ok(Self { program, own, shadows: BTreeMap::new(), spare: Vec::new() })
+        let mut program = ProgramView::new(file, length, wanted, detector)?;
+        program.place(detector);
+        let program = Some(Arc::new(program));
+        Ok(Self { program, own, shadows: BTreeMap::new(), placed_count: 0, spare: Vec::new() })
     }
 
     /// The same pages for another address space, which closes and opens them for itself.
     pub(super) fn sharing(&self) -> Self {
-        Self { program: None, own: Arc::clone(&self.own), shadows: BTreeMap::new(), spare: Vec::new() }
+        Self { program: None, own: Arc::clone(&self.own), shadows: BTreeMap::new(), placed_count: 0, spare: Vec::new() }
     }
 
     pub(super) fn program(&self) -> Option<Arc<ProgramView>> {
@@ -195,6 +239,32 @@ impl Mapped {
 
     fn place(&self, page: usize, offset: usize) -> *mut u8 {
         (self.own.address + page * PAGE_BYTES + offset) as *mut u8
+    }
+
+    fn placed(&self) -> Option<&Placed> {
+        self.program.as_ref()?.placed.as_ref()
+    }
+
+    fn put_shadow(&mut self, page: usize, shadow: Option<Shadow>) {
+        let is_placed = |shadow: &Option<Shadow>| usize::from(matches!(shadow, Some(Shadow::Placed(_))));
+        self.placed_count += is_placed(&shadow);
+        let before = match shadow {
+            Some(shadow) => self.shadows.insert(page, shadow),
+            None => self.shadows.remove(&page),
+        };
+        self.placed_count -= is_placed(&before);
+        if let Some(Shadow::Own(page)) = before {
+            if self.spare.len() < SPARE_COUNT_MAX {
+                self.spare.push(page);
+            }
+            return;
+        }
+        if is_placed(&before) == 1
+            && self.placed_count == 0
+            && let Some(placed) = self.placed()
+        {
+            placed.reset_shadows();
+        }
     }
 
     fn is_inside(&self, page: usize, offset: usize, length: usize) -> bool {
@@ -243,19 +313,37 @@ impl Memory for Mapped {
     fn make_shadow(&mut self, page: usize) -> Result<(), MemoryError> {
         let mut shadow = self.spare.pop().unwrap_or_else(|| Box::new([0; PAGE_BYTES]));
         self.read(page, &mut shadow);
-        self.shadows.insert(page, shadow);
+        self.put_shadow(page, Some(Shadow::Own(shadow)));
         Ok(())
     }
 
     fn read_shadow(&self, page: usize, into: &mut Page) -> bool {
-        self.shadows.get(&page).map(|shadow| into.copy_from_slice(&shadow[..])).is_some()
+        match (self.shadows.get(&page), self.placed()) {
+            (Some(Shadow::Own(shadow)), _) => into.copy_from_slice(&shadow[..]),
+            (Some(Shadow::Placed(shadow)), Some(placed)) => placed.read_shadow(*shadow, into),
+            _ => return false,
+        }
+        true
     }
 
     fn drop_shadow(&mut self, page: usize) {
-        let shadow = self.shadows.remove(&page);
-        if self.spare.len() < SPARE_COUNT_MAX {
-            self.spare.extend(shadow);
-        }
+        self.put_shadow(page, None);
+    }
+
+    fn take_touched(&mut self, each: &mut dyn FnMut(Touched)) {
+        let Some(program) = self.program.clone() else { return };
+        let Some(placed) = &program.placed else { return };
+        let page_count = self.page_count();
+        placed.take(|touched, shadow| {
+            if touched.page >= page_count {
+                return;
+            }
+            if let Some(shadow) = shadow {
+                self.put_shadow(touched.page, Some(Shadow::Placed(shadow)));
+            }
+            program.note(touched);
+            each(touched);
+        });
     }
 
     fn dirty(&mut self, pages: Range<usize>, bits: &mut [u64], clears: bool) -> Result<(), MemoryError> {

@@ -17,6 +17,7 @@ mod c;
 mod client;
 mod database;
 mod file;
+mod kernel;
 mod layout;
 mod memory;
 mod native;

@@ -8,6 +8,8 @@ use exos::task::capability::Capability;
 use exos::task::limits::Resource;
 use exos::task::schedule::WEIGHT_MAX;
 use exos::task::weight;
+use aegis_abi::layout::PAGE_SHIFT;
+use aegis_proto::watch::{self as proto, KernelCall};
 use exos_native::abi;
 
 use crate::abi::user_memory::{read_exact, read_vec, write_all};
@@ -16,7 +18,7 @@ use crate::call::context::{self, Arguments, Context};
 /// A call: its number, its name in traces, what does it.
 type Entry = (u64, &'static str, context::Handler);
 
-const ENTRIES: [Entry; 7] = [
+const ENTRIES: [Entry; 8] = [
     (abi::CALL_VERSION, "exos_version", version),
     (abi::CALL_HANDLE_FAULTS, "exos_handle_faults", handle_faults),
     (abi::CALL_HANDLE_SHORTAGE, "exos_handle_shortage", handle_shortage),
@@ -24,9 +26,22 @@ const ENTRIES: [Entry; 7] = [
     (abi::CALL_PAGES, "exos_pages", pages),
     (abi::CALL_TICKETS, "exos_set_tickets", set_tickets),
     (abi::CALL_COMMAND, "exos_lottery", super::lottery::command),
+    (abi::CALL_WATCH, "exos_watch", watch),
 ];
 
 const _: () = assert!(abi::TICKETS_MAX == WEIGHT_MAX);
+// What a program and the kernel's extension say to each other over exos's head.
+const _: () = {
+    let program = [abi::NOTES_OWNER, abi::NOTES_TOUCH_COUNT, abi::NOTES_SHADOW_COUNT, abi::NOTES_TOUCH_FIRST];
+    let kernel = [proto::WORD_OWNER, proto::WORD_TOUCH_COUNT, proto::WORD_SHADOW_COUNT, proto::WORD_TOUCH_FIRST];
+    let mut index = 0;
+    while index < program.len() {
+        assert!(program[index] == kernel[index]);
+        index += 1;
+    }
+    assert!(abi::NOTES_TOUCH_COUNT_MAX == proto::TOUCH_COUNT_MAX);
+    assert!(abi::CLOSE_PAGE_COUNT_MAX == proto::CLOSE_PAGE_COUNT_MAX);
+};
 
 /// The call with this number.
 #[must_use]
@@ -116,6 +131,32 @@ fn apply_all(context: &Context<'_>, bytes: &[u8]) -> Result<u64> {
         (0, Err(error)) => Err(error),
         (count, _) => Ok(count),
     }
+}
+
+/// What the kernel's extension is to do about a range of watched memory; it looks at all addresses itself, as they are
+/// the program's.
+fn watch(context: &mut Context<'_>, [operation, start, length, placement, ..]: Arguments) -> Result<u64> {
+    let range = || checked_range(start, length).map(|range| [range.start, (range.end - range.start) >> PAGE_SHIFT]);
+    let ([address, page_count], call, rest) = match operation {
+        abi::WATCH_PLACE => {
+            let mut words = [0; 8 * abi::PLACEMENT_WORD_COUNT];
+            read_exact(context.memory, placement, &mut words)?;
+            let word = |index: usize| u64::from_le_bytes(core::array::from_fn(|byte| words[8 * index + byte]));
+            (range()?, KernelCall::Place, [word(0), word(1), word(2)])
+        }
+        abi::WATCH_FORGET => ([start, 0], KernelCall::Forget, [0; 3]),
+        abi::WATCH_CLOSE_STORES => (range()?, KernelCall::Close, [0; 3]),
+        abi::WATCH_CLOSE_ACCESSES => (range()?, KernelCall::Close, [1, 0, 0]),
+        _ => return Err(Errno::EINVAL),
+    };
+    let space = context.process.space();
+    // Nobody maps anything anew meanwhile.
+    let mut space = space.lock();
+    if operation == abi::WATCH_PLACE {
+        space.place_watched(start, length)?;
+    }
+    let [first, second, third] = rest;
+    context.system.platform.extend_kernel(call as u64, [address, page_count, first, second, third])
 }
 
 fn pages(context: &mut Context<'_>, [start, length, address, flags, ..]: Arguments) -> Result<u64> {

@@ -337,6 +337,15 @@ impl Platform for MachinePlatform {
         super::kernel::page_entry(address)
     }
 
+    fn extend_kernel(&self, operation: u64, words: [u64; 5]) -> exos::error::Result<u64> {
+        // SAFETY: what it is asked for here changes rights of pages of the program alone, and writes to such pages.
+        let answer = unsafe { aegis_rt::call::extension_call(operation, words) };
+        answer.map_err(|refusal| match refusal.status {
+            Status::UnknownCall => Errno::ENOSYS,
+            _ => Errno::EINVAL,
+        })
+    }
+
     fn show_calls(&self) {
         super::call_words::show_calls();
     }

@@ -84,6 +84,8 @@ pub trait Platform: Send + Sync {
     /// The page-table entry of an address of the running program, 0 if there is none. Nobody changes the tables
     /// meanwhile: the caller holds the lock of the address space.
     fn page_entry(&self, address: u64) -> u64;
+    /// Asks the kernel's extension to do what a program wants of it. `ENOSYS` there is none that does; `EINVAL`.
+    fn extend_kernel(&self, operation: u64, words: [u64; 5]) -> Result<u64>;
     /// Has each call on this processor take the long way from now on.
     fn show_calls(&self) {}
     /// One trace line for the host (`--trace`).

@@ -123,6 +123,10 @@ impl Platform for FakePlatform {
         0
     }
 
+    fn extend_kernel(&self, _: u64, _: [u64; 5]) -> exos::error::Result<u64> {
+        Err(exos::error::Errno::ENOSYS)
+    }
+
     fn trace(&self, _: &str) {}
 }
 

@@ -14,7 +14,7 @@ use aegis_abi::types::{CapSlot, FrameNumber, Status};
 use crate::object::{Cover, FrameRange, Tables};
 use crate::outcome::{Answer, Caller, Refusal, bad_argument, refuse_if};
 use crate::space::{
-    Directory, Flush, UserReader, UserSlice, flag_rights, frame_of, in_windows, leaf_bits, page_number,
+    Directory, Done, Flush, UserReader, UserSlice, flag_rights, frame_of, in_windows, leaf_bits, page_number,
 };
 use crate::{Machine, State};
 
@@ -23,9 +23,11 @@ const ENTRY_WORDS: usize = 4;
 const ENTRY_COST: u32 = 3;
 const ENTRY_BYTES: u64 = ENTRY_WORDS as u64 * 8;
 
-/// A checked entry.
+/// A checked entry, and for whom it is done where.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
+    caller: Caller,
+    target: Tables,
     operation: BindOperation,
     flags: BindFlags,
     address: u64,
@@ -51,9 +53,11 @@ impl Batch {
     }
 
     #[inline(always)]
-    fn check(words: [u64; ENTRY_WORDS]) -> Result<Self, Status> {
+    fn check(caller: Caller, target: Tables, words: [u64; ENTRY_WORDS]) -> Result<Self, Status> {
         let operation = BindOperation::from_number(words[0] as u32).ok_or(Status::BadArgument)?;
         let batch = Self {
+            caller,
+            target,
             operation,
             flags: BindFlags::from_bits((words[0] >> 32) as u32).ok_or(Status::BadArgument)?,
             address: words[1],
@@ -81,12 +85,10 @@ pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind)
     let length_bytes = u64::from(call.entry_count) * ENTRY_BYTES;
     let slice = UserSlice::new(call.entries, length_bytes, 8)?;
     let mut reader = state.user_reader(caller.processor, slice);
-    let mut flush = Flush::new(target);
-    let mut budget = BIND_PAGE_COUNT_MAX;
-    let mut cover = Cover::EMPTY;
+    let (mut budget, mut cover, mut flush) = (BIND_PAGE_COUNT_MAX, Cover::EMPTY, Flush::new(target));
     let mut outcome = Ok(u64::from(call.entry_count));
     for index in 0..u64::from(call.entry_count) {
-        let step = bind_entry(state, caller, target, &mut reader, index, (&mut budget, &mut cover), &mut flush);
+        let step = bind_entry(state, caller, (&mut reader, index), (&mut budget, &mut cover), &mut flush);
         if let Err(status) = step {
             outcome = Err(Refusal { status, value: index });
             break;
@@ -97,27 +99,22 @@ pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind)
 }
 
 pub(super) fn bind_one<M: Machine>(state: &mut State<M>, caller: Caller, call: BindOne) -> Answer {
-    let target = state.lookup_tables(caller.environment, call.space)?;
-    let batch = Batch::check([call.operation, call.virtual_address, call.frame, call.pages])?;
-    let is_own_page = batch.page_count == 1 && caller.environment == target.environment;
-    if is_own_page && let Some(outcome) = bind_page(state, caller, target, &batch) {
+    let words = [call.operation, call.virtual_address, call.frame, call.pages];
+    let batch = Batch::check(caller, state.lookup_tables(caller.environment, call.space)?, words)?;
+    let is_own_page = batch.page_count == 1 && caller.environment == batch.target.environment;
+    if is_own_page && let Some(outcome) = bind_page(state, &batch) {
         return Ok(outcome.map(|()| 0)?);
     }
-    let (mut flush, mut cover) = (Flush::new(target), Cover::EMPTY);
-    let outcome = apply(state, caller, target, &batch, (&mut cover, &mut flush));
+    let (mut flush, mut cover) = (Flush::new(batch.target), Cover::EMPTY);
+    let outcome = apply(state, &batch, (&mut cover, &mut flush));
     flush.finish(&mut state.machine);
     Ok(outcome.map(|()| 0)?)
 }
 
 /// Does one page of the caller's own where its table is there: nearly always. `None`: it is not so.
 #[inline(always)]
-fn bind_page<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    target: Tables,
-    batch: &Batch,
-) -> Option<Result<(), Status>> {
-    let page = page_number(batch.address);
+fn bind_page<M: Machine>(state: &mut State<M>, batch: &Batch) -> Option<Done> {
+    let (target, page) = (batch.target, page_number(batch.address));
     let Directory::Table(table) = state.directory(target.root, page) else { return None };
     let place = State::<M>::small_place(table, page);
     let is_map = match batch.operation {
@@ -129,7 +126,7 @@ fn bind_page<M: Machine>(
         }
         BindOperation::Clean => return None,
     };
-    let range = match authority(state, caller, batch) {
+    let range = match authority(state, batch) {
         Ok(range) => range,
         Err(status) => return Some(Err(status)),
     };
@@ -155,13 +152,11 @@ fn bind_page<M: Machine>(
 fn bind_entry<M: Machine>(
     state: &mut State<M>,
     caller: Caller,
-    target: Tables,
-    reader: &mut UserReader,
-    index: u64,
+    (reader, index): (&mut UserReader, u64),
     (budget, cover): (&mut u32, &mut Cover),
     flush: &mut Flush,
-) -> Result<(), Status> {
-    let batch = Batch::check(state.read_user(reader, index)?)?;
+) -> Done {
+    let batch = Batch::check(caller, flush.tables, state.read_user(reader, index)?)?;
     let is_first = *budget == BIND_PAGE_COUNT_MAX;
     let cost = batch.cost() + ENTRY_COST;
     // Tables that are made, and authority that is looked for in another's table, have a budget of their own.
@@ -169,44 +164,32 @@ fn bind_entry<M: Machine>(
         return Err(Status::Again);
     }
     *budget = budget.saturating_sub(cost);
-    apply(state, caller, target, &batch, (cover, flush))
+    apply(state, &batch, (cover, flush))
 }
 
-fn apply<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    target: Tables,
-    batch: &Batch,
-    (cover, flush): (&mut Cover, &mut Flush),
-) -> Result<(), Status> {
+fn apply<M: Machine>(state: &mut State<M>, batch: &Batch, (cover, flush): (&mut Cover, &mut Flush)) -> Done {
     match batch.operation {
-        BindOperation::Map => map(state, caller, target, batch, (cover, flush)),
+        BindOperation::Map => map(state, batch, (cover, flush)),
         BindOperation::Protect => {
-            let range = authority(state, caller, batch)?;
-            let is_foreign = caller.environment != target.environment;
-            change(state, target, batch, Some(range), is_foreign.then_some(cover), flush)
+            let range = authority(state, batch)?;
+            let is_foreign = batch.caller.environment != batch.target.environment;
+            change(state, batch, (Some(range), is_foreign.then_some(cover)), flush)
         }
-        BindOperation::Unmap | BindOperation::Clean => change(state, target, batch, None, None, flush),
+        BindOperation::Unmap | BindOperation::Clean => change(state, batch, (None, None), flush),
     }
 }
 
 /// The frames of the caller's capability for an entry, which has the rights that the flags need.
 #[inline(always)]
-fn authority<M: Machine>(state: &State<M>, caller: Caller, batch: &Batch) -> Result<FrameRange, Status> {
-    state.lookup_frames(caller.environment, batch.slot, flag_rights(batch.flags))
+fn authority<M: Machine>(state: &State<M>, batch: &Batch) -> Result<FrameRange, Status> {
+    state.lookup_frames(batch.caller.environment, batch.slot, flag_rights(batch.flags))
 }
 
-fn map<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    target: Tables,
-    batch: &Batch,
-    (cover, flush): (&mut Cover, &mut Flush),
-) -> Result<(), Status> {
-    let range = authority(state, caller, batch)?;
+fn map<M: Machine>(state: &mut State<M>, batch: &Batch, (cover, flush): (&mut Cover, &mut Flush)) -> Done {
+    let (range, target) = (authority(state, batch)?, batch.target);
     let rights = flag_rights(batch.flags);
     let is_covered = range.contains(batch.frame, batch.page_count)
-        && (caller.environment == target.environment
+        && (batch.caller.environment == target.environment
             || state.is_covered(target.environment, (batch.frame, batch.page_count), rights, None, cover));
     if !is_covered {
         return Err(Status::MissingRight);
@@ -226,7 +209,7 @@ fn map<M: Machine>(
 }
 
 /// What is mapped already costs nothing, so that a call that is repeated goes on where its budget was used up.
-fn map_large<M: Machine>(state: &mut State<M>, batch: &Batch, bits: u64, flush: &mut Flush) -> Result<(), Status> {
+fn map_large<M: Machine>(state: &mut State<M>, batch: &Batch, bits: u64, flush: &mut Flush) -> Done {
     for page in (0..batch.page_count).step_by(LARGE_PAGE_FRAMES as usize) {
         if state.work_left == 0 {
             return Err(Status::Again);
@@ -240,19 +223,17 @@ fn map_large<M: Machine>(state: &mut State<M>, batch: &Batch, bits: u64, flush: 
 /// Unmaps, protects or cleans what is mapped in the range; what is not is passed over.
 fn change<M: Machine>(
     state: &mut State<M>,
-    target: Tables,
     batch: &Batch,
-    range: Option<FrameRange>,
-    mut cover: Option<&mut Cover>,
+    (range, mut cover): (Option<FrameRange>, Option<&mut Cover>),
     flush: &mut Flush,
-) -> Result<(), Status> {
+) -> Done {
     let bits = leaf_change(batch);
     let first = (batch.address & 0x0000_ffff_ffff_ffff) >> PAGE_SHIFT;
     let end = first + batch.page_count;
     let mut page = first;
     while page < end {
         let next = (page / LARGE_PAGE_FRAMES + 1) * LARGE_PAGE_FRAMES;
-        match state.directory(target.root, page) {
+        match state.directory(batch.target.root, page) {
             Directory::Absent => {}
             Directory::Large(place) => {
                 if !page.is_multiple_of(LARGE_PAGE_FRAMES) || next > end {
@@ -262,7 +243,7 @@ fn change<M: Machine>(
                 if batch.operation == BindOperation::Unmap {
                     state.unmap_large(place, page, flush);
                 } else if let Some(leaf) = state.leaf(place) {
-                    check_cover(state, target, batch, range, &mut cover, (leaf, LARGE_PAGE_FRAMES))?;
+                    check_cover(state, batch, range, &mut cover, (leaf, LARGE_PAGE_FRAMES))?;
                     if state.change_leaf(place, leaf, bits) {
                         flush.add_large(address);
                     }
@@ -276,7 +257,7 @@ fn change<M: Machine>(
                 for page in page..next.min(end) {
                     let place = State::<M>::small_place(table, page);
                     if let Some(leaf) = state.leaf(place) {
-                        check_cover(state, target, batch, range, &mut cover, (leaf, 1))?;
+                        check_cover(state, batch, range, &mut cover, (leaf, 1))?;
                         let address = batch.address + ((page - first) << PAGE_SHIFT);
                         if state.change_leaf(place, leaf, bits) {
                             flush.add(address);
@@ -296,7 +277,7 @@ fn leaf_change(batch: &Batch) -> (u64, u64) {
         return (entry::ACCESSED | entry::DIRTY, 0);
     }
     let set = leaf_bits(batch.flags) & !entry::LARGE;
-    let all = leaf_bits(BindFlags::WRITE | BindFlags::UNCACHED) | entry::NO_EXECUTE;
+    let all = leaf_bits(BindFlags::WRITE | BindFlags::UNCACHED) | entry::NO_EXECUTE | entry::WITHHELD;
     (all, set)
 }
 
@@ -305,12 +286,11 @@ fn leaf_change(batch: &Batch) -> (u64, u64) {
 #[inline(always)]
 fn check_cover<M: Machine>(
     state: &mut State<M>,
-    target: Tables,
     batch: &Batch,
     range: Option<FrameRange>,
     cover: &mut Option<&mut Cover>,
     (leaf, count): (u64, u64),
-) -> Result<(), Status> {
+) -> Done {
     let Some(range) = range else { return Ok(()) };
     let pages = (frame_of(leaf).0, count);
     if !range.contains(pages.0, count) {
@@ -322,6 +302,6 @@ fn check_cover<M: Machine>(
     if state.work_left == 0 && !cover.knows(pages, rights) {
         return Err(Status::Again);
     }
-    let is_covered = state.is_covered(target.environment, pages, rights, None, cover);
+    let is_covered = state.is_covered(batch.target.environment, pages, rights, None, cover);
     if is_covered { Ok(()) } else { Err(Status::MissingRight) }
 }

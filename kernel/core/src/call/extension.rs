@@ -7,5 +7,6 @@ use crate::outcome::{Answer, Caller};
 use crate::{Machine, State};
 
 pub(super) fn call<M: Machine>(state: &mut State<M>, caller: Caller, call: ExtensionCall) -> Answer {
-    Ok(state.machine.extension().ok_or(Status::UnknownCall)?.call(state, caller.environment, &call)?)
+    let by = state.current_tables(caller.processor);
+    Ok(state.machine.extension().ok_or(Status::UnknownCall)?.call(state, by, &call)?)
 }

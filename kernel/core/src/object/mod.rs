@@ -20,6 +20,7 @@ pub use capability::{DEPTH_MAX, SLOT_COUNT_MAX, SLOTS_PER_FRAME};
 pub use device::{DeviceDescription, Region};
 pub use frame::{BlockEntry, FrameEntry};
 pub use processor::{Pages, SAVE_AREA_FRAME_COUNT_MAX};
+pub use space::Tables;
 
 pub(crate) use bell::{Bell, Called};
 pub(crate) use capability::{
@@ -37,4 +38,4 @@ pub(crate) use processor::{
     PROCESSOR_RIGHTS, Processor, SLEEP_ENDING_KINDS, USER_FLAGS, control_word, start_registers,
 };
 pub(crate) use queue::{Links, Queue};
-pub(crate) use space::{Space, Tables};
+pub(crate) use space::Space;

@@ -17,10 +17,11 @@ begins! {
 
 /// The page tables of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tables {
+pub struct Tables {
     /// Whose space it is, and whose donated frames its tables are.
-    pub(crate) environment: EnvironmentId,
-    pub(crate) root: FrameNumber,
+    pub environment: EnvironmentId,
+    /// The frame of the topmost.
+    pub root: FrameNumber,
 }
 
 impl Tables {

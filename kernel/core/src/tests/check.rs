@@ -121,7 +121,7 @@ fn walk(
         assert_eq!(word, 0);
         return;
     }
-    assert_ne!(word & entry::USER, 0);
+    assert_ne!(word & (entry::USER | entry::WITHHELD), 0);
     let frame = FrameNumber((word & entry::FRAME_MASK) >> 12);
     let is_large = level == 1 && word & entry::LARGE != 0;
     if level != 0 && !is_large {
@@ -134,7 +134,7 @@ fn walk(
         return;
     }
     let mut rights = Rights::READ;
-    if word & entry::WRITE != 0 {
+    if word & (entry::WRITE | entry::WITHHELD) != 0 {
         rights |= Rights::WRITE;
     }
     if word & entry::NO_EXECUTE == 0 {

@@ -46,7 +46,7 @@ pub use serial::{LogLevel, log_bytes, log_enabled, log_write};
 pub use shootdown::{Flush, shootdown};
 pub use start::{processor_count, start_processors};
 pub use time::{now_ns, timer_set_ns, timer_stop};
-pub use trap::{Handlers, enter, frame_is_user, idle_frame, set_handlers};
+pub use trap::{Handlers, enter, frame_is_user, hear_page_faults, idle_frame, set_handlers};
 pub use vector_state::{vector_initialize, vector_restore, vector_save, vector_state_mask};
 pub use virtio_mmio::{VIRTIO_BLOCK_BYTES, VirtioMmioSlot, virtio_mmio_slots};
 

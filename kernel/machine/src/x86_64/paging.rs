@@ -120,13 +120,7 @@ pub(crate) fn install_final(info: &StartInfo, memory: &mut BootMemory, features:
     if !features.smap {
         remove_smap_instructions();
     }
-    activate_kernel();
-}
-
-/// Switches this processor to the kernel's own tables.
-pub(crate) fn activate_kernel() {
-    // SAFETY: the root maps the image and the direct map as everything here assumes.
-    unsafe { instructions::write_cr3(ROOT.physical()) };
+    activate_kernel_root();
 }
 
 fn map_memory(start: u64, end: u64, memory: &mut BootMemory, features: Features) {
@@ -270,7 +264,7 @@ pub fn activate_root(root: FrameNumber) {
 
 /// Switches this processor to the kernel's own root.
 pub fn activate_kernel_root() {
-    // SAFETY: it maps all that the kernel uses.
+    // SAFETY: it maps all that the kernel uses: the image and the direct map.
     unsafe { instructions::write_cr3(ROOT.physical()) };
 }
 

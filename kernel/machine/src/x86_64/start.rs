@@ -65,7 +65,7 @@ pub fn start_processors(main: fn(usize) -> !) {
 
 /// Where `boot.s` enters on another processor.
 pub(crate) extern "C" fn start_processor(index: usize) -> ! {
-    paging::activate_kernel();
+    paging::activate_kernel_root();
     processor::install(index);
     trap::load_table();
     let features = instructions::enable_features();

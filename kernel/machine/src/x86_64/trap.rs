@@ -99,7 +99,7 @@ global_asm!(
 unsafe extern "C" {
     fn syscall_entry();
     fn enter_context(unused: u64, frame: *const TrapFrame) -> !;
-    static trap_stubs: [[u8; 16]; 256];
+    static trap_stubs: [[u8; 16]; 257];
 }
 
 /// What the kernel does about each kind of trap. All get the frame of what was interrupted and return with what to
@@ -177,6 +177,14 @@ pub(crate) fn initialize() {
         unsafe { (*INTERRUPT_TABLE.0.get())[vector as usize] = gate };
     }
     load_table();
+}
+
+/// Has the handler hear of each page fault of user mode before its library OS does: for what extends the kernel. Before
+/// the first context runs.
+pub fn hear_page_faults() {
+    let gate = descriptor::interrupt_gate((&raw const trap_stubs) as u64 + 256 * 16, 0, 0);
+    // SAFETY: the boot processor is alone, in code that raises no page fault.
+    unsafe { (*INTERRUPT_TABLE.0.get())[VECTOR_PAGE_FAULT as usize] = gate };
 }
 
 /// Loads the interrupt table on this processor.

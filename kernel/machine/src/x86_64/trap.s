@@ -302,3 +302,8 @@ trap_stubs:
         .endif
         .set vector, vector + 1
         .endr
+# A page fault, for Rust in any case: see `hear_page_faults`.
+        .balign 16
+        .byte 0x68
+        .long {vector_page_fault}
+        jmp trap_common
