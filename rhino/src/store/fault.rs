@@ -38,8 +38,6 @@ impl<M: Medium, P: Memory> Store<M, P> {
         want: Access,
     ) -> Result<Outcome, Error> {
         let name = self.name(transaction, region, page)?;
-        // What makes room for this page must not take one that was touched meanwhile.
-        self.take_touched(transaction.0)?;
         let result = if self.regions[&region.0].detector == Detector::DirtyBits {
             self.open_dirty(name, region.0)
         } else {
@@ -68,7 +66,6 @@ impl<M: Medium, P: Memory> Store<M, P> {
         if length == 0 || known.detector != Detector::SetRange {
             return self.name(transaction, region, 0).map(|_| Outcome::Done);
         }
-        self.take_touched(transaction.0)?;
         let page_bytes = PAGE_BYTES as u64;
         for page in offset / page_bytes..end.div_ceil(page_bytes) {
             let name = self.name(transaction, region, page as usize)?;
@@ -115,6 +112,8 @@ impl<M: Medium, P: Memory> Store<M, P> {
         name: PageName,
         mode: Mode,
     ) -> Result<Outcome, Error> {
+        // What makes room for this page must not take one that was touched meanwhile.
+        self.take_touched(transaction)?;
         let known = self.transactions.get(&transaction).ok_or(Error::NoTransaction)?;
         if let Some(error) = known.failure {
             return Err(error);
