@@ -102,8 +102,8 @@ pub mod entry {
     pub const DIRTY: u64 = 1 << 6;
     /// In a page-directory entry: a 2 MiB page.
     pub const LARGE: u64 = 1 << 7;
-    /// Stores are withheld by the kernel's extension, which may let them through again; one that withholds loads too has
-    /// taken [`USER`] away (bit 9, which the processor does not look at).
+    /// Stores are withheld by the kernel's extension, which may let them through again (bit 9, which the processor does
+    /// not look at); one that withholds loads has taken [`USER`] away.
     pub const WITHHELD: u64 = 1 << 9;
     /// No instruction fetch.
     pub const NO_EXECUTE: u64 = 1 << 63;

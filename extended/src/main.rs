@@ -2,8 +2,8 @@
 //!
 //! Every crate below that drives something is the one that a library OS or a domain links, unchanged. Here is what its
 //! placement takes: registers and memory (`place`), clients' memory (`host`), and the [`Extension`] (`drivers`) that
-//! answers for disks (`disk`), cards (`card`) and watched memory (`watch`). The tool boots this kernel only where `--driver ...=kernel` asks for
-//! it, and says on its command line what is to be driven.
+//! answers for disks (`disk`), cards (`card`) and watched memory (`watch`). The tool boots this kernel only where
+//! `--driver ...=kernel` or `--watch kernel` asks for it, and says on its command line what is to be placed here.
 //!
 //! Invariant: what drivers keep for themselves is taken from memory before the first environment begins, and nobody
 //! else ever gets it.

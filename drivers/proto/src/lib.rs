@@ -1,6 +1,6 @@
 //! Queues in memory that two sides share and that do not trust each other: [`Producer`], [`Consumer`]; and what goes
-//! through them to a disk ([`block`]) and to a network card ([`net`]). Beside them [`watch`], which has no queue: a page of
-//! notes between a program and the kernel's extension.
+//! through them to a disk ([`block`]) and to a network card ([`net`]). Beside them [`watch`], which has no queue: a
+//! page of notes between a program and the kernel's extension.
 //!
 //! A side is a program's library OS, a driver domain, or a kernel with drivers in it. Either can write anything into
 //! the memory at any time. The layout is in `FORMAT.md`.

@@ -93,8 +93,8 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// The kernel's extension opens and closes pages of a watched range from now on: the page table can have fewer rights
-    /// than the map. `EINVAL` no range of whole pages, all of them watched and of shared mappings: private ones change
+    /// The kernel's extension opens and closes pages of a watched range from now on: the page table can have fewer
+    /// rights than the map. `EINVAL` no range of whole pages, all of them watched and of shared mappings: private ones change
     /// rights by themselves, after a fork.
     pub fn place_watched(&mut self, start: u64, length: u64) -> Result<()> {
         let range = checked_range(start, length)?;

@@ -1,5 +1,5 @@
-//! The kernel's placement on Aegis: its extension answers first touches by itself (`exos_native`'s `place_watch`), and the
-//! store hears of them at the end of the transaction.
+//! The kernel's placement on Aegis: its extension answers first touches by itself (`exos_native`'s `place_watch`), and
+//! the store hears of them at the end of the transaction.
 //!
 //! For page diffing alone: other detectors have more to do at a store than a copy. What the extension does not answer
 //! (a page that is not mapped yet, no shadow or note left, a thread that is in no transaction) is told to the handler,

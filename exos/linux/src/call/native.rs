@@ -1,6 +1,8 @@
 //! The native interface: calls that no Linux has, under numbers that Linux does not use (`exos/native` is the program's
 //! side and says what they are for).
 
+use aegis_abi::layout::PAGE_SHIFT;
+use aegis_proto::watch::{self as proto, KernelCall};
 use exos::error::{Errno, Result};
 use exos::mem::space::checked_range;
 use exos::mem::{Change, Handler, Protection, Watch};
@@ -8,8 +10,6 @@ use exos::task::capability::Capability;
 use exos::task::limits::Resource;
 use exos::task::schedule::WEIGHT_MAX;
 use exos::task::weight;
-use aegis_abi::layout::PAGE_SHIFT;
-use aegis_proto::watch::{self as proto, KernelCall};
 use exos_native::abi;
 
 use crate::abi::user_memory::{read_exact, read_vec, write_all};

@@ -82,14 +82,12 @@ impl Batch {
 pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind) -> Answer {
     let target = state.lookup_tables(caller.environment, call.space)?;
     refuse_if(call.entry_count > BIND_ENTRY_COUNT_MAX, bad_argument(2))?;
-    let length_bytes = u64::from(call.entry_count) * ENTRY_BYTES;
-    let slice = UserSlice::new(call.entries, length_bytes, 8)?;
+    let slice = UserSlice::new(call.entries, u64::from(call.entry_count) * ENTRY_BYTES, 8)?;
     let mut reader = state.user_reader(caller.processor, slice);
     let (mut budget, mut cover, mut flush) = (BIND_PAGE_COUNT_MAX, Cover::EMPTY, Flush::new(target));
     let mut outcome = Ok(u64::from(call.entry_count));
     for index in 0..u64::from(call.entry_count) {
-        let step = bind_entry(state, caller, (&mut reader, index), (&mut budget, &mut cover), &mut flush);
-        if let Err(status) = step {
+        if let Err(status) = bind_entry(state, caller, (&mut reader, index), (&mut budget, &mut cover), &mut flush) {
             outcome = Err(Refusal { status, value: index });
             break;
         }
