@@ -9,9 +9,10 @@ use alloc::boxed::Box;
 use aegis_abi::CapSlot;
 use aegis_abi::boot::BootInfo;
 use aegis_abi::device::DeviceField;
-use aegis_hal::{AccessError, DmaRun, Irq, Port, Width};
+use aegis_hal::{AccessError, DmaRun, Port, Width};
 use aegis_ide::{Channel, Disk, IdeError, Limits, Ports};
 use aegis_rt::call;
+use exos::block::disk::Watching;
 use exos_linux::host::disk::DiskDriver;
 
 use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, devices};
@@ -75,10 +76,13 @@ fn make_channel(ports: Ports<FunctionPorts>, memory: DeviceMemory<DmaRun>) -> Re
     Ok(Box::new(Channel::new(ports, memory, LIMITS)?))
 }
 
-/// A disk and its channel's interrupt.
+/// A disk and its channel's interrupt. Each command ends with one, wanted or not: so the next is let through by who is
+/// about to sleep, and who looks meets none.
 pub(super) struct IdeDisk {
     disk: Disk<OwnChannel, FunctionPorts, DeviceMemory<DmaRun>>,
     irq: BellIrq,
+    /// The kernel has passed an interrupt on, and waits to be asked for the next.
+    is_masked: bool,
     pub(super) device: CapSlot,
 }
 
@@ -103,25 +107,33 @@ impl IdeDisk {
         let ports = Ports { command, control, bus_master: open(REGION_BUS_MASTER), bus_master_offset };
         device.enable()?;
         let memory = device.own_memory_run(LIMITS.page_count())?;
-        let mut irq = device.interrupt_on(channel, bell)?;
+        let irq = device.interrupt_on(channel, bell)?;
         let disk = Disk::new(make_channel(ports, memory)?, 0)?;
-        irq.unmask().map_err(|_| DeviceError::NotFound)?;
-        Ok(Self { disk, irq, device: slot })
+        Ok(Self { disk, irq, is_masked: true, device: slot })
     }
 }
 
 impl DiskDriver for IdeDisk {
     type Device = Disk<OwnChannel, FunctionPorts, DeviceMemory<DmaRun>>;
     const IS_ROTATIONAL: bool = true;
+    const WATCHING: Watching = Watching::Costs;
 
     fn device(&mut self) -> &mut Self::Device {
         &mut self.disk
     }
 
     fn hear(&mut self) -> Result<bool, IdeError> {
-        let Self { disk, irq, .. } = self;
-        disk.channel().acknowledge(irq)?;
+        self.is_masked = true;
         Ok(true)
+    }
+
+    /// An edge that came while it was masked is none any more: the device is looked at after this (`ask_for_interrupt`).
+    fn listen(&mut self) -> Result<(), IdeError> {
+        let Self { disk, irq, is_masked, .. } = self;
+        if core::mem::take(is_masked) {
+            disk.channel().acknowledge(irq)?;
+        }
+        Ok(())
     }
 
     fn cut_off(&mut self) -> bool {
