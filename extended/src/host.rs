@@ -98,7 +98,10 @@ impl SharedWords for FrameWords {
         }
     }
     fn load_run<const W: usize>(&self, first: usize) -> [u64; W] {
-        self.run(first).map_or_else(|| core::array::from_fn(|index| self.load(first + index)), |run| load_all(Some(run)))
+        match self.run(first) {
+            Some(run) => load_all(Some(run)),
+            None => core::array::from_fn(|index| self.load(first + index)),
+        }
     }
     fn store_run<const W: usize>(&self, first: usize, values: &[u64; W]) {
         match self.run(first) {

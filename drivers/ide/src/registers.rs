@@ -1,8 +1,8 @@
 //! The ports of a channel: the command block, the control port, and its half of the bus master.
 //!
 //! Where a port is reached by a call to the kernel, each access is a few hundred instructions, so what is known not to
-//! have changed is not written again: the selected device, and the bus master's direction and table. [`Registers::access_count`]
-//! is what tests hold that against.
+//! have changed is not written again: the selected device, and the bus master's direction and table.
+//! [`Registers::access_count`] is what tests hold that against.
 
 use core::cell::Cell;
 

@@ -61,7 +61,7 @@ const LIMITS: Limits =
 const LOOK_COUNT_MAX: usize = 8;
 /// Pauses of the processor from one look at a disk to the next, and where a look is a call.
 const LINGER_PAUSE_COUNT: u32 = 8;
-const LINGER_PAUSE_COUNT_OF_CALLS: u32 = 64;
+const LINGER_PAUSE_COUNT_OF_CALLS: u32 = 16;
 /// Longest sleep of a processor itself, where no thread can wait.
 const SLEEP_NS: u64 = 100_000_000;
 

@@ -127,7 +127,7 @@ impl DiskDriver for IdeDisk {
         Ok(true)
     }
 
-    /// An edge that came while it was masked is none any more: the device is looked at after this (`ask_for_interrupt`).
+    /// An edge that came while it was masked is none any more: the device is looked at after this.
     fn listen(&mut self) -> Result<(), IdeError> {
         let Self { disk, irq, is_masked, .. } = self;
         if core::mem::take(is_masked) {

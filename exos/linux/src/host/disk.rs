@@ -14,8 +14,8 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
-use aegis_hal::block::{BlockDevice, BlockError, BlockLimits, BlockMemory, BlockOperation, BlockRequest, SubmitError};
 use aegis_hal::Doorbell;
+use aegis_hal::block::{BlockDevice, BlockError, BlockLimits, BlockMemory, BlockOperation, BlockRequest, SubmitError};
 use aegis_hal::net::Place;
 use exos::block::disk::{
     Disk, DiskBroken, DiskError, DiskLimits, DiskOperation, DiskRequest, DiskReset, DiskSubmitError, RangeLimits,
