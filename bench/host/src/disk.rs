@@ -18,6 +18,8 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aegis_launch::machine::artifacts::Artifacts;
+
 use super::failure::Failure;
 use super::filter::RowFilter;
 use super::guest::{Event, Guest, Limits, Line};
