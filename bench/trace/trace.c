@@ -5,6 +5,9 @@
  * (bench/micro/micro.h). Arming starts over with nothing counted; while armed, each clock mark opens a window or closes the open one;
  * disarming writes what was counted, so that only the last batch remains, and a machine that dies leaves the batch before.
  *
+ * What a system executes while it looks for something to come is counted apart where it says so: a look begins at a mark, and is
+ * in vain unless a mark says that it has found something.
+ *
  * With sums=FILE it adds a line to that file instead, how many instructions were executed in the windows: so nothing is lost of a
  * program that is armed again and again, however late FILE is read.
  *
@@ -12,6 +15,7 @@
  *
  *   count ADDRESS EXECUTIONS      for each instruction
  *   step ADDRESS                  the last PATH_STEPS_MAX instructions in their order
+ *   vain EXECUTIONS               of all, those of looks in vain
  *   end WINDOWS LOST              last; LOST executions had no room in the table
  *
  * Declared here because Debian has no package with qemu-plugin.h; these are the calls of its version 1, unchanged in later ones.
@@ -46,7 +50,7 @@ void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *instruction
 #define PATH_STEPS_MAX (1u << 19)
 #define MARKS_MAX 512
 
-enum kind { CLOCK = 0, ARM = 1, DISARM = 2 };
+enum kind { CLOCK = 0, ARM = 1, DISARM = 2, LOOK = 3, FOUND = 4, IN_VAIN = 5 };
 
 static struct {
     uint64_t address, executions;
@@ -57,8 +61,8 @@ static struct {
     intptr_t kind;
 } marks[MARKS_MAX];
 static unsigned mark_count;
-static uint64_t windows, lost, sum;
-static int is_armed, is_open;
+static uint64_t windows, lost, sum, look_began, vain;
+static int is_armed, is_open, is_looking;
 static const char *output_path, *sums_path;
 
 EXPORTED int qemu_plugin_version = PLUGIN_VERSION;
@@ -95,8 +99,14 @@ static void report(void) {
     uint64_t kept = path_length < PATH_STEPS_MAX ? path_length : PATH_STEPS_MAX;
     for (uint64_t i = path_length - kept; i < path_length; i++)
         fprintf(file, "step %" PRIx64 "\n", path[i % PATH_STEPS_MAX]);
+    fprintf(file, "vain %" PRIu64 "\n", vain);
     fprintf(file, "end %" PRIu64 " %" PRIu64 "\n", windows, lost);
     fclose(file);
+}
+
+static void end_look(int was_in_vain) {
+    if (is_looking && was_in_vain) vain += sum - look_began;
+    is_looking = 0;
 }
 
 static void mark(unsigned processor, void *kind) {
@@ -108,13 +118,22 @@ static void mark(unsigned processor, void *kind) {
         return;
     case ARM:
         memset(sites, 0, sizeof sites);
-        windows = lost = path_length = sum = 0;
-        is_open = 0;
+        windows = lost = path_length = sum = vain = 0;
+        is_open = is_looking = 0;
         is_armed = 1;
         return;
     case DISARM:
         if (is_armed) sums_path ? report_sum() : report();
         is_armed = is_open = 0;
+        return;
+    case LOOK:
+        end_look(1);
+        is_looking = is_open;
+        look_began = sum;
+        return;
+    case FOUND:
+    case IN_VAIN:
+        end_look((intptr_t)kind == IN_VAIN);
         return;
     }
 }

@@ -12,7 +12,7 @@ use aegis_hal::{DeviceAddress, Irq, IrqError};
 use aegis_kernel::Hardware;
 use aegis_kernel_core::{DeviceId, EnvironmentId, State};
 use aegis_machine as machine;
-use aegis_proto::SharedWords;
+use aegis_proto::{SharedWords, load_all, store_all};
 use aegis_service::disk::{Buffer, Host};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -76,6 +76,13 @@ impl FrameWords {
         let range = self.range.filter(|range| frame < range.count)?;
         Some(&machine::words(FrameNumber(range.first.0 + frame))[word % FRAME_WORD_COUNT])
     }
+
+    /// Words that follow each other in one frame, as all slots of a ring do.
+    fn run<const W: usize>(&self, first: usize) -> Option<&'static [AtomicU64; W]> {
+        let frame = (first / FRAME_WORD_COUNT) as u64;
+        let range = self.range.filter(|range| frame < range.count)?;
+        machine::words(FrameNumber(range.first.0 + frame)).get(first % FRAME_WORD_COUNT..)?.first_chunk()
+    }
 }
 
 impl SharedWords for FrameWords {
@@ -88,6 +95,18 @@ impl SharedWords for FrameWords {
     fn store(&self, word: usize, value: u64) {
         if let Some(word) = self.word(word) {
             word.store(value, Ordering::Relaxed);
+        }
+    }
+    fn load_run<const W: usize>(&self, first: usize) -> [u64; W] {
+        match self.run(first) {
+            Some(run) => load_all(Some(run)),
+            None => core::array::from_fn(|index| self.load(first + index)),
+        }
+    }
+    fn store_run<const W: usize>(&self, first: usize, values: &[u64; W]) {
+        match self.run(first) {
+            Some(run) => store_all(Some(run), values),
+            None => values.iter().enumerate().for_each(|(index, value)| self.store(first + index, *value)),
         }
     }
     fn load_acquire(&self, word: usize) -> u64 {

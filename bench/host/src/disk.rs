@@ -1,8 +1,10 @@
 //! Suite `disk`: what reading a disk past every cache costs (bench/disk/disk.c), on Aegis with the driver in each of
 //! its placements and on Linux with its own: virtio, IDE by DMA, IDE by the processor.
 //!
-//! Three tables: the time of one operation, the part of it in which the machine's processor was not idle, and the
-//! instructions that the guest executes for it (the plugin of `trace` counts them in machines of their own). A figure
+//! Four tables: the time of one operation, the part of it in which the machine's processor was not idle, the
+//! instructions that the guest executes for it, and of a library OS that looks for a while before it sleeps those of
+//! looks in vain, which are not in the third: they are as many as the host is late. The plugin of `trace` counts them
+//! in machines of their own, whose clock is the count (`--icount`, which asks for these two tables alone). A figure
 //! for each kind of disk has the throughput over the block's size, and one the processor's share: the paper's two.
 //! `net::rule` judges the driver in the program's library beside Linux.
 //!
@@ -15,6 +17,8 @@ use std::io::Write as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use aegis_launch::machine::artifacts::Artifacts;
 
 use super::failure::Failure;
 use super::filter::RowFilter;
@@ -113,11 +117,11 @@ pub(super) fn run(
     let mut results = Results::new(rows.len(), places.len());
     for model in Model::ALL {
         for (column, place) in places.iter().enumerate() {
-            suite
-                .measure(options.pairs, *place, model, &rows, &mut |row, measure| results.take(row, column, measure))?;
+            let mut take = |row, measure| results.take(row, column, measure);
+            suite.measure(if options.icount { 0 } else { options.pairs }, *place, model, &rows, &mut take)?;
         }
     }
-    Ok(Some(suite.report(&rows, &places, results)))
+    Ok(Some(suite.report(&rows, &places, results, options.icount)))
 }
 
 /// Bytes that no host stores as a hole.
@@ -137,7 +141,14 @@ fn write_medium(path: &Path) -> std::io::Result<()> {
 /// One measurement of a row.
 enum Measure {
     Time(Result<Timed, String>),
-    Count(Result<f64, String>),
+    Count(Result<Counted, String>),
+}
+
+/// Instructions of an operation, and besides those of looks in vain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Counted {
+    instructions: f64,
+    vain: f64,
 }
 
 /// What was measured: cells by row and place, and what the rule wants of the first place.
@@ -145,13 +156,15 @@ struct Results {
     times: Vec<Vec<Cell>>,
     processor: Vec<Vec<Cell>>,
     counts: Vec<Vec<Cell>>,
+    vain: Vec<Vec<Cell>>,
     loads: Vec<Vec<Load>>,
 }
 
 impl Results {
     fn new(row_count: usize, place_count: usize) -> Self {
         let cells = vec![vec![Cell::NotAsked; place_count]; row_count];
-        Self { times: cells.clone(), processor: cells.clone(), counts: cells, loads: vec![Vec::new(); row_count] }
+        let loads = vec![Vec::new(); row_count];
+        Self { times: cells.clone(), processor: cells.clone(), counts: cells.clone(), vain: cells, loads }
     }
 
     fn take(&mut self, row: usize, column: usize, measure: Measure) {
@@ -165,7 +178,12 @@ impl Results {
                 }
                 self.times[row][column].merge(cell(found.map(|timed| timed.time_ns)));
             }
-            Measure::Count(found) => self.counts[row][column].merge(cell(found)),
+            Measure::Count(found) => {
+                if let Ok(Counted { vain, .. }) = found {
+                    self.vain[row][column].merge(Cell::Values(vec![vain]));
+                }
+                self.counts[row][column].merge(cell(found.map(|counted| counted.instructions)));
+            }
         }
     }
 }
@@ -199,7 +217,7 @@ impl Disk<'_> {
         let words: Vec<String> = wanted.iter().map(|at| rows[*at].operation.word()).collect();
         for pair in 1..=pairs {
             progress::say(&format!("disk: {} with {}, run {pair} of {pairs}", place.title(), model.name()));
-            let line = self.line(place, model, "timed", &words.join(","));
+            let line = self.line(place, model, None, &words.join(","));
             let found = timed(&line, words.len())?;
             let is_there = found.iter().any(Result::is_ok);
             wanted.iter().zip(found).for_each(|(at, found)| take(*at, Measure::Time(found)));
@@ -211,22 +229,30 @@ impl Disk<'_> {
         progress::say(&format!("disk: {} with {}, counting instructions", place.title(), model.name()));
         let system = if place == Place::Linux { System::LinuxTuned } else { System::Aegis };
         let output = self.plugin.output_file(system);
-        let mut line = self.line(place, model, "counted", &words.join(","));
+        let mut line = self.line(place, model, Some(0), &words.join(","));
         let starter = if place == Place::Linux { Starter::Qemu } else { Starter::Tool };
-        self.plugin.add_to(&mut line, starter, &output);
+        // A domain has code of its own where exos has its marks, and nobody looks there.
+        let plugin = match place {
+            Place::Aegis("domain") | Place::Linux => &self.plugin,
+            Place::Aegis(_) => &self.plugin.with_looks(&read_file(&Artifacts::find().library_os())?)?,
+        };
+        plugin.add_to(&mut line, starter, &output);
         let found = counted(&line, words.len(), &output)?;
         wanted.iter().zip(found).for_each(|(at, found)| take(*at, Measure::Count(found)));
         let _ = std::fs::remove_file(&output);
         Ok(())
     }
 
-    fn line(&self, place: Place, model: Model, verb: &str, rows: &str) -> Line {
+    /// A machine; one whose clock is the count of its instructions counts.
+    fn line(&self, place: Place, model: Model, icount_shift: Option<u8>, rows: &str) -> Line {
+        let verb = if icount_shift.is_some() { "counted" } else { "timed" };
         // A comma in a path is written twice in QEMU's options.
         let medium = self.medium.display().to_string().replace(',', ",,");
         match (place, &self.machines.linux) {
             (Place::Aegis(placement), _) => {
                 let driver = format!("disk={placement}:{}", model.driver());
-                let options = ["-M", "pc", "-q", "--disk", &medium, "--driver", &driver];
+                let mut options = vec!["-M", "pc", "-q", "--disk", &medium, "--driver", &driver];
+                options.extend(icount_shift.map(|_| "--icount"));
                 let words = [self.program.as_os_str().into(), model.name().into(), verb.into(), rows.into()];
                 aegis_line(&self.machines.tool, MEMORY_MIB, &options, words.to_vec())
             }
@@ -239,9 +265,11 @@ impl Disk<'_> {
                     memory_mib: MEMORY_MIB,
                     append: format!("{words} -- --init {} {verb} {rows}", model.name()),
                     firmware: None,
-                    shape: Shape { icount_shift: None, cpu_count: 1 },
+                    shape: Shape { icount_shift, cpu_count: 1 },
                 }
                 .build();
+                // As for Aegis's.
+                let is_told_at_once = icount_shift.is_some() && model == Model::Virtio;
                 let is_socket = std::fs::metadata(&self.medium).is_ok_and(|it| it.file_type().is_socket());
                 let file = match is_socket {
                     true => format!("driver=nbd,server.type=unix,server.path={medium}"),
@@ -253,7 +281,7 @@ impl Disk<'_> {
                     "-blockdev".into(),
                     format!("driver=raw,node-name=disk0,{NODE},file=disk0-file"),
                     "-device".into(),
-                    format!("{},{ON_ERROR}", model.device()),
+                    format!("{},{ON_ERROR}{}", model.device(), if is_told_at_once { ",ioeventfd=off" } else { "" }),
                 ];
                 line.arguments.extend(words.map(OsString::from));
                 line
@@ -262,7 +290,7 @@ impl Disk<'_> {
         }
     }
 
-    fn report(&self, rows: &[DiskRow], places: &[Place], results: Results) -> Measured {
+    fn report(&self, rows: &[DiskRow], places: &[Place], results: Results, is_counted_alone: bool) -> Measured {
         let mut notes = notes(rows, places, &results);
         if std::env::var_os(DISK_VARIABLE).is_some() {
             notes.push(format!("the disk is {}: if it is a model, so is what was measured", self.medium.display()));
@@ -277,17 +305,18 @@ impl Disk<'_> {
                 .map(|place| Column {
                     key: place.name().into(),
                     title: place.title().into(),
-                    command: shown(&self.line(*place, Model::Virtio, "timed", "ROWS")),
+                    command: shown(&self.line(*place, Model::Virtio, is_counted_alone.then_some(0), "ROWS")),
                 })
                 .collect(),
             compared: linux.filter(|_| self.machines.has_aegis()).map(|linux| (0, linux)),
             rows: rows.iter().zip(cells).map(|(row, cells)| Row { name: row.name(), cells, beside: None }).collect(),
         };
-        let tables = vec![
-            table("ns", results.times),
-            table("ns of the processor", results.processor),
-            table("instructions", results.counts),
-        ];
+        let counts = [table("instructions", results.counts), table("instructions in vain", results.vain)];
+        let mut tables = Vec::new();
+        if !is_counted_alone {
+            tables.extend([table("ns", results.times), table("ns of the processor", results.processor)]);
+        }
+        tables.extend(counts);
         Measured { tables, figures, notes, ..Measured::default() }
     }
 }
@@ -436,7 +465,7 @@ fn of_line(line: &str) -> Result<(f64, f64), String> {
     parse(line, word).unwrap_or_else(|| Err(format!("it said {line:?}")))
 }
 
-fn counted(line: &Line, row_count: usize, output: &Path) -> Result<Vec<Result<f64, String>>, Failure> {
+fn counted(line: &Line, row_count: usize, output: &Path) -> Result<Vec<Result<Counted, String>>, Failure> {
     let mut taken = Vec::new();
     let said = rows_of(line, row_count, |line, _| {
         let is_row = line.starts_with("row ") || line.starts_with("no ");
@@ -447,20 +476,25 @@ fn counted(line: &Line, row_count: usize, output: &Path) -> Result<Vec<Result<f6
             line.into()
         })
     })?;
-    let mut sums: Vec<Result<f64, String>> = taken.into_iter().map(|file| sum_of(file.as_deref())).collect();
+    let mut sums: Vec<Result<Counted, String>> = taken.into_iter().map(|file| sum_of(file.as_deref())).collect();
     sums.resize(row_count, Err("nothing was counted".into()));
-    let one = |(line, sum): (&String, Result<f64, String>)| of_line(line).and_then(|(count, _)| Ok(sum? / count));
+    let one = |(line, sum): (&String, Result<Counted, String>)| {
+        let (count, _) = of_line(line)?;
+        let Counted { instructions, vain } = sum?;
+        Ok(Counted { instructions: instructions / count, vain: vain / count })
+    };
     Ok(said.iter().zip(sums).map(one).collect())
 }
 
 /// The instructions of a row, whose file is taken away.
-fn sum_of(file: Result<&Path, &std::io::Error>) -> Result<f64, String> {
+fn sum_of(file: Result<&Path, &std::io::Error>) -> Result<Counted, String> {
     let file = file.map_err(|error| format!("what the plugin counted: {error}"))?;
     let counts = Counts::read(file);
     let _ = std::fs::remove_file(file);
     let counts = counts.map_err(|failure| failure.to_string())?;
     let sum: u64 = counts.executions.iter().map(|(_, executions)| executions).sum();
-    Ok((sum + counts.lost) as f64)
+    let instructions = (sum + counts.lost).saturating_sub(counts.vain) as f64;
+    Ok(Counted { instructions, vain: counts.vain as f64 })
 }
 
 #[cfg(test)]

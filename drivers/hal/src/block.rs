@@ -174,6 +174,15 @@ pub trait BlockDevice {
     /// The disk cannot go on.
     fn notify(&mut self) -> Result<(), Self::Error>;
 
+    /// As [`BlockDevice::notify`], but the notification of the first queue is left to the caller, who has the device's
+    /// doorbell: `true` if one is due. A device that has no such doorbell is notified here.
+    ///
+    /// # Errors
+    /// The disk cannot go on.
+    fn publish(&mut self) -> Result<bool, Self::Error> {
+        self.notify().map(|()| false)
+    }
+
     /// Whether [`BlockDevice::poll`] has something to do: one look at memory for each queue where the device reports to
     /// memory, one at a register otherwise.
     fn has_completed(&self) -> bool;

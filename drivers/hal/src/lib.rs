@@ -52,7 +52,7 @@ pub use irq::{Irq, IrqError};
 pub use mmio::{AccessError, Volatile, Width, check_access, check_range};
 pub use pool::{DmaPool, DmaRun};
 pub use port::Port;
-pub use region::{DmaRegion, MmioRegion};
+pub use region::{DmaRegion, Doorbell, MmioRegion};
 
 // Values cross the traits as integers; on a big-endian target each of them would need a swap.
 const _: () = assert!(cfg!(target_endian = "little"));

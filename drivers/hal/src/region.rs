@@ -50,6 +50,38 @@ impl MmioRegion {
         let base = unsafe { self.base.add(offset) };
         Ok(Self { base, length_bytes })
     }
+
+    /// One register, to which `value` alone is ever written.
+    ///
+    /// # Errors
+    /// [`AccessError`] if it is not within the region, or not aligned.
+    pub fn doorbell(&self, offset: usize, width: Width, value: u64) -> Result<Doorbell, AccessError> {
+        check_access(self.base.as_ptr().addr(), offset, width, self.length_bytes)?;
+        Ok(Doorbell { register: self.window(offset, width.bytes())?, width, value })
+    }
+}
+
+/// A register by which a device is told that there is something for it. What is written does not depend on any other
+/// register, so several ring it at once, and beside the driver: a ring that leaves the machine keeps nobody from the
+/// driver's memory meanwhile.
+#[derive(Debug)]
+pub struct Doorbell {
+    register: MmioRegion,
+    width: Width,
+    value: u64,
+}
+
+// SAFETY: the only access is one volatile write of one value, whole, from whichever processor.
+unsafe impl Sync for Doorbell {}
+
+impl Doorbell {
+    /// Tells the device.
+    #[inline]
+    pub fn ring(&self) {
+        // SAFETY: in bounds and aligned (checked where it was made); mapped for writing, no Rust object, and no write
+        // is unsound (the region's constructor, 1 to 3).
+        unsafe { write_width(self.register.base, self.width, self.value) };
+    }
 }
 
 impl Volatile for MmioRegion {

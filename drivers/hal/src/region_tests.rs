@@ -3,13 +3,14 @@
 #![allow(unsafe_code, reason = "constructs regions over host memory")]
 
 extern crate alloc;
+extern crate std;
 
 use alloc::boxed::Box;
 use alloc::vec;
 use core::ptr::NonNull;
 
 use super::{DmaRegion, MmioRegion};
-use crate::{AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, DmaRun, PAGE_BYTES, Volatile};
+use crate::{AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, DmaRun, PAGE_BYTES, Volatile, Width};
 
 #[repr(C, align(4096))]
 struct Pages([u8; 4 * PAGE_BYTES]);
@@ -140,4 +141,16 @@ fn run_gives_pieces_from_its_front_until_there_is_none_long_enough() {
     assert_eq!(run.allocate(1).err(), Some(DmaError::Exhausted));
     run.release(three);
     assert_eq!(run.allocate(1).err(), Some(DmaError::Exhausted));
+}
+
+#[test]
+fn a_doorbell_writes_its_register_and_nothing_else() {
+    // SAFETY: leaked memory that nobody else uses; there is no device.
+    let region = unsafe { MmioRegion::new(leaked_pages(), 8) };
+    for (offset, width) in [(8, Width::U8), (6, Width::U32), (2, Width::U32), (usize::MAX, Width::U16)] {
+        assert!(region.doorbell(offset, width, 1).is_err(), "{offset}");
+    }
+    let doorbell = region.doorbell(4, Width::U16, 0x1_0203).expect("in bounds");
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(|| doorbell.ring()))));
+    assert_eq!(region.read_u64(0), Ok(0xa5a5_0203_a5a5_a5a5));
 }

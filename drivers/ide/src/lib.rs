@@ -7,7 +7,7 @@
 //! Data moves by the bus master where the disk has DMA, the function a bus master, and the pieces lie at even addresses
 //! below 4 GiB; else the processor moves it, by blocks of "multiple": nothing is refused for where it lies, and nothing
 //! is bounced. Every access to a port may be a call to a kernel, so their number is what this driver saves: a DMA
-//! command is eleven (a place of 28 bits and as many sectors as those commands have; the device and the direction are
+//! command is ten (a place of 28 bits and as many sectors as those commands have; device, direction and table are
 //! written where they change).
 //!
 //! Trust: the device decides whether a command succeeds, and the bytes of a read. A status that asks for data where

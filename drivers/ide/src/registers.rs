@@ -1,8 +1,8 @@
 //! The ports of a channel: the command block, the control port, and its half of the bus master.
 //!
 //! Where a port is reached by a call to the kernel, each access is a few hundred instructions, so what is known not to
-//! have changed is not written again: the selected device, and the bus master's direction. [`Registers::access_count`]
-//! is what tests hold that against.
+//! have changed is not written again: the selected device, and the bus master's direction and table.
+//! [`Registers::access_count`] is what tests hold that against.
 
 use core::cell::Cell;
 
@@ -122,12 +122,13 @@ pub(crate) struct Registers<P> {
     ports: Ports<P>,
     device: Option<u8>,
     direction: Option<u8>,
+    table: Option<u32>,
     access_count: Cell<u64>,
 }
 
 impl<P: Port> Registers<P> {
     pub(crate) const fn new(ports: Ports<P>) -> Self {
-        Self { ports, device: None, direction: None, access_count: Cell::new(0) }
+        Self { ports, device: None, direction: None, table: None, access_count: Cell::new(0) }
     }
 
     pub(crate) const fn has_bus_master(&self) -> bool {
@@ -216,6 +217,7 @@ impl<P: Port> Registers<P> {
     pub(crate) fn reset(&mut self, poll_count_max: u32) -> Result<bool, AccessError> {
         self.device = None;
         self.direction = None;
+        self.table = None;
         if self.has_bus_master() {
             self.stop_bus_master(false)?;
         }
@@ -245,7 +247,9 @@ impl<P: Port> Registers<P> {
     /// What the bus master is to do when it is started.
     pub(crate) fn prepare_bus_master(&mut self, table: u32, is_into_memory: bool) -> Result<(), AccessError> {
         let direction = if is_into_memory { bus_master::INTO_MEMORY } else { 0 };
-        self.bus_master(bus_master::TABLE, Width::U32, table)?;
+        if self.table.replace(table) != Some(table) {
+            self.bus_master(bus_master::TABLE, Width::U32, table)?;
+        }
         if self.direction.replace(direction) == Some(direction) {
             return Ok(());
         }

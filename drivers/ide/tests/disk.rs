@@ -158,15 +158,15 @@ fn sectors_go_both_ways_by_dma_and_by_the_processor() {
 }
 
 #[test]
-fn a_dma_command_is_eleven_accesses_to_ports() {
+fn a_dma_command_is_ten_accesses_to_ports() {
     let world = World::single();
     let mut disk = world.disk(LIMITS);
     let pieces = [place(0, 4096)];
     for (operation, expected) in [
         (BlockOperation::Read, None),
-        (BlockOperation::Read, Some(11)),
-        (BlockOperation::Write, Some(12)),
+        (BlockOperation::Read, Some(10)),
         (BlockOperation::Write, Some(11)),
+        (BlockOperation::Write, Some(10)),
     ] {
         let before = disk.channel().access_count();
         assert_eq!(world.perform(&mut disk, request(0, operation, 9, &pieces)), Ok(()));

@@ -28,5 +28,5 @@ mod ring;
 mod state;
 pub mod watch;
 
-pub use memory::SharedWords;
+pub use memory::{SharedWords, load_all, store_all};
 pub use ring::{Broken, Consumer, Producer, PutError, RING_WORD_COUNT, RingPlace, VISIT_SLOT_COUNT_MAX};

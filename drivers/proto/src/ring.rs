@@ -140,9 +140,7 @@ impl<const W: usize> Producer<W> {
             return Err(PutError::Full);
         }
         let slot = self.place.slot_word::<W>(self.mine);
-        for (index, word) in words.iter().enumerate() {
-            memory.store(slot + index, *word);
-        }
+        memory.store_run(slot, words);
         self.mine = self.mine.wrapping_add(1);
         Ok(())
     }
@@ -227,14 +225,14 @@ impl<const W: usize> Consumer<W> {
         }
         let slot = self.place.slot_word::<W>(self.mine);
         self.mine = self.mine.wrapping_add(1);
-        Some(core::array::from_fn(|index| memory.load(slot + index)))
+        Some(memory.load_run(slot))
     }
 
     /// A slot by its number, by value: for whoever may look at one again that was taken before.
     #[inline]
     pub fn read(&self, memory: &(impl SharedWords + ?Sized), counter: u32) -> [u64; W] {
         let slot = self.place.slot_word::<W>(counter);
-        core::array::from_fn(|index| memory.load(slot + index))
+        memory.load_run(slot)
     }
 
     /// Gives the slots that were taken back. `true`: the other side wants to be woken for it.

@@ -1,6 +1,6 @@
 //! Which bus a device is on: finds the transport of a function, for any holder.
 
-use aegis_hal::Volatile;
+use aegis_hal::{Doorbell, MmioRegion, Volatile};
 
 use crate::guard::{Guard, GuardedTransport};
 use crate::{
@@ -131,6 +131,20 @@ macro_rules! delegate {
             AnyTransport::Guarded($transport) => $call,
         }
     };
+}
+
+impl<G: Guard> AnyTransport<MmioRegion, G> {
+    /// The register by which a queue's device is told, for a queue that is enabled; `None`: it is told otherwise.
+    ///
+    /// # Errors
+    /// There is no such queue, or its window is too small.
+    pub fn doorbell(&self, queue: u16) -> Result<Option<Doorbell>, VirtioError> {
+        match self {
+            Self::Mmio(transport) => transport.doorbell(queue).map(Some),
+            Self::Pci(transport) => transport.doorbell(queue).map(Some),
+            Self::Guarded(_) => Ok(None),
+        }
+    }
 }
 
 impl<M: Volatile, G: Guard> Transport for AnyTransport<M, G> {

@@ -1,7 +1,7 @@
 //! Virtio over memory-mapped registers, version 2 (section 4.2.2). All registers are accessed as
 //! four bytes.
 
-use aegis_hal::{DeviceAddress, Volatile};
+use aegis_hal::{DeviceAddress, Doorbell, MmioRegion, Volatile, Width};
 
 use crate::{ConfigurationFault, DeviceFault, InterruptCause, QueueAddresses, Transport, VirtioError};
 
@@ -64,6 +64,16 @@ impl<M: Volatile> MmioTransport<M> {
         self.registers.write_u32(register, address.0 as u32)?;
         self.registers.write_u32(register + 4, (address.0 >> 32) as u32)?;
         Ok(())
+    }
+}
+
+impl MmioTransport<MmioRegion> {
+    /// The register that [`Transport::notify`] writes, for one queue.
+    ///
+    /// # Errors
+    /// As all methods.
+    pub fn doorbell(&self, queue: u16) -> Result<Doorbell, VirtioError> {
+        Ok(self.registers.doorbell(register::QUEUE_NOTIFY, Width::U32, u64::from(queue))?)
     }
 }
 

@@ -6,7 +6,7 @@
 //! mastering, and hands the windows to [`PciTransport::new`]. The driver itself never touches
 //! configuration space.
 
-use aegis_hal::{DeviceAddress, Volatile, check_range};
+use aegis_hal::{DeviceAddress, Doorbell, MmioRegion, Volatile, Width, check_range};
 
 use crate::{ConfigurationFault, DeviceFault, InterruptCause, QueueAddresses, Transport, VirtioError};
 
@@ -237,6 +237,12 @@ impl<M: Volatile> PciTransport<M> {
         Ok(())
     }
 
+    /// Where an enabled queue's notifications go.
+    fn notify_place(&self, queue: u16) -> Result<usize, VirtioError> {
+        let offset = self.notify_offsets.get(usize::from(queue)).copied().flatten();
+        Ok(offset.ok_or(DeviceFault::QueueMissing { queue })? as usize)
+    }
+
     /// The place in the notification window for the selected queue, checked against the window.
     fn notify_offset(&self, queue: u16) -> Result<u32, VirtioError> {
         let notify_off = self.windows.common.read_u16(common::QUEUE_NOTIFY_OFF)?;
@@ -244,6 +250,17 @@ impl<M: Volatile> PciTransport<M> {
             .checked_mul(self.notify_off_multiplier)
             .filter(|&offset| check_range(offset as usize, 2, self.windows.notify.length_bytes()).is_ok())
             .ok_or(VirtioError::Device(DeviceFault::NotifyOffset { queue }))
+    }
+}
+
+impl PciTransport<MmioRegion> {
+    /// The register that [`Transport::notify`] writes, for a queue that is enabled.
+    ///
+    /// # Errors
+    /// There is no such queue; as all methods.
+    pub fn doorbell(&self, queue: u16) -> Result<Doorbell, VirtioError> {
+        let offset = self.notify_place(queue)?;
+        Ok(self.windows.notify.doorbell(offset, Width::U16, u64::from(queue))?)
     }
 }
 
@@ -298,13 +315,8 @@ impl<M: Volatile> Transport for PciTransport<M> {
     }
 
     fn notify(&mut self, queue: u16) -> Result<(), VirtioError> {
-        let offset = self
-            .notify_offsets
-            .get(usize::from(queue))
-            .copied()
-            .flatten()
-            .ok_or(DeviceFault::QueueMissing { queue })?;
-        Ok(self.windows.notify.write_u16(offset as usize, queue)?)
+        let offset = self.notify_place(queue)?;
+        Ok(self.windows.notify.write_u16(offset, queue)?)
     }
 
     fn acknowledge_interrupt(&mut self) -> Result<InterruptCause, VirtioError> {

@@ -211,7 +211,7 @@ impl DiskDevice {
             preempt::unless_killed()?;
             queue.look(self.now_ns());
         }
-        let request = TransferRequest { operation, first_sector, sector_count, memory, class, told: None };
+        let request = TransferRequest { operation, first_sector, sector_count, memory, class };
         let now_ns = self.now_ns();
         let transfer = Transfer::submit(queue, request, now_ns)?;
         queue.start_awaited(now_ns);

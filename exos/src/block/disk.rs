@@ -145,6 +145,8 @@ pub enum Watching {
     Hinders,
     /// It works on its own, and can be looked at without waking anybody.
     Helps,
+    /// The same, but a look is a call: they are far from one another.
+    Costs,
 }
 
 /// A disk. Calls come from any processor and do not wait.
@@ -168,7 +170,8 @@ pub trait Disk: Send + Sync {
     /// [`DiskSubmitError`].
     fn submit(&self, request: &DiskRequest<'_>) -> Result<(), DiskSubmitError>;
 
-    /// Shows the disk everything since the last time: one notification, or none where it looks by itself.
+    /// Shows the disk everything since the last time: one notification, or none where it looks by itself. A
+    /// notification may leave the machine for a while: it is called, and notifies, with no lock held.
     ///
     /// # Errors
     /// [`DiskBroken`].

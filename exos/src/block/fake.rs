@@ -1,6 +1,7 @@
 //! A disk for tests: [`FakeDisk`] keeps sectors and completes what it was given when it is told to, in any order, with
 //! errors that were chosen; it can get stuck, break, and fail to come back.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,7 +12,7 @@ use super::disk::{
 };
 use crate::mem::pinned::FramePiece;
 use crate::platform::FrameBytes;
-use crate::sync::SpinMutex;
+use crate::sync::{Once, SpinMutex};
 use aegis_abi::FrameNumber;
 use aegis_abi::layout::PAGE_SIZE;
 
@@ -39,6 +40,8 @@ pub struct Behaviour {
     pub is_instant: bool,
     /// The next so many calls of `poll` tell that it is broken.
     pub break_count: u32,
+    /// The same of `show`.
+    pub show_break_count: u32,
     /// The next so many submissions find it full.
     pub full_count: u32,
     /// Sectors that cannot be read or written.
@@ -63,6 +66,8 @@ struct State {
 pub struct FakeDisk {
     bytes: Option<Arc<dyn FrameBytes>>,
     state: SpinMutex<State>,
+    /// Called whenever it is shown something.
+    at_shows: Once<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// Limits as a small virtio disk has them.
@@ -99,12 +104,17 @@ impl FakeDisk {
             log: Vec::new(),
             reset_count: 0,
         };
-        Arc::new(Self { bytes, state: SpinMutex::new(state) })
+        Arc::new(Self { bytes, state: SpinMutex::new(state), at_shows: Once::new() })
     }
 
     /// Changes what it does.
     pub fn behave(&self, change: impl FnOnce(&mut Behaviour)) {
         change(&mut self.state.lock().behaviour);
+    }
+
+    /// Has `hook` called from now on whenever it is shown something, as whatever a notification takes.
+    pub fn call_at_shows(&self, hook: impl Fn() + Send + Sync + 'static) {
+        self.at_shows.call_once(|| Box::new(hook));
     }
 
     /// Changes what it is.
@@ -192,7 +202,12 @@ impl Disk for FakeDisk {
     }
 
     fn show(&self) -> Result<(), DiskBroken> {
+        self.at_shows.get().into_iter().for_each(|hook| hook());
         let mut state = self.state.lock();
+        if state.behaviour.show_break_count > 0 {
+            state.behaviour.show_break_count -= 1;
+            return Err(DiskBroken);
+        }
         let taken = core::mem::take(&mut state.taken);
         state.shown.extend(taken);
         Ok(())

@@ -76,12 +76,16 @@ impl DiskFile {
     ///
     /// # Errors
     /// `EINVAL`: not in whole blocks of the disk. `ENOSPC`: behind its end. Those of writing back.
-    pub fn prepare_direct(&self, operation: DiskOperation, offset: u64, memory: &PinnedMemory) -> Result<()> {
+    pub fn prepare_direct(
+        &self,
+        operation: DiskOperation,
+        offset: u64,
+        memory: &PinnedMemory,
+        limits: DirectLimits,
+    ) -> Result<()> {
         let byte_count = memory.byte_count();
-        let (block_bytes, size_bytes) =
-            self.device.queue()?.with_limits(|limits| (limits.logical_block_bytes, size_of(limits)));
-        check_blocks(block_bytes, offset | byte_count, memory)?;
-        if offset.saturating_add(byte_count) > size_bytes {
+        check_blocks(limits.block_bytes, offset | byte_count, memory)?;
+        if offset.saturating_add(byte_count) > limits.size_bytes {
             return Err(Errno::ENOSPC);
         }
         self.device.cache().settle(&self.device, offset, byte_count, operation.is_write())
@@ -208,6 +212,23 @@ impl DiskFile {
     /// `EIO`.
     pub fn flush_pages(&self) -> Result<()> {
         self.device.cache().settle(&self.device, 0, u64::MAX / 2, true)
+    }
+}
+
+/// What of a disk's limits a transfer past the cache is held against.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectLimits {
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// The disk's size.
+    pub size_bytes: u64,
+}
+
+impl DirectLimits {
+    /// Those of a disk.
+    #[must_use]
+    pub fn of(limits: &DiskLimits) -> Self {
+        Self { block_bytes: limits.logical_block_bytes, size_bytes: size_of(limits) }
     }
 }
 

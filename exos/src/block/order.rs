@@ -84,7 +84,7 @@ pub(super) struct Group {
 
 impl Group {
     pub(super) fn new(request: BlockRequest) -> Self {
-        let (sector_count, piece_count) = (request.sector_count, request.pieces.count());
+        let (sector_count, piece_count) = (request.sector_count, request.memory.pieces().len());
         Self { first: request, rest: Vec::new(), sector_count, piece_count, is_alone: false }
     }
 
@@ -113,12 +113,17 @@ impl Group {
         core::iter::once(&self.first).chain(&self.rest)
     }
 
+    /// Keeps the memory of all of them for ever.
+    pub(super) fn keep_for_ever(&mut self) {
+        core::iter::once(&mut self.first).chain(&mut self.rest).for_each(BlockRequest::keep_for_ever);
+    }
+
     pub(super) fn into_requests(self) -> impl Iterator<Item = BlockRequest> {
         core::iter::once(self.first).chain(self.rest)
     }
 
     /// Whether `next`, which begins where this ends, may join it.
-    fn takes(&self, next: &Self, limits: &DiskLimits) -> bool {
+    pub(super) fn takes(&self, next: &Self, limits: &DiskLimits) -> bool {
         let sector_count = u64::from(self.sector_count) + u64::from(next.sector_count);
         self.operation() == next.operation()
             && self.operation().has_memory()

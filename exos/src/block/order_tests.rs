@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::block::disk::SECTOR_BYTES;
 use crate::block::fake::fake_limits;
-use crate::block::request::RequestOwner;
+use crate::block::request::{RequestMemory, RequestOwner};
 use crate::error::Result;
 use crate::mem::pinned::{FramePiece, Pieces};
 use aegis_abi::FrameNumber;
@@ -23,7 +23,8 @@ fn request(operation: DiskOperation, first_sector: u64, count: u32, class: Prior
     let pieces = if operation.has_memory() { Pieces::One(piece) } else { Pieces::None };
     let is_flush = operation == DiskOperation::Flush;
     let (first_sector, sector_count) = if is_flush { (0, 0) } else { (first_sector, count) };
-    BlockRequest { operation, first_sector, sector_count, pieces, class, owner: Arc::new(Nobody), token }
+    let memory = RequestMemory::OfOwner(pieces);
+    BlockRequest { operation, first_sector, sector_count, memory, class, owner: Arc::new(Nobody), token }
 }
 
 fn tokens(group: &Group) -> Vec<u64> {

@@ -10,7 +10,7 @@
 //! not repeated; the request it belongs to gets it, once, alone: a group that failed goes again request by request.
 //!
 //! Invariants: the lock is a spin lock, held over no wait and no other lock; owners are told without it (INV-B1), so
-//! what has ended lies in `ended` until somebody told of it. Memory of a request is its owner's to keep, and the owner
+//! what has ended lies in `ended` until somebody told of it. Memory of a request is its own or its owner's to keep, and
 //! is kept for ever if the disk does not even stop.
 
 mod restart;
@@ -65,6 +65,8 @@ struct State {
     pending: Pending,
     /// The disk was given something and not shown it.
     has_unshown: bool,
+    /// Whoever has the lock shows it when he has given the lock back.
+    is_show_due: bool,
     /// It was asked to interrupt, and has neither done so nor been looked at since.
     is_asked: bool,
     /// By tag.
@@ -113,6 +115,7 @@ impl BlockQueue {
             staged: None,
             pending: Pending::new(policy),
             has_unshown: false,
+            is_show_due: false,
             is_asked: false,
             flights,
             free_tags,
@@ -213,19 +216,19 @@ impl BlockQueue {
     /// Puts a request behind those that wait. Where their order is nothing to the disk and it has room, the one before
     /// it goes first, if the two are not to be one: so the trees are for what has to wait.
     fn collect(&self, state: &mut State, mut group: Group, now_ns: u64) {
-        if state.is_order_free()
-            && let Some(mut staged) = state.staged.take()
-        {
-            let limits = state.limits;
-            let joins = state.pending.policy() != OrderPolicy::Fifo;
-            let refused = if joins { staged.join(group, &limits) } else { Some(group) };
-            let Some(next) = refused else {
-                state.staged = Some(staged);
-                return;
-            };
-            group = next;
+        if state.is_order_free() {
+            // They are large: one that cannot join is not moved there and back.
+            let State { staged, limits, pending, .. } = &mut *state;
+            let joins = |staged: &&mut Group| pending.policy() != OrderPolicy::Fifo && staged.takes(&group, limits);
+            if let Some(staged) = staged.as_mut().filter(joins) {
+                let Some(refused) = staged.join(group, limits) else { return };
+                group = refused;
+            }
             if let Some(tag) = state.free_tags.pop() {
-                state.has_unshown |= self.give(state, tag, staged, now_ns);
+                match state.staged.take() {
+                    Some(staged) => state.has_unshown |= self.give(state, tag, staged, now_ns),
+                    None => state.free_tags.push(tag),
+                }
             }
         }
         state.stage(group, now_ns);
@@ -235,7 +238,7 @@ impl BlockQueue {
     pub fn start(&self, now_ns: u64) {
         let mut state = self.state.lock();
         self.dispatch(&mut state, now_ns);
-        self.leave(state);
+        self.leave(state, now_ns);
         if let Some(started) = self.started.get() {
             started(self);
         }
@@ -246,7 +249,7 @@ impl BlockQueue {
     pub fn start_awaited(&self, now_ns: u64) {
         let mut state = self.state.lock();
         self.dispatch(&mut state, now_ns);
-        self.leave(state);
+        self.leave(state, now_ns);
     }
 
     /// Has `hook` called after each [`Self::start`], once and for good: it sees to it that somebody looks, where nobody
@@ -264,7 +267,7 @@ impl BlockQueue {
         let mut state = self.state.lock();
         self.take_in(&mut state, now_ns);
         self.dispatch(&mut state, now_ns);
-        self.leave(state)
+        self.leave(state, now_ns)
     }
 
     /// Whether the disk has completed something, for somebody who keeps looking ([`Self::linger`]).
@@ -274,11 +277,17 @@ impl BlockQueue {
         self.disk.watch()
     }
 
+    /// What it is to look at the disk.
+    #[must_use]
+    pub fn watching(&self) -> Watching {
+        self.disk.watching()
+    }
+
     /// Whether a wait for this disk looks for a short time before it sleeps; then what that came to is told to the
     /// answer.
     #[must_use]
     pub fn linger(&self) -> Option<&Linger> {
-        let may_help = self.is_busy() && self.disk.watching() == Watching::Helps;
+        let may_help = self.is_busy() && self.disk.watching() != Watching::Hinders;
         Some(&self.linger).filter(|linger| may_help && linger.is_due())
     }
 
@@ -331,8 +340,20 @@ impl BlockQueue {
         self.state.lock().is_asked = false;
     }
 
-    /// Tells of what has ended, without the lock.
-    fn leave<'a>(&'a self, mut state: SpinMutexGuard<'a, State>) -> bool {
+    /// Shows the disk what it was given and tells of what has ended, without the lock.
+    fn leave<'a>(&'a self, mut state: SpinMutexGuard<'a, State>, now_ns: u64) -> bool {
+        if core::mem::take(&mut state.is_show_due) {
+            let has_ended = !state.ended.is_empty();
+            drop(state);
+            let is_broken = self.disk.show().is_err();
+            if !is_broken && !has_ended {
+                return false;
+            }
+            state = self.state.lock();
+            if is_broken && state.phase == Phase::Running {
+                self.begin_restart(&mut state, now_ns);
+            }
+        }
         if state.ended.is_empty() {
             return false;
         }
@@ -403,9 +424,7 @@ impl BlockQueue {
             count += 1;
         }
         let has_unshown = core::mem::take(&mut state.has_unshown) || count > 0;
-        if has_unshown && state.phase == Phase::Running && self.disk.show().is_err() {
-            self.begin_restart(state, now_ns);
-        }
+        state.is_show_due |= has_unshown && state.phase == Phase::Running;
     }
 
     /// Gives the disk a group; false: no more now.
@@ -442,15 +461,15 @@ impl BlockQueue {
 
     fn submit_group(&self, state: &mut State, tag: u16, group: &Group) -> core::result::Result<(), DiskSubmitError> {
         let pieces = if group.rest.is_empty() {
-            group.first.pieces.as_slice()
+            group.first.memory.pieces()
         } else {
             state.scratch.clear();
-            let count = group.requests().map(|request| request.pieces.count()).sum();
+            let count = group.requests().map(|request| request.memory.pieces().len()).sum();
             if state.scratch.try_reserve(count).is_err() {
                 // Request by request it needs none.
                 return Err(DiskSubmitError::Refused);
             }
-            group.requests().for_each(|request| state.scratch.extend_from_slice(request.pieces.as_slice()));
+            group.requests().for_each(|request| state.scratch.extend_from_slice(request.memory.pieces()));
             &state.scratch
         };
         self.disk.submit(&DiskRequest {
@@ -540,7 +559,7 @@ fn check(request: &BlockRequest, limits: &DiskLimits) -> Result<()> {
     };
     let block_sectors = u64::from((limits.logical_block_bytes / SECTOR_BYTES).max(1));
     let is_aligned = (request.first_sector | u64::from(request.sector_count)).is_multiple_of(block_sectors);
-    let pieces = request.pieces.as_slice();
+    let pieces = request.memory.pieces();
     let fits = request.is_consistent()
         && is_aligned
         && request.sector_count <= sector_count_max

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::block::disk::DiskReset;
 use crate::block::fake::{FakeDisk, fake_limits};
-use crate::block::request::{PriorityClass, RequestOwner};
+use crate::block::request::{PriorityClass, RequestMemory, RequestOwner};
 use crate::mem::pinned::{FramePiece, Pieces};
 use aegis_abi::FrameNumber;
 
@@ -50,7 +50,8 @@ impl Setup {
         };
         let pieces = if operation.has_memory() { Pieces::One(piece) } else { Pieces::None };
         let class = PriorityClass::BestEffort;
-        BlockRequest { operation, first_sector, sector_count, pieces, class, owner: self.ends.clone(), token }
+        let memory = RequestMemory::OfOwner(pieces);
+        BlockRequest { operation, first_sector, sector_count, memory, class, owner: self.ends.clone(), token }
     }
 
     fn read(&self, first_sector: u64, sector_count: u32, token: u64) -> Result<()> {
@@ -291,8 +292,8 @@ fn an_owner_may_submit_from_where_it_is_told() {
         fn done(&self, _: u64, outcome: Result<()>) {
             let (queue, ends) = self.0.lock().unwrap().take().unwrap();
             let (owner, class) = (ends, PriorityClass::BestEffort);
-            let (operation, pieces) = (DiskOperation::Flush, Pieces::None);
-            let flush = BlockRequest { operation, first_sector: 0, sector_count: 0, pieces, class, owner, token: 7 };
+            let (operation, memory) = (DiskOperation::Flush, RequestMemory::OfOwner(Pieces::None));
+            let flush = BlockRequest { operation, first_sector: 0, sector_count: 0, memory, class, owner, token: 7 };
             queue.submit(flush, 3).and(outcome).unwrap();
             queue.start(3);
         }
@@ -320,4 +321,43 @@ fn somebody_is_called_after_each_start_and_may_look() {
     setup.queue.start(0);
     setup.queue.start(0);
     assert_eq!(count.load(Ordering::Relaxed), 2);
+}
+
+/// With a lock held this would hang: the other processor, which wants the list meanwhile.
+#[test]
+fn the_disk_is_shown_requests_with_no_lock_of_the_list_held() {
+    let setup = Setup::new(OrderPolicy::Deadline);
+    let (queue, count) = (Arc::downgrade(&setup.queue), Arc::new(core::sync::atomic::AtomicUsize::new(0)));
+    let counted = count.clone();
+    setup.disk.call_at_shows(move || {
+        let queue = queue.upgrade().unwrap();
+        assert!(queue.is_busy());
+        queue.statistics(0);
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    setup.read(1, 1, 0).unwrap();
+    setup.queue.start(0);
+    setup.read(9, 1, 1).unwrap();
+    setup.queue.start_awaited(0);
+    setup.drain(1);
+    assert_eq!(count.load(Ordering::Relaxed), 2);
+    assert_eq!(setup.ends.sorted(), [(0, Ok(())), (1, Ok(()))]);
+}
+
+#[test]
+fn a_disk_that_breaks_as_it_is_shown_something_is_given_it_again() {
+    let setup = Setup::new(OrderPolicy::Deadline);
+    setup.disk.behave(|behaviour| behaviour.show_break_count = 1);
+    setup.read(1, 1, 0).unwrap();
+    setup.queue.start(0);
+    assert_eq!((setup.disk.reset_count(), setup.disk.log().len()), (1, 2));
+    setup.drain(1);
+    assert_eq!(setup.ends.sorted(), [(0, Ok(()))]);
+    setup.disk.behave(|behaviour| {
+        behaviour.show_break_count = 1;
+        behaviour.resets = alloc::vec![DiskReset::Lost];
+    });
+    setup.read(2, 1, 1).unwrap();
+    setup.queue.start(0);
+    assert_eq!(setup.ends.sorted().last(), Some(&(1, Err(Errno::EIO))), "told by whoever showed it");
 }

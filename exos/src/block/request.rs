@@ -5,9 +5,10 @@ use alloc::sync::Arc;
 
 use super::disk::{DiskOperation, SECTOR_BYTES};
 use crate::error::Result;
-use crate::mem::pinned::Pieces;
+use crate::mem::pinned::{FramePiece, Pieces, PinnedMemory};
 
-/// Who waits for requests. It keeps their memory: the block layer holds it until the disk has let go of that.
+/// Who waits for requests. It keeps the memory that they do not hold themselves: the block layer holds it until the
+/// disk has let go of that.
 pub trait RequestOwner: Send + Sync {
     /// A request has ended; `token` is its own. Called once for each that was taken, on any processor, also on one that
     /// is idle or takes in an interrupt, without locks of the block layer (INV-B1). It does not wait.
@@ -26,6 +27,32 @@ pub enum PriorityClass {
     Idle,
 }
 
+/// Memory of a request.
+pub enum RequestMemory {
+    /// Its owner keeps it.
+    OfOwner(Pieces),
+    /// The request does, and lets go of it when its owner has been told of its end.
+    Held(PinnedMemory),
+}
+
+impl RequestMemory {
+    /// Its pieces.
+    #[must_use]
+    #[inline]
+    pub fn pieces(&self) -> &[FramePiece] {
+        match self {
+            Self::OfOwner(pieces) => pieces.as_slice(),
+            Self::Held(memory) => memory.pieces(),
+        }
+    }
+
+    /// Bytes of all.
+    #[must_use]
+    pub fn byte_count(&self) -> u64 {
+        self.pieces().iter().map(|piece| u64::from(piece.length_bytes)).sum()
+    }
+}
+
 /// A request.
 pub struct BlockRequest {
     /// What is asked.
@@ -35,10 +62,10 @@ pub struct BlockRequest {
     /// Sectors; 0 for a flush.
     pub sector_count: u32,
     /// Memory: as many bytes as the sectors have, for what names memory.
-    pub pieces: Pieces,
+    pub memory: RequestMemory,
     /// Whose it is.
     pub class: PriorityClass,
-    /// Who is told of its end, and keeps its memory.
+    /// Who is told of its end.
     pub owner: Arc<dyn RequestOwner>,
     /// How the owner knows it.
     pub token: u64,
@@ -51,11 +78,17 @@ impl BlockRequest {
         self.first_sector.saturating_add(u64::from(self.sector_count))
     }
 
+    /// Keeps its memory for ever: the disk may still use it.
+    pub(super) fn keep_for_ever(&mut self) {
+        core::mem::forget(self.owner.clone());
+        core::mem::forget(core::mem::replace(&mut self.memory, RequestMemory::OfOwner(Pieces::None)));
+    }
+
     /// Whether its memory and its sectors are as long as each other.
     #[must_use]
     pub fn is_consistent(&self) -> bool {
         let wanted =
             if self.operation.has_memory() { u64::from(self.sector_count) * u64::from(SECTOR_BYTES) } else { 0 };
-        self.pieces.byte_count() == wanted && (self.sector_count > 0) != (self.operation == DiskOperation::Flush)
+        self.memory.byte_count() == wanted && (self.sector_count > 0) != (self.operation == DiskOperation::Flush)
     }
 }

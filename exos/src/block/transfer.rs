@@ -1,6 +1,6 @@
 //! Transfers: sectors to and from memory that is held for them, in as many requests as the disk's limits make it.
 //!
-//! Memory is held as [`PinnedMemory`] until the disk has let go of it.
+//! Memory is held as [`PinnedMemory`] until the disk has let go of it, by the request where there is one.
 //!
 //! A [`Transfer`] is the owner of its requests ([`RequestOwner`]); at its end it
 //! tells an owner of its own, or the thread that waits for it.
@@ -13,7 +13,7 @@ use aegis_abi::layout::PAGE_SIZE;
 
 use super::disk::{DiskLimits, DiskOperation, SECTOR_BYTES};
 use super::queue::BlockQueue;
-use super::request::{BlockRequest, PriorityClass, RequestOwner};
+use super::request::{BlockRequest, PriorityClass, RequestMemory, RequestOwner};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, Waiter};
 use crate::mem::pinned::{FramePiece, Pieces, PinnedMemory};
@@ -52,8 +52,6 @@ pub struct TransferRequest {
     pub memory: Option<PinnedMemory>,
     /// Whose it is.
     pub class: PriorityClass,
-    /// Who is told of its end, with a token; `None`: a thread waits for it ([`Transfer::await_end`]).
-    pub told: Option<(Arc<dyn RequestOwner>, u64)>,
 }
 
 impl TransferRequest {
@@ -70,34 +68,58 @@ impl TransferRequest {
 }
 
 impl Transfer {
-    /// Takes a transfer. The disk gets it with [`BlockQueue::start`].
+    /// Takes a transfer that a thread waits for ([`Self::await_end`]). The disk gets it with [`BlockQueue::start`].
     ///
     /// # Errors
-    /// As [`BlockQueue::submit`]; then nobody is told. `EINVAL`: it needs more than [`TRANSFER_REQUEST_COUNT_MAX`]
-    /// requests. An error of a later request is told at the end.
+    /// As [`BlockQueue::submit`]. `EINVAL`: it needs more than [`TRANSFER_REQUEST_COUNT_MAX`] requests. An error of a
+    /// later request is told at the end.
     pub fn submit(queue: &BlockQueue, request: TransferRequest, now_ns: u64) -> Result<Arc<Self>> {
         if queue.with_limits(|limits| request.is_one(limits)) {
             return Self::submit_one(queue, request, now_ns);
         }
-        Self::submit_parts(queue, request, now_ns)
+        Self::submit_parts(queue, request, None, now_ns)
+    }
+
+    /// As [`Self::submit`], but an owner is told of its end, with a token: what is one request is his own.
+    ///
+    /// # Errors
+    /// The same; then nobody is told.
+    pub fn submit_told(
+        queue: &BlockQueue,
+        request: TransferRequest,
+        told: (Arc<dyn RequestOwner>, u64),
+        now_ns: u64,
+    ) -> Result<()> {
+        if !queue.with_limits(|limits| request.is_one(limits)) {
+            return Self::submit_parts(queue, request, Some(told), now_ns).map(|_| ());
+        }
+        let TransferRequest { operation, first_sector, sector_count, memory, class } = request;
+        let memory = memory.map_or(RequestMemory::OfOwner(Pieces::None), RequestMemory::Held);
+        let (sector_count, (owner, token)) = (sector_count as u32, told);
+        queue.submit(BlockRequest { operation, first_sector, sector_count, memory, class, owner, token }, now_ns)
     }
 
     /// Submits what is one request.
     #[inline]
     fn submit_one(queue: &BlockQueue, request: TransferRequest, now_ns: u64) -> Result<Arc<Self>> {
-        let TransferRequest { operation, first_sector, sector_count, memory, class, told } = request;
-        let pieces = memory.as_ref().map_or(Ok(Pieces::None), PinnedMemory::clone_pieces)?;
+        let TransferRequest { operation, first_sector, sector_count, memory, class } = request;
+        let memory = memory.map_or(RequestMemory::OfOwner(Pieces::None), RequestMemory::Held);
         let progress = Progress { left: 1, error: None, waiter: None };
-        let transfer = Arc::new(Self { memory, told, progress: SpinMutex::new(progress) });
+        let transfer = Arc::new(Self { memory: None, told: None, progress: SpinMutex::new(progress) });
         let (sector_count, owner) = (sector_count as u32, transfer.clone());
-        queue.submit(BlockRequest { operation, first_sector, sector_count, pieces, class, owner, token: 0 }, now_ns)?;
+        queue.submit(BlockRequest { operation, first_sector, sector_count, memory, class, owner, token: 0 }, now_ns)?;
         Ok(transfer)
     }
 
     /// Submits what may be several.
     #[inline(never)]
-    fn submit_parts(queue: &BlockQueue, request: TransferRequest, now_ns: u64) -> Result<Arc<Self>> {
-        let TransferRequest { operation, first_sector, sector_count, memory, class, told } = request;
+    fn submit_parts(
+        queue: &BlockQueue,
+        request: TransferRequest,
+        told: Option<(Arc<dyn RequestOwner>, u64)>,
+        now_ns: u64,
+    ) -> Result<Arc<Self>> {
+        let TransferRequest { operation, first_sector, sector_count, memory, class } = request;
         let limits = queue.limits();
         let parts = Parts::new(operation, first_sector, sector_count, memory.as_ref(), &limits);
         let count = parts.clone().count();
@@ -286,8 +308,8 @@ impl Part<'_> {
         owner: &Arc<Transfer>,
     ) -> Result<BlockRequest> {
         let (first_sector, sector_count) = (self.first_sector, self.sector_count);
-        let pieces = if operation.has_memory() { self.memory()? } else { Pieces::None };
-        Ok(BlockRequest { operation, first_sector, sector_count, pieces, class, owner: owner.clone(), token: 0 })
+        let memory = RequestMemory::OfOwner(if operation.has_memory() { self.memory()? } else { Pieces::None });
+        Ok(BlockRequest { operation, first_sector, sector_count, memory, class, owner: owner.clone(), token: 0 })
     }
 
     /// Its bytes of the pieces, none longer than a segment.

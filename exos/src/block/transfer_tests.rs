@@ -37,7 +37,7 @@ impl Setup {
     fn submit(&self, operation: DiskOperation, sector: u64, memory: PinnedMemory) -> Result<Arc<Transfer>> {
         let sector_count = memory.byte_count() / u64::from(SECTOR_BYTES);
         let (memory, class) = (Some(memory), PriorityClass::BestEffort);
-        let request = TransferRequest { operation, first_sector: sector, sector_count, memory, class, told: None };
+        let request = TransferRequest { operation, first_sector: sector, sector_count, memory, class };
         Transfer::submit(&self.queue, request, 0)
     }
 
@@ -101,9 +101,8 @@ fn a_flush_and_a_long_range_are_as_many_requests_as_they_need() {
     let told = Arc::new(Ends(Mutex::default()));
     for (token, operation, sector_count) in [(1, DiskOperation::Flush, 0), (2, DiskOperation::WriteZeroes, 3000)] {
         let (owner, class): (Arc<dyn RequestOwner>, _) = (told.clone(), PriorityClass::Idle);
-        let told = Some((owner, token));
-        let request = TransferRequest { operation, first_sector: 0, sector_count, memory: None, class, told };
-        Transfer::submit(&setup.queue, request, 0).unwrap();
+        let request = TransferRequest { operation, first_sector: 0, sector_count, memory: None, class };
+        Transfer::submit_told(&setup.queue, request, (owner, token), 0).unwrap();
     }
     setup.finish();
     told.0.lock().unwrap().sort_by_key(|(token, _)| *token);

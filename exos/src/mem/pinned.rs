@@ -17,7 +17,6 @@ use crate::mem::area::Access;
 use crate::mem::frames::FramePool;
 use crate::mem::source::Wait;
 use crate::mem::space::AddressSpace;
-use crate::reserve;
 
 /// A piece of memory: bytes of frames that lie one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,20 +52,6 @@ impl Pieces {
         }
     }
 
-    /// The same once more. `ENOMEM`.
-    #[inline]
-    pub fn try_clone(&self) -> Result<Self> {
-        Ok(match self {
-            Self::None => Self::None,
-            Self::One(piece) => Self::One(*piece),
-            Self::Many(pieces) => {
-                let mut copied = reserve::vector(pieces.len())?;
-                copied.extend_from_slice(pieces);
-                Self::Many(copied)
-            }
-        })
-    }
-
     /// How many.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -97,12 +82,6 @@ impl PinnedMemory {
     #[must_use]
     pub fn byte_count(&self) -> u64 {
         self.pieces.byte_count()
-    }
-
-    /// The pieces once more. `ENOMEM`.
-    #[inline]
-    pub fn clone_pieces(&self) -> Result<Pieces> {
-        self.pieces.try_clone()
     }
 
     /// The pieces.

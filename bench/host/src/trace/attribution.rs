@@ -152,6 +152,7 @@ mod tests {
             ],
             path: Vec::new(),
             lost: 0,
+            vain: 0,
         }
     }
 

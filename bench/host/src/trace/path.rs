@@ -64,6 +64,7 @@ mod tests {
             executions: one.iter().map(|address| (*address, 3)).chain([(0x40_0000, 1)]).collect(),
             path: [0x40_0000].into_iter().chain(one).chain(one).chain(one).collect(),
             lost: 0,
+            vain: 0,
         };
         let text = render(&functions, &counts, 3.0);
         let lines: Vec<&str> = text.lines().map(str::trim).collect();

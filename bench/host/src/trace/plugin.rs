@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use aegis_abi::layout::LIBOS_IMAGE_BASE;
 use aegis_launch::cache::KeyHasher;
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection};
@@ -36,6 +37,14 @@ impl Plugin {
         let marks = marks.into_iter().map(|(address, kind)| (base.wrapping_add(address), kind)).collect();
         let path = compile(&machines.qemu, &machines.cache)?;
         Ok(Self { path, marks, cache: machines.cache.clone() })
+    }
+
+    /// With the marks of the library OS, whose looks for a disk are counted apart.
+    pub(crate) fn with_looks(&self, library_os: &[u8]) -> Result<Self, Failure> {
+        let own = marks(library_os).ok_or(Failure::Trace("the library OS has no marks".into()))?;
+        let own = own.into_iter().map(|(address, kind)| (LIBOS_IMAGE_BASE.wrapping_add(address), kind));
+        let marks = self.marks.iter().copied().chain(own).collect();
+        Ok(Self { path: self.path.clone(), marks, cache: self.cache.clone() })
     }
 
     /// Where the plugin writes.
@@ -129,6 +138,8 @@ pub(crate) struct Counts {
     pub(crate) path: Vec<u64>,
     /// Executions that had no room in the plugin's table.
     pub(crate) lost: u64,
+    /// Of all, those of looks in vain.
+    pub(crate) vain: u64,
 }
 
 impl Counts {
@@ -150,6 +161,7 @@ impl Counts {
         for line in text.lines() {
             match line.split_whitespace().collect::<Vec<_>>().as_slice() {
                 ["count", at, executions] => counts.executions.push((address(at)?, executions.parse().ok()?)),
+                ["vain", executions] => counts.vain = executions.parse().ok()?,
                 ["step", at] => counts.path.push(address(at)?),
                 ["end", windows, lost] => {
                     counts.lost = lost.parse().ok()?;
@@ -168,9 +180,9 @@ mod tests {
 
     #[test]
     fn output_has_an_end() {
-        let counts = Counts::parse("count 10 3\ncount ffffffff80000000 1\nstep 10\nend 1 0\n").unwrap();
+        let counts = Counts::parse("count 10 3\ncount ffffffff80000000 1\nstep 10\nvain 2\nend 1 0\n").unwrap();
         assert_eq!(counts.executions, [(0x10, 3), (0xffff_ffff_8000_0000, 1)]);
-        assert_eq!((counts.path, counts.lost), (vec![0x10], 0));
+        assert_eq!((counts.path, counts.lost, counts.vain), (vec![0x10], 0, 2));
         for text in ["", "count 10 3\n", "count 10 3\nend 0 0\n", "count x 3\nend 1 0\n", "what\nend 1 0\n"] {
             assert_eq!(Counts::parse(text), None, "{text}");
         }

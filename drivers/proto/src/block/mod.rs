@@ -16,7 +16,7 @@ mod words;
 
 pub use crate::state::State;
 pub use client::{Client, SubmitError};
-pub use kernel::KernelCall;
+pub use kernel::{KernelCall, Visits};
 pub use session::{Offence, Session};
 pub use words::{
     BUFFER_COUNT_MAX, Buffer, Completion, DEPTH_MAX, Description, EXTENT_COUNT_MAX, Extent, INDIRECT_PAGE_COUNT_MAX,

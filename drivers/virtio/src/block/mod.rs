@@ -263,6 +263,11 @@ impl<T: Transport, D: Dma> Disk<T, D> {
         self.limits.depth = room.min(self.allowed.request_count);
     }
 
+    /// Its registers; for those that somebody uses beside the driver.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
     fn has(&self, feature: u64) -> bool {
         self.features & feature != 0
     }
@@ -488,14 +493,25 @@ impl<T: Transport, D: Dma> BlockDevice for Disk<T, D> {
     }
 
     fn notify(&mut self) -> Result<(), VirtioError> {
+        if self.publish()? {
+            return self.attempt(|disk| disk.transport.notify(0));
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self) -> Result<bool, VirtioError> {
         self.attempt(|disk| {
+            let mut is_due = false;
             for lane in disk.lanes.iter_mut().flatten() {
                 if lane.queue.publish()? {
                     disk.statistics.notification_count += 1;
-                    disk.transport.notify(lane.queue.index())?;
+                    match lane.queue.index() {
+                        0 => is_due = true,
+                        index => disk.transport.notify(index)?,
+                    }
                 }
             }
-            Ok(())
+            Ok(is_due)
         })
     }
 

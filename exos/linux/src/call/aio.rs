@@ -146,9 +146,14 @@ fn submit_all(
     disks: &mut Disks,
 ) -> Result<u64> {
     let mut done = 0;
+    let mut addresses = [[0; 8]; BATCH_COUNT];
+    let (mut batch_start, mut batch_end) = (0, 0);
     while done < count {
-        let outcome = read_array::<8>(context.memory, list.wrapping_add(done * 8))
-            .and_then(|address| submit_one(context, ring, u64::from_le_bytes(address), disks));
+        if done == batch_end {
+            (batch_start, batch_end) = (done, done + read_addresses(context, &mut addresses, list, done, count));
+        }
+        let address = addresses.get((done - batch_start) as usize).filter(|_| done < batch_end).ok_or(Errno::EFAULT);
+        let outcome = address.and_then(|address| submit_one(context, ring, u64::from_le_bytes(*address), disks));
         match outcome {
             Ok(()) => done += 1,
             Err(_) if done > 0 => break,
@@ -159,6 +164,14 @@ fn submit_all(
         }
     }
     Ok(done)
+}
+
+/// Reads the addresses of the next requests, as many as there is room for: how many could be read.
+fn read_addresses(context: &Context<'_>, into: &mut [[u8; 8]; BATCH_COUNT], list: u64, done: u64, count: u64) -> u64 {
+    let place = list.wrapping_add(done * 8);
+    let wanted = (count - done).min(BATCH_COUNT as u64) as usize;
+    let read = context.memory.copy_in(place, into[..wanted].as_flattened_mut());
+    read.map_or(0, |byte_count| byte_count as u64 / 8)
 }
 
 fn submit_one(context: &mut Context<'_>, ring: &Arc<AioContext>, address: u64, disks: &mut Disks) -> Result<()> {

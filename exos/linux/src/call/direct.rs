@@ -6,9 +6,8 @@
 
 use alloc::sync::Arc;
 
-use exos::block::device::DiskDevice;
 use exos::block::disk::{DiskOperation, SECTOR_BYTES};
-use exos::block::file::DiskFile;
+use exos::block::file::{DirectLimits, DiskFile};
 use exos::block::queue::BlockQueue;
 use exos::block::request::RequestOwner;
 use exos::block::transfer::{TRANSFER_BYTES_MAX, Transfer, TransferRequest};
@@ -24,7 +23,7 @@ use crate::call::context::Context;
 
 /// A transfer whose memory is held.
 pub(super) struct Direct {
-    device: Arc<DiskDevice>,
+    queue: Arc<BlockQueue>,
     operation: DiskOperation,
     offset: u64,
     memory: PinnedMemory,
@@ -56,14 +55,15 @@ fn hold(
     offset: u64,
     is_read: bool,
 ) -> Result<Option<Direct>> {
-    let device = disk.device();
+    let Ok(queue) = disk.device().queue() else { return Ok(None) };
     let count = match extents {
         [extent] => extent.length,
         extents => extents.iter().map(|extent| extent.length).sum(),
     };
     let is_open = if is_read { file.is_readable() } else { file.is_writable() };
     let ends_on_medium = !is_read && file.status().intersects(StatusFlags::SYNC | StatusFlags::DATA_SYNC);
-    let is_inside = offset.checked_add(count).is_some_and(|end| device.size_bytes().is_ok_and(|size| end <= size));
+    let limits = queue.with_limits(DirectLimits::of);
+    let is_inside = offset.checked_add(count).is_some_and(|end| end <= limits.size_bytes);
     if !is_open || ends_on_medium || !is_inside || count == 0 || count > TRANSFER_BYTES_MAX {
         return Ok(None);
     }
@@ -76,8 +76,8 @@ fn hold(
     if held != count {
         return Err(Errno::EFAULT);
     }
-    disk.prepare_direct(operation, offset, &memory)?;
-    Ok(Some(Direct { device: device.clone(), operation, offset, memory, byte_count: count }))
+    disk.prepare_direct(operation, offset, &memory, limits)?;
+    Ok(Some(Direct { queue: queue.clone(), operation, offset, memory, byte_count: count }))
 }
 
 impl Direct {
@@ -89,9 +89,9 @@ impl Direct {
     /// Submits it; the list that is to be started.
     ///
     /// # Errors
-    /// Those of [`Transfer::submit`]; nobody is told then.
+    /// Those of [`Transfer::submit_told`]; nobody is told then.
     pub(super) fn submit(self, context: &Context<'_>, told: (Arc<dyn RequestOwner>, u64)) -> Result<Arc<BlockQueue>> {
-        let queue = self.device.queue()?;
+        let queue = self.queue;
         while queue.is_full() {
             preempt::unless_killed()?;
             queue.look(context.now_ns());
@@ -103,9 +103,8 @@ impl Direct {
             sector_count: self.byte_count / sector,
             memory: Some(self.memory),
             class: io_class(context.thread),
-            told: Some(told),
         };
-        Transfer::submit(queue, request, context.now_ns())?;
-        Ok(queue.clone())
+        Transfer::submit_told(&queue, request, told, context.now_ns())?;
+        Ok(queue)
     }
 }

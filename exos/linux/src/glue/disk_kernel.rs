@@ -14,7 +14,7 @@ use aegis_abi::boot::BootInfo;
 use aegis_abi::types::SLOT_DEVICE_FIRST;
 use aegis_abi::{CapSlot, FrameNumber, Status};
 use aegis_link::disks::KERNEL_DISK_COUNT_MAX;
-use aegis_proto::block::KernelCall;
+use aegis_proto::block::{KernelCall, Visits};
 use aegis_rt::call;
 use exos::platform::FrameGrant;
 use exos::sync::SpinMutex;
@@ -42,6 +42,7 @@ pub(crate) struct Place {
     bound: SpinMutex<Vec<Bound>>,
     /// A call was refused: the session is none any more.
     is_lost: AtomicBool,
+    visits: Visits,
 }
 
 impl Place {
@@ -51,7 +52,8 @@ impl Place {
         call::device_interrupt_bind(device, interrupt, bell).map_err(|refusal| refusal.status)?;
         let (session, words) = take_session(SHAPE.page_count() as u64, SHAPE.page_count() as u64)?;
         let bound = SpinMutex::new(Vec::new());
-        Ok(Self { number, device, session, words, bound, is_lost: AtomicBool::new(false) })
+        let (is_lost, visits) = (AtomicBool::new(false), Visits::new());
+        Ok(Self { number, device, session, words, bound, is_lost, visits })
     }
 
     /// Lets the function reach a range, of which the kernel takes note in `call`.
@@ -114,7 +116,9 @@ impl SessionPlace for Place {
     }
 
     fn ring(&self) {
-        self.call(KernelCall::Visit);
+        self.visits.visit(|| {
+            self.call(KernelCall::Visit);
+        });
     }
 
     fn listen(&self) -> bool {

@@ -9,8 +9,9 @@ use alloc::boxed::Box;
 use aegis_abi::CapSlot;
 use aegis_abi::boot::BootInfo;
 use aegis_domains::ide::{FunctionPorts, channel_ports, is_controller};
-use aegis_hal::{DmaRun, Irq};
+use aegis_hal::DmaRun;
 use aegis_ide::{Channel, Disk, IdeError, Limits, Ports};
+use exos::block::disk::Watching;
 use exos_linux::host::disk::DiskDriver;
 
 use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, devices};
@@ -33,10 +34,13 @@ fn make_channel(ports: Ports<FunctionPorts>, memory: DeviceMemory<DmaRun>) -> Re
     Ok(Box::new(Channel::new(ports, memory, LIMITS)?))
 }
 
-/// A disk and its channel's interrupt.
+/// A disk and its channel's interrupt. Each command ends with one, wanted or not: so the next is let through by who is
+/// about to sleep, and who looks meets none.
 pub(super) struct IdeDisk {
     disk: Disk<OwnChannel, FunctionPorts, DeviceMemory<DmaRun>>,
     irq: BellIrq,
+    /// The kernel has passed an interrupt on, and waits to be asked for the next.
+    is_masked: bool,
     pub(super) device: CapSlot,
 }
 
@@ -53,24 +57,32 @@ impl IdeDisk {
         let Some(ports) = channel_ports(slot, channel) else { return Err(DeviceError::NotFound) };
         device.enable()?;
         let memory = device.own_memory_run(LIMITS.page_count())?;
-        let mut irq = device.interrupt_on(channel, bell)?;
+        let irq = device.interrupt_on(channel, bell)?;
         let disk = Disk::new(make_channel(ports, memory)?, 0)?;
-        irq.unmask().map_err(|_| DeviceError::NotFound)?;
-        Ok(Self { disk, irq, device: slot })
+        Ok(Self { disk, irq, is_masked: true, device: slot })
     }
 }
 
 impl DiskDriver for IdeDisk {
     type Device = Disk<OwnChannel, FunctionPorts, DeviceMemory<DmaRun>>;
+    const WATCHING: Watching = Watching::Costs;
 
     fn device(&mut self) -> &mut Self::Device {
         &mut self.disk
     }
 
     fn hear(&mut self) -> Result<bool, IdeError> {
-        let Self { disk, irq, .. } = self;
-        disk.channel().acknowledge(irq)?;
+        self.is_masked = true;
         Ok(true)
+    }
+
+    /// An edge that came while it was masked is none any more: the device is looked at after this.
+    fn listen(&mut self) -> Result<(), IdeError> {
+        let Self { disk, irq, is_masked, .. } = self;
+        if core::mem::take(is_masked) {
+            disk.channel().acknowledge(irq)?;
+        }
+        Ok(())
     }
 
     fn cut_off(&mut self) -> bool {

@@ -5,14 +5,15 @@
 //! its frames is used ([`DiskMemory`]). There are few such ranges: when there is no other left, requests wait until the
 //! disk has nothing under way, and all ranges are given up.
 //!
-//! Invariants: the lock is a spin lock, held for a request or a look, over no wait. A disk whose driver fails is reset
-//! by the block layer alone; the device is stopped at the kernel first, so that it touches no memory, whatever the
-//! driver can bring about. Neighbours: `glue::disk` drives it, [`exos::block::disk`] says what it owes.
+//! Invariants: the lock is a spin lock, held for a request or a look, over no wait and no notification: that leaves the
+//! machine, and another processor would spin as long. A disk whose driver fails is reset by the block layer alone; the
+//! device is stopped at the kernel first, so that it touches no memory, whatever the driver can bring about. Neighbours: `glue::disk` drives it, [`exos::block::disk`] says what it owes.
 
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
+use aegis_hal::Doorbell;
 use aegis_hal::block::{BlockDevice, BlockError, BlockLimits, BlockMemory, BlockOperation, BlockRequest, SubmitError};
 use aegis_hal::net::Place;
 use exos::block::disk::{
@@ -28,13 +29,23 @@ pub trait DiskDriver {
     type Device: BlockDevice;
     /// The driver.
     fn device(&mut self) -> &mut Self::Device;
-    /// Takes in that the device has interrupted, and lets the next interrupt through; whether it had.
+    /// Takes in that the device has interrupted; whether it had. The next interrupt is let through here, or in
+    /// [`Self::listen`].
     ///
     /// # Errors
     /// The disk cannot go on.
     fn hear(&mut self) -> Result<bool, <Self::Device as BlockDevice>::Error>;
+    /// Lets the next interrupt through, where that is not done yet, before the device is asked for one.
+    ///
+    /// # Errors
+    /// The disk cannot go on.
+    fn listen(&mut self) -> Result<(), <Self::Device as BlockDevice>::Error> {
+        Ok(())
+    }
     /// Stops the device at the kernel and lets it work again; false: it may still use memory.
     fn cut_off(&mut self) -> bool;
+    /// What it is to look at the device.
+    const WATCHING: Watching = Watching::Helps;
 }
 
 /// Frames as a device reaches them. The offset of a [`Place`] is a frame's address.
@@ -56,15 +67,17 @@ struct State<D> {
 /// A disk.
 pub struct LibraryDisk<D, M> {
     state: SpinMutex<State<D>>,
+    /// Notifies the device without the lock, where that is to be had.
+    doorbell: Option<Doorbell>,
     memory: M,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl<D: DiskDriver, M: DiskMemory> LibraryDisk<D, M> {
-    /// A disk that runs; `log` writes a line for the user.
-    pub fn new(driver: D, memory: M, log: Box<dyn Fn(&str) + Send + Sync>) -> Self {
+    /// A disk that runs; `doorbell` is its first queue's, `log` writes a line for the user.
+    pub fn new(driver: D, doorbell: Option<Doorbell>, memory: M, log: Box<dyn Fn(&str) + Send + Sync>) -> Self {
         let state = State { driver, places: Vec::new(), under_way_count: 0, is_broken: false };
-        Self { state: SpinMutex::new(state), memory, log }
+        Self { state: SpinMutex::new(state), doorbell, memory, log }
     }
 
     /// The memory that it reaches.
@@ -114,7 +127,7 @@ fn place_of(piece: &FramePiece) -> Place {
 
 impl<D: DiskDriver + Send, M: DiskMemory + Send + Sync> Disk for LibraryDisk<D, M> {
     fn watching(&self) -> Watching {
-        Watching::Helps
+        D::WATCHING
     }
 
     fn limits(&self) -> DiskLimits {
@@ -149,10 +162,21 @@ impl<D: DiskDriver + Send, M: DiskMemory + Send + Sync> Disk for LibraryDisk<D, 
 
     fn show(&self) -> Result<(), DiskBroken> {
         let mut state = self.state.lock();
-        if !state.is_broken {
-            state.is_broken = state.driver.device().notify().is_err();
+        if state.is_broken {
+            return Err(DiskBroken);
         }
-        if state.is_broken { Err(DiskBroken) } else { Ok(()) }
+        let device = state.driver.device();
+        let Some(doorbell) = &self.doorbell else {
+            state.is_broken = device.notify().is_err();
+            return if state.is_broken { Err(DiskBroken) } else { Ok(()) };
+        };
+        let published = device.publish();
+        state.is_broken = published.is_err();
+        drop(state);
+        if published.map_err(|_| DiskBroken)? {
+            doorbell.ring();
+        }
+        Ok(())
     }
 
     fn has_completed(&self) -> bool {
@@ -185,7 +209,7 @@ impl<D: DiskDriver + Send, M: DiskMemory + Send + Sync> Disk for LibraryDisk<D, 
         if state.is_broken {
             return Err(DiskBroken);
         }
-        let outcome = state.driver.device().ask_for_interrupt();
+        let outcome = state.driver.listen().and_then(|()| state.driver.device().ask_for_interrupt());
         state.is_broken = outcome.is_err();
         outcome.map_err(|_| DiskBroken)
     }

@@ -288,7 +288,7 @@ impl<P: DiskPlace> SessionDisk<P> {
 
 impl<P: DiskPlace> Disk for SessionDisk<P> {
     fn watching(&self) -> Watching {
-        if P::IS_CALLED { Watching::Helps } else { Watching::Hinders }
+        if P::IS_CALLED { Watching::Costs } else { Watching::Hinders }
     }
 
     fn watch(&self) -> bool {

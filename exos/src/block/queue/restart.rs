@@ -135,9 +135,9 @@ impl BlockQueue {
         state.phase = Phase::Failed;
         self.under_way_count.store(0, Ordering::Release);
         for index in 0..state.flights.len() {
-            let Some(flight) = state.flights[index].take() else { continue };
+            let Some(mut flight) = state.flights[index].take() else { continue };
             if keeps_memory {
-                flight.group.requests().for_each(|request| core::mem::forget(request.owner.clone()));
+                flight.group.keep_for_ever();
             }
             state.end_all(flight.group);
         }
