@@ -6,7 +6,6 @@
 //! was `PROT_NONE`). The page that faulted decides the outcome; the others are only taken when they
 //! are free of cost and risk.
 
-use alloc::sync::Arc;
 use core::ops::Range;
 
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
@@ -15,7 +14,7 @@ use aegis_abi::{CapSlot, FrameNumber};
 use crate::error::Result;
 use crate::mem::area::{Access, Area, AreaFlags, FileBacking, Protection, STACK_GUARD_BYTES};
 use crate::mem::binder::MapRun;
-use crate::mem::frames::GROUP_FRAMES;
+use crate::mem::frames::{FramePool, GROUP_FRAMES};
 use crate::mem::page_map::blocks::BLOCK_PAGES;
 use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::patched_text::is_text;
@@ -243,7 +242,7 @@ impl AddressSpace {
     /// Loads from untouched anonymous memory see the zero frame.
     fn map_zeros(&mut self, area: &Area, page: u64) -> core::result::Result<u32, FaultOutcome> {
         let zero = self.pool.zero_frame().map_err(|_| FaultOutcome::OutOfMemory)?;
-        let range = self.plan(page, |_| false);
+        let range = self.plan(page, |_, _| false);
         let entry = PageEntry::new(zero, PageFlags::empty());
         Ok(self.set_pages(range, area.protection, |_, _, _| Some(entry)))
     }
@@ -253,8 +252,7 @@ impl AddressSpace {
         if let Some(count) = self.fill_large(area, page) {
             return Ok(count);
         }
-        let pool = Arc::clone(&self.pool);
-        let range = self.plan(page, |entry: PageEntry| pool.is_zero_frame(entry.frame()));
+        let range = self.plan(page, |pool, entry| pool.is_zero_frame(entry.frame()));
         if range.end - range.start == 1 {
             let frame = self.pool.allocate_zeroed().map_err(|_| FaultOutcome::OutOfMemory)?;
             self.set_page(page, owned(frame), area.protection);
@@ -316,7 +314,7 @@ impl AddressSpace {
         let frame = self.copy_of(&target).map_err(|_| FaultOutcome::OutOfMemory)?;
         self.set_page(page, owned(frame), area.protection);
         let mut count = 1;
-        for neighbour in self.plan(page, |_| false) {
+        for neighbour in self.plan(page, |_, _| false) {
             if neighbour == page {
                 continue;
             }
@@ -341,7 +339,7 @@ impl AddressSpace {
         wait: Wait,
     ) -> core::result::Result<u32, FaultOutcome> {
         let mut count = 0;
-        let range = self.plan(page, |_| false);
+        let range = self.plan(page, |_, _| false);
         for neighbour in core::iter::once(page).chain(range.filter(|&other| other != page)) {
             let answer = file_page(file, area.file_index(neighbour), PageIntent::WriteShared, wait);
             match answer {
@@ -557,16 +555,15 @@ impl AddressSpace {
 
     /// The pages to resolve together with `page`: as its area's window plans, inside the area, as
     /// far as they are not known, or `wants` holds, without a gap.
-    fn plan(&mut self, page: u64, wants: impl Fn(PageEntry) -> bool) -> Range<u64> {
-        let is_scarce = self.pool.frames_available() < SCARCE_FRAMES;
+    fn plan(&mut self, page: u64, wants: impl Fn(&FramePool, PageEntry) -> bool) -> Range<u64> {
         let Some(live) = self.areas.find_walked(page).filter(|live| !live.is_watched()) else {
             return page..page + 1;
         };
         let planned = live.window.plan(page);
         let bounds = live.pages();
         let mut range = page..page + 1;
-        if !is_scarce {
-            let pages = &self.pages;
+        if planned.end - planned.start > 1 && self.pool.frames_available() >= SCARCE_FRAMES {
+            let (pages, wants) = (&self.pages, |entry| wants(&self.pool, entry));
             let ahead = page + 1..planned.end.min(bounds.end);
             let behind = planned.start.max(bounds.start)..page;
             range.end += pages.count_up(ahead, &wants);

@@ -146,31 +146,52 @@ impl Space {
 
     /// Resolves the page fault in `frame`, which exos had while it did what the program asked for.
     pub fn resolve(&self, frame: &UpcallFrame) -> FaultResult {
-        if self.lock().is_watched(frame.fault_address) {
-            return FaultResult::Failed(FaultCause::NotAllowed);
-        }
-        self.fetching_fault(frame, |_, result| result)
+        let (address, access) = (frame.fault_address, access_of(frame));
+        self.fetching(|space, wait| {
+            if space.is_watched(address) {
+                return Ok(FaultResult::Failed(FaultCause::NotAllowed));
+            }
+            result_of(space.handle_fault(address, access, wait))
+        })
     }
 
     /// The same for a fault of the program itself; and what is to be known where exos has no answer.
     pub fn resolve_or_report(&self, frame: &UpcallFrame) -> FaultReport {
-        {
-            let space = self.lock();
-            if let Some(reason) = space.refuses(frame.fault_address, access_of(frame)) {
-                let handler = space.fault_handler(frame.fault_address);
-                return FaultReport { result: reason.into(), handler, own_rip: space.sites().original(frame.rip) };
+        let (address, access) = (frame.fault_address, access_of(frame));
+        let mut space = self.lock();
+        if let Some(reason) = space.refuses(address, access) {
+            let handler = space.fault_handler(address);
+            return FaultReport { result: reason.into(), handler, own_rip: space.sites().original(frame.rip) };
+        }
+        // Nearly always nothing has to be waited for.
+        match space.handle_fault(address, access, Wait::Refused) {
+            FaultOutcome::Resolved { pages } => {
+                let handler = space.watcher(address);
+                FaultReport { result: FaultResult::Resolved(pages), handler, own_rip: None }
+            }
+            outcome => {
+                drop(space);
+                self.report_by_fetching(frame, outcome)
             }
         }
-        self.fetching_fault(frame, |space, result| {
+    }
+
+    /// The same after the first attempt had this outcome.
+    #[cold]
+    fn report_by_fetching(&self, frame: &UpcallFrame, outcome: FaultOutcome) -> FaultReport {
+        let (address, access) = (frame.fault_address, access_of(frame));
+        let mut outcome = Some(outcome);
+        self.fetching(|space, wait| {
+            let outcome = outcome.take().unwrap_or_else(|| space.handle_fault(address, access, wait));
+            let result = result_of(outcome)?;
             let handler = match result {
                 FaultResult::Resolved(_) => {
-                    let handler = space.watcher(frame.fault_address);
-                    return FaultReport { result, handler, own_rip: None };
+                    return Ok(FaultReport { result, handler: space.watcher(address), own_rip: None });
                 }
-                FaultResult::Failed(_) => space.fault_handler(frame.fault_address),
+                FaultResult::Failed(_) => space.fault_handler(address),
                 FaultResult::OutOfMemory => space.take_shortage_handler(),
             };
-            FaultReport { result, handler, own_rip: space.sites().original(frame.rip) }
+            Ok(FaultReport { result, handler, own_rip: space.sites().original(frame.rip) })
         })
     }
 
@@ -183,21 +204,6 @@ impl Space {
         let handler = space.fault_handler(frame.fault_address)?;
         let reason = space.refuses(frame.fault_address, access_of(frame))?;
         Some((handler, reason.into()))
-    }
-
-    /// Resolves a fault, and asks the space for more under the same lock.
-    fn fetching_fault<R>(&self, frame: &UpcallFrame, more: impl Fn(&mut AddressSpace, FaultResult) -> R) -> R {
-        let access = access_of(frame);
-        self.fetching(|space, wait| {
-            let result = match space.handle_fault(frame.fault_address, access, wait) {
-                FaultOutcome::Resolved { pages } => FaultResult::Resolved(pages),
-                FaultOutcome::Segv(reason) => reason.into(),
-                FaultOutcome::Bus => FaultResult::Failed(FaultCause::BeyondFile),
-                FaultOutcome::OutOfMemory => FaultResult::OutOfMemory,
-                FaultOutcome::Wants(page) => return Err(page),
-            };
-            Ok(more(space, result))
-        })
     }
 
     /// As [`AddressSpace::rewrite_site`].
@@ -284,6 +290,18 @@ impl Drop for Space {
             space.clear();
         }
     }
+}
+
+/// What became of a fault, or the page that it wants first.
+#[inline]
+fn result_of(outcome: FaultOutcome) -> core::result::Result<FaultResult, WantedPage> {
+    Ok(match outcome {
+        FaultOutcome::Resolved { pages } => FaultResult::Resolved(pages),
+        FaultOutcome::Segv(reason) => reason.into(),
+        FaultOutcome::Bus => FaultResult::Failed(FaultCause::BeyondFile),
+        FaultOutcome::OutOfMemory => FaultResult::OutOfMemory,
+        FaultOutcome::Wants(page) => return Err(page),
+    })
 }
 
 /// What a page fault was about to do.
