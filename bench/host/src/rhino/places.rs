@@ -44,7 +44,8 @@ pub(super) struct Placement {
 }
 
 /// All of them, in the order of the columns. A placement is a line here.
-pub(super) const PLACEMENTS: [Placement; 3] = [
+pub(super) const PLACEMENTS: [Placement; 4] = [
+    Placement { key: KERNEL, title: "Aegis kernel", is_aegis: true, options: &["--watch", "kernel"] },
     Placement { key: LIBRARY, title: "Aegis library", is_aegis: true, options: &[] },
     Placement { key: SIGNALS, title: "Aegis signals", is_aegis: true, options: &["-e", "RHINO_SIGNALS=1"] },
     Placement { key: LINUX, title: "Linux signals", is_aegis: false, options: &[] },
@@ -56,7 +57,7 @@ pub(super) const LIBRARY: &str = "library";
 pub(super) const SIGNALS: &str = "signals";
 /// The same on Linux.
 pub(super) const LINUX: &str = "linux";
-/// In the kernel's own rings of memory, where it is to be had.
+/// The kernel's extension answers, and the program takes its notes.
 pub(super) const KERNEL: &str = "kernel";
 
 /// What a program works on.
