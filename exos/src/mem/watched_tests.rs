@@ -3,7 +3,7 @@
 use proptest::prelude::{prop, prop_assert, proptest};
 
 use super::test_support::{CachedFile, ENVIRONMENT, PAGE, Setup, store};
-use super::{AddressSpace, Change, FaultOutcome, Handler, MapRequest, Placement, Protection, Wait, Watch};
+use super::{AddressSpace, Change, FaultOutcome, Handler, MapBacking, MapRequest, Placement, Protection, Wait, Watch};
 use crate::error::Errno;
 use crate::fake::FakeAccess;
 use crate::mem::Access;
@@ -171,8 +171,10 @@ fn no_device_touches_what_was_not_told() {
 fn placed(setup: &Setup) -> AddressSpace {
     let mut space = setup.space();
     let source = CachedFile::new(&setup.pool, PAGES);
-    let request = MapRequest::file(Placement::Fixed(A), PAGES * PAGE, ALL, source, 0);
-    space.map(MapRequest { is_shared: true, ..request }).expect("free");
+    let backing = MapBacking::File { source, offset_bytes: 0, is_readable: true, is_writable: true };
+    let request =
+        MapRequest { is_shared: true, backing, ..MapRequest::anonymous(Placement::Fixed(A), PAGES * PAGE, ALL) };
+    space.map(request).expect("free");
     space.set_fault_handler(A, PAGES * PAGE, Some(HANDLER)).expect("room");
     for page in 0..4 {
         assert!(!touch(setup, &mut space, page, Access::Write));
