@@ -42,6 +42,8 @@ pub struct Machine {
     counts_instructions: bool,
     devices: Vec<String>,
     has_full_firmware: bool,
+    /// What an extended kernel drives; none: the usual kernel.
+    driven: Option<String>,
     limit: Duration,
 }
 
@@ -121,6 +123,7 @@ impl Machine {
             counts_instructions: false,
             devices: Vec::new(),
             has_full_firmware: false,
+            driven: None,
             limit: LIMIT,
         }
     }
@@ -175,6 +178,12 @@ impl Machine {
         Self { has_full_firmware: true, ..self }
     }
 
+    /// The extended kernel, which drives what is named: `disk`, `ide`, `net`, with commas.
+    #[must_use]
+    pub fn extended(self, driven: &str) -> Self {
+        Self { driven: Some(driven.into()), ..self }
+    }
+
     /// How long it may take.
     #[must_use]
     pub fn limit(self, limit: Duration) -> Self {
@@ -187,7 +196,7 @@ impl Machine {
     /// Only where QEMU could not be started; how the run went is in the outcome.
     pub fn run(&self) -> Result<Outcome, Failure> {
         let folder = artefact_folder();
-        let kernel = folder.join("kernel.elf");
+        let kernel = folder.join(if self.driven.is_some() { "kernel-extended.elf" } else { "kernel.elf" });
         std::fs::metadata(&kernel).map_err(|error| Failure::Artefact(kernel.clone(), error))?;
         let bundle = TemporaryFile::write(&self.bundle(&folder.join("tests-guest.elf"))?)?;
         let child =
@@ -243,7 +252,8 @@ impl Machine {
             }
         }
         command.args(&self.devices);
-        command.arg("-append").arg(format!("slice_ms={}", self.slice_ms));
+        let driven = self.driven.as_ref().map(|driven| format!(" drive={driven}")).unwrap_or_default();
+        command.arg("-append").arg(format!("slice_ms={}{driven}", self.slice_ms));
         command.arg("-kernel").arg(kernel).arg("-initrd").arg(bundle);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

@@ -51,6 +51,8 @@ mod s12_drivers;
 #[cfg(target_os = "none")]
 mod s13_latency;
 #[cfg(target_os = "none")]
+mod s14_extension;
+#[cfg(target_os = "none")]
 mod suite;
 #[cfg(target_os = "none")]
 mod thread;

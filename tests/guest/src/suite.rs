@@ -198,6 +198,7 @@ const SUITES: &[Suite] = &[
     crate::s11_ticket::SUITE,
     crate::s12_drivers::SUITE,
     crate::s13_latency::SUITE,
+    crate::s14_extension::SUITE,
 ];
 
 /// Where the kernel enters: RDI is the boot information.
