@@ -16,6 +16,8 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 const RETRIES_DEFAULT: u32 = 3;
 /// Shorter intervals would keep a machine busy with looking.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// No time of a check is longer: a year.
+const TIME_MAX: Duration = Duration::from_secs(365 * 86_400);
 const SHELL: &str = "/bin/sh";
 
 /// A check.
@@ -90,12 +92,22 @@ impl HealthCheck {
         };
         let Some(mut check) = Self::of_test(&test)? else { return Ok(None) };
         let time = |name: &str| value[name].as_u64().filter(|time| *time > 0).map(Duration::from_nanos);
-        check.interval = time("Interval").unwrap_or(check.interval).max(INTERVAL_MIN);
-        check.timeout = time("Timeout").unwrap_or(check.timeout).max(INTERVAL_MIN);
+        check.interval = time("Interval").unwrap_or(check.interval);
+        check.timeout = time("Timeout").unwrap_or(check.timeout);
         check.start_period = time("StartPeriod").unwrap_or(check.start_period);
         let retries = value["Retries"].as_u64().filter(|retries| *retries > 0);
         check.retries = retries.map_or(check.retries, |retries| u32::try_from(retries).unwrap_or(u32::MAX));
-        Ok(Some(check))
+        Ok(Some(check.within_limits()))
+    }
+
+    /// With times that a clock can be moved by, and that leave a machine alone between two checks.
+    fn within_limits(self) -> Self {
+        Self {
+            interval: self.interval.clamp(INTERVAL_MIN, TIME_MAX),
+            timeout: self.timeout.clamp(INTERVAL_MIN, TIME_MAX),
+            start_period: self.start_period.min(TIME_MAX),
+            ..self
+        }
     }
 }
 
@@ -103,13 +115,16 @@ impl HealthOptions {
     /// What the command line makes of the image's check.
     pub(crate) fn settle(&self, own: Option<HealthCheck>) -> Option<HealthCheck> {
         let check = self.health_cmd.as_deref().map(HealthCheck::shell).or(own).filter(|_| !self.no_healthcheck)?;
-        Some(HealthCheck {
-            interval: self.health_interval.unwrap_or(check.interval).max(INTERVAL_MIN),
-            timeout: self.health_timeout.unwrap_or(check.timeout).max(INTERVAL_MIN),
+        // As engines have it, no time is the usual one.
+        let said = |time: Option<Duration>| time.filter(|time| !time.is_zero());
+        let check = HealthCheck {
+            interval: said(self.health_interval).unwrap_or(check.interval),
+            timeout: said(self.health_timeout).unwrap_or(check.timeout),
             start_period: self.health_start_period.unwrap_or(check.start_period),
             retries: self.health_retries.unwrap_or(check.retries),
             words: check.words,
-        })
+        };
+        Some(check.within_limits())
     }
 }
 
@@ -118,6 +133,21 @@ mod tests {
     use super::{HealthCheck, HealthOptions};
     use serde_json::json;
     use std::time::Duration;
+
+    #[test]
+    fn no_time_moves_a_clock_too_far() {
+        let long = Some(Duration::from_secs(10_000_000_000_000_000_000));
+        let options = HealthOptions {
+            health_cmd: Some("true".into()),
+            health_interval: long,
+            health_timeout: Some(Duration::ZERO),
+            health_start_period: long,
+            ..HealthOptions::default()
+        };
+        let check = options.settle(None).expect("one");
+        assert_eq!((check.interval, check.start_period), (super::TIME_MAX, super::TIME_MAX));
+        assert_eq!(check.timeout, Duration::from_secs(30), "the usual one");
+    }
 
     #[test]
     fn an_images_check_is_read() {

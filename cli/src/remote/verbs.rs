@@ -173,7 +173,7 @@ fn parse_grace(text: &str) -> Result<Duration, String> {
 /// `aegis ps`.
 pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
     let machines = match &options.choice.machine {
-        Some(_) if options.all => Vec::new(),
+        Some(name) if options.all => running()?.into_iter().filter(|machine| machine.name == *name).collect(),
         Some(name) => vec![the_machine(Some(name), None)?],
         None => running()?,
     };

@@ -332,7 +332,7 @@ fn the_disk_is_shown_requests_with_no_lock_of_the_list_held() {
     setup.disk.call_at_shows(move || {
         let queue = queue.upgrade().unwrap();
         assert!(queue.is_busy());
-        queue.statistics(0);
+        let _ = queue.statistics(0);
         counted.fetch_add(1, Ordering::Relaxed);
     });
     setup.read(1, 1, 0).unwrap();

@@ -566,8 +566,8 @@ impl AddressSpace {
             let (pages, wants) = (&self.pages, |entry| wants(&self.pool, entry));
             let ahead = page + 1..planned.end.min(bounds.end);
             let behind = planned.start.max(bounds.start)..page;
-            range.end += pages.count_up(ahead, &wants);
-            range.start -= pages.count_down(behind, &wants);
+            range.end += pages.count_up(ahead, wants);
+            range.start -= pages.count_down(behind, wants);
         }
         live.window.resolved(&range);
         range

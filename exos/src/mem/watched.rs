@@ -94,8 +94,8 @@ impl AddressSpace {
     }
 
     /// The kernel's extension opens and closes pages of a watched range from now on: the page table can have fewer
-    /// rights than the map. `EINVAL` no range of whole pages, all of them watched and of shared mappings: private ones change
-    /// rights by themselves, after a fork.
+    /// rights than the map. `EINVAL` no range of whole pages, all of them watched and of shared mappings: private ones
+    /// change rights by themselves, after a fork, and can stay in a space that is kept for another process.
     pub fn place_watched(&mut self, start: u64, length: u64) -> Result<()> {
         let range = checked_range(start, length)?;
         let mut next = range.start;

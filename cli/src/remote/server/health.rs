@@ -131,7 +131,8 @@ impl ControlServer {
                             }
                             watch.under_way = Some((session, deadline));
                         }
-                        Err(_) => self.on_checked(pod, false, now),
+                        // There is no room for a session, which says nothing of the pod.
+                        Err(_) => watch.next = now + watch.check.interval,
                     }
                 }
                 (None, _) => {}

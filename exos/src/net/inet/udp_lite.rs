@@ -44,6 +44,10 @@ impl Socket {
 
     /// Sends one datagram of UDP-Lite.
     pub(super) fn send_lite(self: &Arc<Self>, udp: &Udp, source: &mut dyn Source, sending: &Sending) -> Result<usize> {
+        // Parts of a datagram are not collected, and a sum of them is not cut.
+        if sending.has_more || sending.way.segment_bytes != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let length = source.remaining();
         if self.family() == Family::V4 && length > usize::from(u16::MAX) {
             return Err(Errno::EMSGSIZE);
