@@ -7,8 +7,8 @@
 //!
 //! Invariants: the lock is a spin lock, held for a request or a look, over no wait and no notification: that leaves the
 //! machine, and another processor would spin as long. A disk whose driver fails is reset by the block layer alone; the
-//! device is stopped at the kernel first, so that it touches no memory, whatever the driver can bring about. Neighbours:
-//! `glue::disk` drives it, [`exos::block::disk`] says what it owes.
+//! device is stopped at the kernel first, so that it touches no memory, whatever the driver can bring about.
+//! Neighbours: `glue::disk` drives it, [`exos::block::disk`] says what it owes.
 
 use alloc::boxed::Box;
 use alloc::format;
