@@ -252,16 +252,18 @@ impl Running<'_> {
         by: EnvironmentId,
         range: (FrameNumber, u64),
     ) -> Result<u64, Status> {
-        let (device, host) = (self.place.device, self.service.host());
-        if host.client.is_some() || !host.begin_client(state, device, by, range) {
+        let device = self.place.device;
+        if self.service.host().client.is_some() {
             return Err(Status::WrongState);
         }
         // Whoever was there before is gone, with nothing under way; the function may be switched off since, and the
-        // disk given up.
+        // disk given up. What is left of that client goes before the next begins.
         state.machine.device_enable(device, true);
         if self.service.revive().is_err() {
             state.machine.device_enable(device, false);
-            self.service.host().forget_all();
+            return Err(Status::WrongState);
+        }
+        if !self.service.host().begin_client(state, device, by, range) {
             return Err(Status::WrongState);
         }
         let extent = Extent { sector_count: self.service.sector_count(), rights: RIGHTS };

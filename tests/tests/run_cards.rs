@@ -186,12 +186,12 @@ fn a_card_whose_domain_hangs_or_lies_is_there_again() {
     let bytes: Vec<u8> = (0..10_000_000_u32).map(|index| (index ^ (index >> 9)) as u8).collect();
     let sum = host(&["busybox", "md5sum"], &bytes);
     let port = host_service(Arc::new(bytes));
-    let script = format!("for turn in 1 2 3; do wget -q -O - http://10.0.2.2:{port}/ | md5sum; done");
+    let script = format!("for turn in 1 2 3 4 5 6 7 8 9; do wget -q -O - http://10.0.2.2:{port}/ | md5sum; done");
     // Longer than a sender's timer for what is lost, so that something gets on in between.
     for fault in ["1500:hang", "1500:lie"] {
         let options = ["--driver", "net=domain:virtio", "--host-access", "--fault-net-domain", fault];
         let ended = aegis(&options, &["busybox", "sh", "-c", &script], b"");
-        assert_eq!((&ended.output, ended.status), (&sum.output.repeat(3), 0), "{fault}: {}", ended.errors);
+        assert_eq!((&ended.output, ended.status), (&sum.output.repeat(9), 0), "{fault}: {}", ended.errors);
         assert!(ended.errors.contains("was lost and is started anew"), "{fault}: {}", ended.errors);
     }
 }

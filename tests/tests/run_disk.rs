@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use aegis_tests::programs::{Ended, aegis, compile, is_there, up};
 
@@ -202,7 +203,8 @@ fn verify(options: &[&str], disk: &str, seconds: &str) -> Option<String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("disks/verify.c");
     let text = std::fs::read_to_string(source).expect("the program's source is in the tree");
     let program = compile("verify", &text, &["-O1", "-static", "-pthread"])?.display().to_string();
-    let image = Image::new("verify");
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    let image = Image::new(&format!("verify-{}", TURN.fetch_add(1, Ordering::Relaxed)));
     std::fs::OpenOptions::new().write(true).open(&image.0).and_then(|it| it.set_len(16 << 20)).expect("ours");
     let options = [&["--disk", image.path()][..], options].concat();
     let ended = aegis(&options, &[&program, disk, seconds], b"");

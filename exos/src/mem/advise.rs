@@ -246,12 +246,13 @@ impl AddressSpace {
         if has_holes { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
-    /// `mlockall`: what is mapped (`current`), what will be (`future`). `ENOMEM` the limit; `EPERM` the limit is 0.
-    pub fn lock_all(&mut self, current: bool, future: bool, on_fault: bool) -> Result<()> {
-        if self.limits.locked_bytes == 0 {
+    /// `mlockall`: what is mapped (`current`), what will be (`future`). `ENOMEM` the limit; `EPERM` the limit is 0;
+    /// both only for those that may not exceed it (`CAP_IPC_LOCK`).
+    pub fn lock_all(&mut self, current: bool, future: bool, on_fault: bool, may_exceed: bool) -> Result<()> {
+        if self.limits.locked_bytes == 0 && !may_exceed {
             return Err(Errno::EPERM);
         }
-        if current && self.areas.totals().total << PAGE_SHIFT > self.limits.locked_bytes {
+        if current && !may_exceed && self.areas.totals().total << PAGE_SHIFT > self.limits.locked_bytes {
             return Err(Errno::ENOMEM);
         }
         self.lock_future = future;

@@ -203,13 +203,16 @@ impl AddressSpace {
             moving.push((page - first + (target >> PAGE_SHIFT), entry));
             None
         });
-        let protection = self.areas.find(target).ok_or(Errno::EFAULT)?.protection;
+        let area = self.areas.find(target).ok_or(Errno::EFAULT)?;
+        // What the kernel's extension withheld of a page is known to its old place alone: the next touch is told.
+        let (protection, is_withheld) = (area.protection, area.flags.contains(AreaFlags::WITHHELD));
         let mut pace = Pace::default();
         for (page, entry) in moving {
             pace.offer();
-            if entry.has(PageFlags::MAPPED) {
+            if entry.has(PageFlags::MAPPED) && !is_withheld {
                 self.set_page(page, entry, protection);
             } else {
+                let entry = entry.without(PageFlags::MAPPED | PageFlags::WRITE);
                 self.pages.insert(page, entry, &mut self.pool.lock());
             }
         }

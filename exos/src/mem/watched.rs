@@ -115,6 +115,30 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// Whether all of a range is watched and placed in the kernel.
+    #[must_use]
+    pub fn is_placed(&self, start: u64, length: u64) -> bool {
+        let Ok(range) = checked_range(start, length) else { return false };
+        let mut next = range.start;
+        while next < range.end {
+            let is_it = |area: &&Area| area.is_watched() && area.flags.contains(AreaFlags::WITHHELD);
+            let Some(area) = self.areas.find(next).filter(is_it) else { return false };
+            next = area.end;
+        }
+        true
+    }
+
+    /// What [`Self::place_watched`] has said is not so: the kernel has refused.
+    pub fn leave_unplaced(&mut self, start: u64, length: u64) {
+        let Ok(range) = checked_range(start, length) else { return };
+        let mut next = range.start;
+        while let Some(area) = self.areas.find(next).filter(|_| next < range.end) {
+            let part = next..area.end.min(range.end);
+            next = part.end;
+            self.areas.change(part, |area| area.flags.remove(AreaFlags::WITHHELD));
+        }
+    }
+
     /// The handler that is told of a fault that was resolved: that of watched memory.
     #[inline]
     #[must_use]

@@ -8,6 +8,7 @@ use crate::error::Errno;
 use crate::fake::FakeAccess;
 use crate::mem::Access;
 use crate::mem::pinned::PinnedMemory;
+use crate::mem::protect::ProtectReach;
 
 const A: u64 = 0x10_0000_0000;
 const PAGES: u64 = 24;
@@ -199,6 +200,16 @@ fn what_the_kernel_has_closed_is_opened_for_what_was_asked_and_told() {
     assert_eq!(fault(&mut space, Access::Write), (true, true));
     let mut memory = PinnedMemory::new(setup.pool.clone());
     assert_eq!(space.pin(A, PAGE, Access::Read, &mut memory), Ok(0), "nobody knows whether it was told");
+    assert!(space.is_placed(A, PAGES * PAGE) && !space.is_placed(A, (PAGES + 1) * PAGE));
+    // Other rights do not open what is withheld.
+    space.protect(A, PAGE, Protection::READ, ProtectReach::Range).expect("its own");
+    assert!(!setup.machine.allows(ENVIRONMENT, A, FakeAccess::Load));
+    // The kernel does not do it after all.
+    space.leave_unplaced(A, PAGES * PAGE);
+    assert!(!space.is_placed(A, PAGE));
+    let mut memory = PinnedMemory::new(setup.pool.clone());
+    assert!(touch(&setup, &mut space, 1, Access::Write));
+    assert_eq!(space.pin(A + PAGE, PAGE, Access::Write, &mut memory), Ok(PAGE));
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //! (a page that is not mapped yet, no shadow or note left, a thread that is in no transaction) is told to the handler,
 //! as ever ([`super::native`]), so that nothing depends on its being there.
 //!
-//! The page of notes is shared with the kernel, which writes it only while the thread that the notes name runs in its
-//! transaction: that one reads it, or another while that one waits.
+//! The page of notes is shared with the kernel, which writes it only for the thread that the notes name. Whoever reads
+//! it names nobody before ([`Placed::stop`]).
 #![allow(unsafe_code, reason = "memory that the kernel writes to")]
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
@@ -80,12 +80,31 @@ impl Placed {
 
     /// Has touches of this thread answered from now on, or nobody's.
     pub(super) fn set_owner(&self, is_this_thread: bool) {
-        let owner = if is_this_thread { thread_pointer() } else { 0 };
-        self.word(abi::NOTES_OWNER).store(owner, Ordering::Release);
+        if is_this_thread {
+            self.word(abi::NOTES_OWNER).store(thread_pointer(), Ordering::Release);
+        } else {
+            let _ = self.stop();
+        }
+    }
+
+    /// Nobody's touches are answered when this returns; whose were. An answer to another thread that is under way is
+    /// over then: the kernel gives it under its lock, and so does it place a range.
+    fn stop(&self) -> u64 {
+        let owner = self.word(abi::NOTES_OWNER).swap(0, Ordering::AcqRel);
+        if owner != 0 && owner != thread_pointer() {
+            let _ = self.place();
+        }
+        owner
     }
 
     /// Takes the touches that stand in the notes, with the shadow of each that has one.
-    pub(super) fn take(&self, mut each: impl FnMut(Touched, Option<usize>)) {
+    pub(super) fn take(&self, each: impl FnMut(Touched, Option<usize>)) {
+        let owner = self.stop();
+        self.take_stopped(each);
+        self.word(abi::NOTES_OWNER).store(owner, Ordering::Release);
+    }
+
+    fn take_stopped(&self, mut each: impl FnMut(Touched, Option<usize>)) {
         let count = self.word(abi::NOTES_TOUCH_COUNT).load(Ordering::Acquire) as usize;
         for index in 0..count.min(abi::NOTES_TOUCH_COUNT_MAX) {
             let word = self.word(abi::NOTES_TOUCH_FIRST + index).load(Ordering::Relaxed);

@@ -338,12 +338,16 @@ impl Memory for Mapped {
             if touched.page >= page_count {
                 return;
             }
-            if let Some(shadow) = shadow {
+            // Of a page that was closed within the transaction, the first shadow is what was there before.
+            if let Some(shadow) = shadow.filter(|_| !self.shadows.contains_key(&touched.page)) {
                 self.put_shadow(touched.page, Some(Shadow::Placed(shadow)));
             }
             program.note(touched);
             each(touched);
         });
+        if self.placed_count == 0 {
+            placed.reset_shadows();
+        }
     }
 
     fn dirty(&mut self, pages: Range<usize>, bits: &mut [u64], clears: bool) -> Result<(), MemoryError> {
@@ -358,8 +362,13 @@ impl Memory for Mapped {
 
     fn evict(&mut self, pages: Range<usize>) {
         let place = self.own.address + pages.start * PAGE_BYTES;
-        // SAFETY: pages of the store's mapping; their contents are not needed. Failure keeps the memory, no more.
-        unsafe { libc::madvise(place as *mut _, pages.len() * PAGE_BYTES, libc::MADV_REMOVE) };
+        let length = pages.len() * PAGE_BYTES;
+        // SAFETY: pages of the store's mapping; their contents are not needed.
+        let is_kept = unsafe { libc::madvise(place as *mut _, length, libc::MADV_REMOVE) } != 0;
+        // Failure keeps the memory, no more: nobody may answer a touch of it without the store.
+        if let Some(program) = self.program.as_ref().filter(|program| is_kept && program.placed.is_some()) {
+            let _ = native::close(program.address() + pages.start * PAGE_BYTES, length, Access::None);
+        }
     }
 }
 

@@ -38,6 +38,8 @@ impl<M: Medium, P: Memory> Store<M, P> {
         want: Access,
     ) -> Result<Outcome, Error> {
         let name = self.name(transaction, region, page)?;
+        // Of all detectors: what makes room must not take a page that was touched meanwhile.
+        self.take_touched(transaction.0)?;
         let result = if self.regions[&region.0].detector == Detector::DirtyBits {
             self.open_dirty(name, region.0)
         } else {

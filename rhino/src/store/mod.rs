@@ -358,6 +358,11 @@ impl<M: Medium, P: Memory> Store<M, P> {
     /// [`Error::NoRegion`]; [`Error::Busy`] while a transaction has touched it; the medium's, and the region is still
     /// there.
     pub fn unmap(&mut self, region: RegionId) -> Result<P, Error> {
+        let owner = self.regions.get(&region.0).ok_or(Error::NoRegion)?.owner;
+        let theirs = self.transactions.iter().filter(|(_, known)| known.owner == owner && !known.is_ending);
+        for id in theirs.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.take_touched(id)?;
+        }
         let known = self.regions.get(&region.0).ok_or(Error::NoRegion)?;
         let is_touched = |transaction: &Transaction| transaction.touches.values().any(|touch| touch.region == region.0);
         if self.transactions.values().any(is_touched) {

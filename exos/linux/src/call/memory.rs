@@ -8,6 +8,7 @@ use exos::mem::{
     SyncMode,
 };
 use exos::preempt;
+use exos::task::capability::Capability;
 
 use super::file_cut::drop_from_all;
 use crate::abi::linux::{
@@ -299,9 +300,10 @@ pub fn mlockall(context: &mut Context<'_>, [flags, ..]: Arguments) -> Result<u64
     if flags == 0 || flags == MCL_ONFAULT || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 {
         return Err(Errno::EINVAL);
     }
+    let may_exceed = context.can(Capability::IPC_LOCK);
     let memory = context.process.space();
     let mut space = memory.lock();
-    space.lock_all(flags & MCL_CURRENT != 0, flags & MCL_FUTURE != 0, flags & MCL_ONFAULT != 0)?;
+    space.lock_all(flags & MCL_CURRENT != 0, flags & MCL_FUTURE != 0, flags & MCL_ONFAULT != 0, may_exceed)?;
     Ok(0)
 }
 

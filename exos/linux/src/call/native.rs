@@ -152,11 +152,17 @@ fn watch(context: &mut Context<'_>, [operation, start, length, placement, ..]: A
     let space = context.process.space();
     // Nobody maps anything anew meanwhile.
     let mut space = space.lock();
-    if operation == abi::WATCH_PLACE {
-        space.place_watched(start, length)?;
+    match call {
+        KernelCall::Place => space.place_watched(start, length)?,
+        KernelCall::Close if !space.is_placed(start, length) => return Err(Errno::EINVAL),
+        KernelCall::Close | KernelCall::Forget => {}
     }
     let [first, second, third] = rest;
-    context.system.platform.extend_kernel(call as u64, [address, page_count, first, second, third])
+    let answer = context.system.platform.extend_kernel(call as u64, [address, page_count, first, second, third]);
+    if call == KernelCall::Place && answer.is_err() {
+        space.leave_unplaced(start, length);
+    }
+    answer
 }
 
 fn pages(context: &mut Context<'_>, [start, length, address, flags, ..]: Arguments) -> Result<u64> {
