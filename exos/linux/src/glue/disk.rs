@@ -26,7 +26,7 @@ use aegis_abi::types::SLOT_FIRST_PROCESSOR;
 use aegis_abi::{CapSlot, FrameNumber, Status};
 use aegis_hal::block::{BlockDevice, BlockMemory};
 use aegis_hal::net::{DmaWindow, Place};
-use aegis_hal::{DeviceAddress, DmaRun, Doorbell};
+use aegis_hal::{DeviceAddress, DmaRun, Doorbell, Irq};
 use aegis_link::disks::DISK_COUNT_MAX;
 use aegis_link::drivers::{Drivers, Model, Placement};
 use aegis_rt::{call, control};
@@ -97,8 +97,22 @@ pub(crate) fn absorb(have_bells_rung: bool) {
             (disk.hear)();
             disk.queue.note_interrupt();
         });
+        look();
+        // What that look has started interrupts, too: who waits for it may sleep already.
+        all().filter(|disk| disk.queue.is_busy()).for_each(|disk| ask_or_look(&disk.queue));
+        return;
     }
     look();
+}
+
+/// Has a disk interrupt when it has something, or takes that in now.
+fn ask_or_look(queue: &BlockQueue) {
+    for _ in 0..LOOK_COUNT_MAX {
+        if queue.may_sleep() {
+            return;
+        }
+        queue.look(kernel::now_ns());
+    }
 }
 
 /// Takes in what disks have completed.
@@ -346,7 +360,8 @@ impl DiskDriver for VirtioDisk {
     }
 
     fn cut_off(&mut self) -> bool {
-        cut_off(self.device)
+        // A function that was reset has its interrupts held back.
+        cut_off(self.device) && self.irq.unmask().is_ok()
     }
 }
 
@@ -613,12 +628,7 @@ fn see_to(queue: &BlockQueue, bells: &Bells) {
         return;
     }
     queue.due_ns().into_iter().for_each(|due_ns| bells.arm_timer(due_ns));
-    for _ in 0..LOOK_COUNT_MAX {
-        if queue.may_sleep() {
-            return;
-        }
-        queue.look(kernel::now_ns());
-    }
+    ask_or_look(queue);
 }
 
 /// The thread that runs here, if it may give its processor up.

@@ -86,6 +86,8 @@ impl DiskDriver for IdeDisk {
     }
 
     fn cut_off(&mut self) -> bool {
+        // A function that was reset has its interrupts held back.
+        self.is_masked = true;
         super::disk::cut_off(self.device)
     }
 }

@@ -305,16 +305,26 @@ fn name_space(
     mount_all(&namespace, ground, facts, interfaces, terminals, now).map_err(BootError::Root)?;
     device_fs::register(&namespace, &ground.kernel);
     disks::register(&namespace, &ground.disks);
-    for (minor, path) in (TEMPORARY_MINOR_FIRST..).zip(&config.temporaries) {
-        mount_temporary(&namespace, &ground.pool, minor, path, now)
-            .map_err(|error| share_error((path.clone(), error)))?;
-    }
+    let temporaries = || (TEMPORARY_MINOR_FIRST..).zip(&config.temporaries);
+    let mount = |(minor, path): (u32, &Vec<u8>)| {
+        mount_temporary(&namespace, &ground.pool, minor, path, now).map_err(|error| share_error((path.clone(), error)))
+    };
+    // Whatever lies below another comes after it, or would be hidden by it.
+    let is_in_share = |path: &[u8]| config.mounts.iter().any(|mount| lies_below(path, &mount.path));
+    temporaries().filter(|(_, path)| !is_in_share(path)).try_for_each(mount)?;
     shares.mount(&namespace, now).map_err(share_error)?;
+    temporaries().filter(|(_, path)| is_in_share(path)).try_for_each(mount)?;
     let leased_names = etc_files::make(&namespace, config, now);
     if config.flags.contains(Flags::READ_ONLY_ROOT) {
         namespace.seal_root();
     }
     Ok((namespace, shares.into_cache(), leased_names))
+}
+
+/// Whether a path leads through another, which is not the root.
+fn lies_below(path: &[u8], above: &[u8]) -> bool {
+    let above = above.strip_suffix(b"/").unwrap_or(above);
+    !above.is_empty() && path.strip_prefix(above).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
 fn share_error((path, error): Refused) -> BootError {
@@ -407,4 +417,23 @@ fn working_directory(
     namespace
         .lookup(&caller, namespace.root(), &config.working_directory, LookupFlags::DIRECTORY)
         .map_err(|error| BootError::WorkingDirectory(config.working_directory.clone(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lies_below;
+
+    #[test]
+    fn what_lies_below_a_mount_leads_through_it() {
+        for (path, above, expected) in [
+            (&b"/app/cache"[..], &b"/app"[..], true),
+            (b"/app/cache", b"/app/", true),
+            (b"/app", b"/app", false),
+            (b"/apple", b"/app", false),
+            (b"/app", b"/app/cache", false),
+            (b"/app", b"/", false),
+        ] {
+            assert_eq!(lies_below(path, above), expected, "{path:?} {above:?}");
+        }
+    }
 }
