@@ -159,7 +159,8 @@ fn watch(context: &mut Context<'_>, [operation, start, length, placement, ..]: A
     }
     let [first, second, third] = rest;
     let answer = context.system.platform.extend_kernel(call as u64, [address, page_count, first, second, third]);
-    if call == KernelCall::Place && answer.is_err() {
+    // One that it refuses for its arguments leaves what was placed there before.
+    if call == KernelCall::Place && answer == Err(Errno::ENOSYS) {
         space.leave_unplaced(start, length);
     }
     answer
