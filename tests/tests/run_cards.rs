@@ -29,6 +29,8 @@ const LIBRARY_CARDS: [&str; 3] = [CARDS[0], CARDS[1], CARDS[2]];
 const LONG_BYTES: usize = 100_000_000;
 /// The longest time until a server in the machine answers.
 const START_LIMIT: Duration = Duration::from_secs(90);
+/// Until one answer of several tries.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(5);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 const HTTPD: [&str; 6] = ["busybox", "httpd", "-f", "-p", "8000", "-h/etc"];
@@ -117,7 +119,8 @@ fn fetched(host: &str) -> String {
 
 fn attempt(host: &str) -> Option<String> {
     let mut stream = TcpStream::connect(host).ok()?;
-    stream.set_read_timeout(Some(START_LIMIT)).ok()?;
+    // QEMU takes a connection in while its pod is not there; then another is made.
+    stream.set_read_timeout(Some(ATTEMPT_LIMIT)).ok()?;
     write!(stream, "GET /hostname HTTP/1.0\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
