@@ -121,8 +121,7 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     if options.machine.verbose {
         eprintln!("aegis: {}", confinement(driver));
     }
-    let library_os = starter.artifacts.flat_library_os()?;
-    let manager = starter.artifacts.flat_manager()?;
+    let (library_os, manager) = (starter.artifacts.flat_library_os()?, starter.artifacts.flat_manager()?);
     let mut configs = Vec::new();
     for (((entry, pod), files), network) in file.pods.iter().zip(&pods).zip(&files).zip(&networks) {
         let config = pod.config(options.machine, Flags::empty(), entry.name.as_bytes(), files, network.as_ref());
