@@ -311,7 +311,7 @@ fn pods_have_disks_in_every_placement() {
         assert_eq!(ended.status, 0, "{drivers:?}: {}", ended.errors);
         let text = String::from_utf8_lossy(&ended.output).into_owned();
         for (name, sum) in ["a", "b"].into_iter().zip(&sums) {
-            let line = format!("{}", String::from_utf8_lossy(sum).trim());
+            let line = String::from_utf8_lossy(sum).trim().to_owned();
             assert!(text.lines().any(|it| it.starts_with(name) && it.contains(&line)), "{drivers:?} {name}: {text}");
         }
         let ended = up("disk-placements", &[], &both);

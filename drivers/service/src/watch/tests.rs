@@ -149,7 +149,7 @@ fn arguments_are_looked_at() {
         [START, 0, NOTES, 0, 0],
         [START, u64::MAX, NOTES, 0, 0],
         [START, 1 << 52, NOTES, 0, 0],
-        [u64::MAX & !4095, 1, NOTES, 0, 0],
+        [!4095, 1, NOTES, 0, 0],
         [START, 1, NOTES + 8, 0, 0],
         [START, 1, 1 << 47, 0, 0],
         [START, 1, NOTES, SHADOW + 4, 1],
