@@ -417,6 +417,36 @@ fn an_error_of_the_disk_is_told_once() {
     assert_eq!(test.service.restart_count(), 0);
 }
 
+/// A client asked to be told while nothing was under way, and sleeps: the disk is asked to interrupt as soon as it has
+/// something, and again when a reset has made it forget that.
+#[test]
+fn who_asked_while_the_disk_had_nothing_is_told() {
+    let mut test = Test::new(CompletionOrder::ByHand);
+    test.visit();
+    assert!(!test.service.ask(test.now_ns));
+    test.submit(0, Operation::Write, 3, false);
+    test.visit();
+    let finish = |test: &Test| {
+        let tag = test.disk.under_way()[0].tag;
+        assert!(test.disk.finish(tag));
+    };
+    finish(&test);
+    assert_eq!(test.disk.interrupt_count(), 1);
+    test.visit();
+    test.submit(0, Operation::Write, 4, false);
+    test.visit();
+    assert!(!test.service.ask(test.now_ns));
+    test.disk.break_down();
+    test.visit();
+    test.visit();
+    assert_eq!(test.service.restart_count(), 1);
+    finish(&test);
+    assert_eq!(test.disk.interrupt_count(), 2);
+    test.visit();
+    test.poll(0);
+    assert!(test.sides[0].asked.is_empty());
+}
+
 #[test]
 fn a_disk_that_breaks_too_often_is_dead_and_says_so_to_everybody() {
     let mut test = Test::new(CompletionOrder::ByHand);

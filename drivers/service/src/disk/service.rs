@@ -18,6 +18,8 @@ pub const STUCK_NS: u64 = 2_000_000_000;
 pub const RESTART_COUNT_MAX: usize = 5;
 /// See [`RESTART_COUNT_MAX`].
 pub const RESTART_WITHIN_NS: u64 = 10_000_000_000;
+/// Rounds of a visit that finds each time that the disk has ended something meanwhile.
+const ROUND_COUNT_MAX: u32 = 4;
 /// Bytes of transfer that a drawn client has.
 const TURN_BYTES: u32 = 64 << 10;
 /// What a request without memory counts for.
@@ -82,6 +84,8 @@ pub struct DiskService<D, H, const CLIENTS: usize, const DEPTH: usize> {
     restart_count: u64,
     health: Health,
     has_unseen: bool,
+    /// Somebody waits to be told by the disk, which was not asked to interrupt: it had nothing, or was reset since.
+    is_ask_due: bool,
 }
 
 impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskService<D, H, CLIENTS, DEPTH> {
@@ -104,6 +108,7 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
             restart_count: 0,
             health: Health::Up,
             has_unseen: false,
+            is_ask_due: false,
         };
         service.free_all();
         service
@@ -201,19 +206,46 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
     }
 
     /// Does everything that can be done now: takes what the disk has done, and gives it what clients want, in turns
-    /// that `random` decides.
+    /// that `random` decides. Where somebody was promised to be told ([`Self::ask`]) while the disk had nothing, it is
+    /// asked to interrupt with what it is given here.
     pub fn visit(&mut self, now_ns: u64, random: &mut impl Random) -> Visit {
         let mut visit = Visit::default();
-        if self.flight_count > 0 {
-            self.poll(now_ns, &mut visit);
-        }
-        self.look(&mut visit);
-        self.take_turns(now_ns, random, &mut visit);
-        if visit.submitted_count > 0 && self.device.notify().is_err() {
-            self.restart(now_ns);
+        for round in 1..=ROUND_COUNT_MAX {
+            if self.flight_count > 0 {
+                self.poll(now_ns, &mut visit);
+            }
+            self.look(&mut visit);
+            let submitted_count = visit.submitted_count;
+            self.take_turns(now_ns, random, &mut visit);
+            if visit.submitted_count > submitted_count && self.device.notify().is_err() {
+                self.restart(now_ns);
+            }
+            if !self.is_ask_due || self.ask_disk(now_ns) != Asked::HasNews {
+                break;
+            }
+            visit.has_more |= round == ROUND_COUNT_MAX;
         }
         self.publish();
         visit
+    }
+
+    /// Asks the disk to interrupt, if it has anything.
+    fn ask_disk(&mut self, now_ns: u64) -> Asked {
+        self.is_ask_due = true;
+        if self.flight_count == 0 || self.health != Health::Up {
+            return Asked::Later;
+        }
+        match self.device.ask_for_interrupt() {
+            Ok(true) => Asked::HasNews,
+            Ok(false) => {
+                self.is_ask_due = false;
+                Asked::Now
+            }
+            Err(_) => {
+                self.restart(now_ns);
+                Asked::HasNews
+            }
+        }
     }
 
     /// Asks the disk and all clients to be heard of. `true`: somebody has something already.
@@ -227,16 +259,7 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
                 Err(_) => self.end(index),
             }
         }
-        if self.flight_count > 0 && self.health == Health::Up {
-            match self.device.ask_for_interrupt() {
-                Ok(is_there) => has_more |= is_there,
-                Err(_) => {
-                    self.restart(now_ns);
-                    has_more = true;
-                }
-            }
-        }
-        has_more
+        has_more | (self.ask_disk(now_ns) == Asked::HasNews)
     }
 
     /// Whether the disk has done something.
@@ -550,6 +573,7 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
             }
             self.limits = self.device.limits();
             self.progress_ns = now_ns;
+            self.is_ask_due = true;
             if self.begin_again(now_ns) {
                 return;
             }
@@ -610,6 +634,16 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
             }
         }
     }
+}
+
+/// What became of asking the disk to interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Now,
+    /// With what it is given next.
+    Later,
+    /// There is something already.
+    HasNews,
 }
 
 /// What became of giving a request to the disk.

@@ -8,7 +8,7 @@
 //! what the calls are, `disk` makes one at the disk's first use.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use aegis_abi::boot::BootInfo;
 use aegis_abi::types::SLOT_DEVICE_FIRST;
@@ -23,6 +23,9 @@ use exos_linux::host::session_place::SessionPlace;
 
 use super::domain::take_session;
 use super::kernel;
+
+/// Visits in a row while the kernel says that there is more to do.
+const VISIT_COUNT_MAX: u32 = 8;
 
 /// A range that is bound for the function: a capability, and its frames from the first on.
 #[derive(Clone, Copy)]
@@ -40,8 +43,10 @@ pub(crate) struct Place {
     session: FrameGrant,
     words: &'static [AtomicU64],
     bound: SpinMutex<Vec<Bound>>,
-    /// A call was refused: the session is none any more.
-    is_lost: AtomicBool,
+    /// Which session this is, counted from 1.
+    generation: AtomicU64,
+    /// Of the last session that is none any more: a call in it was refused.
+    lost_generation: AtomicU64,
     visits: Visits,
 }
 
@@ -52,8 +57,8 @@ impl Place {
         call::device_interrupt_bind(device, interrupt, bell).map_err(|refusal| refusal.status)?;
         let (session, words) = take_session(SHAPE.page_count() as u64, SHAPE.page_count() as u64)?;
         let bound = SpinMutex::new(Vec::new());
-        let (is_lost, visits) = (AtomicBool::new(false), Visits::new());
-        Ok(Self { number, device, session, words, bound, is_lost, visits })
+        let [generation, lost_generation] = [const { AtomicU64::new(0) }; 2];
+        Ok(Self { number, device, session, words, bound, generation, lost_generation, visits: Visits::new() })
     }
 
     /// Lets the function reach a range, of which the kernel takes note in `call`.
@@ -68,10 +73,13 @@ impl Place {
         extension(call as u64, [self.number, range.first.0, range.count, number]).is_ok()
     }
 
-    /// A call about this disk; one that is refused is the session's end.
+    /// A call about this disk; one that is refused is the end of the session that was there before it.
     fn call(&self, call: KernelCall) -> Option<u64> {
+        let generation = self.generation.load(Ordering::Acquire);
         let answer = extension(call as u64, [self.number, 0, 0, 0]);
-        self.is_lost.fetch_or(answer.is_err(), Ordering::Relaxed);
+        if answer.is_err() {
+            self.lost_generation.fetch_max(generation, Ordering::AcqRel);
+        }
         answer.ok()
     }
 }
@@ -117,7 +125,8 @@ impl SessionPlace for Place {
 
     fn ring(&self) {
         self.visits.visit(|| {
-            self.call(KernelCall::Visit);
+            let has_more = |_: &u32| self.call(KernelCall::Visit) == Some(1);
+            let _ = (0..VISIT_COUNT_MAX).take_while(has_more).count();
         });
     }
 
@@ -137,13 +146,15 @@ impl SessionPlace for Place {
     }
 
     fn start(&self) -> bool {
-        self.is_lost.store(false, Ordering::Relaxed);
         let FrameGrant { slot, first, count } = self.session;
-        self.bind(Bound { slot, first, count }, KernelCall::Attach, 0)
+        let is_there = self.bind(Bound { slot, first, count }, KernelCall::Attach, 0);
+        // Not before it is there: what others call until then is refused, and says nothing about this one.
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        is_there
     }
 
     fn is_stopped(&self) -> bool {
-        self.is_lost.load(Ordering::Relaxed)
+        self.lost_generation.load(Ordering::Acquire) == self.generation.load(Ordering::Acquire)
     }
 
     fn now_ns(&self) -> u64 {
@@ -164,6 +175,6 @@ impl DiskPlace for Place {
         let range = bound.swap_remove(index);
         // SAFETY: the function is stopped before it loses the range.
         let _ = unsafe { call::device_dma_unbind(self.device, range.slot, 0, range.count) };
-        self.is_lost.store(true, Ordering::Relaxed);
+        self.lost_generation.fetch_max(self.generation.load(Ordering::Acquire), Ordering::AcqRel);
     }
 }
