@@ -20,6 +20,9 @@ usage: cargo xtask <command>
                                   tests/commands on Aegis, many times in a row, against the host; takes hours
   stress [--cpus LIST] [--seconds N] [--memory SIZE] [--limit SECONDS] [NAME…]
                                   the stressors of Debian's stress-ng on Aegis, one after another; half an hour
+  suites bash|busybox|coreutils|cpython SOURCES [--limit SECONDS] [--cpus N] [--memory SIZE] [--user NUMBER]
+         [--locales FOLDER] [NAME…]
+                                  the suite of a real program on this host and on Aegis (tests/suites); up to an hour
   test                            build, unit tests on the host, tidy, then the suites that boot QEMU
   tidy [--fast]                   style as a test: rustfmt, clippy (not with --fast), limits and laws of tidy.toml
   count                           lines per folder

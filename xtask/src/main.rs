@@ -1,5 +1,5 @@
 //! The chores of a developer: `cargo xtask build | bench-programs | test | fuzz | attack | compare | network | repeat |
-//! stress | tidy | count | circles | toolchain | disk-model`.
+//! stress | suites | tidy | count | circles | toolchain | disk-model`.
 //!
 //! Everything that the Makefile, `./aegis` and CI do with Rust goes through here, so that there is one place that
 //! knows which toolchain builds the guest binaries and where the artefacts are put. It has no dependencies: it is the
@@ -19,6 +19,7 @@ mod lexer;
 mod modules;
 mod network;
 mod process;
+mod real_suites;
 mod repeat;
 mod source;
 mod stress;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         ["disk-model", file, socket] => disk_model::run(file, socket),
         ["repeat", words @ ..] => repeat::run(&root, words),
         ["stress", words @ ..] => stress::run(&root, words),
+        ["suites", words @ ..] => real_suites::run(&root, words),
         ["tidy"] => tidy::run(&root, tidy::Depth::Full),
         ["tidy", "--fast"] => tidy::run(&root, tidy::Depth::Fast),
         ["count"] => count::print(&root),
