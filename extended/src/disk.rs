@@ -1,10 +1,14 @@
 //! The disks in the kernel: a [`Driver`] that answers the calls of `aegis_proto::block::KernelCall`.
 //!
-//! A disk is started when somebody asks for it first: that of a virtio function, or the first of each channel of an IDE
+//! A disk is started for its first client: that of a virtio function, or the first of each channel of an IDE
 //! controller. It has one client at a time, which has all of it: the extended kernel serves a machine with one program.
 //! What the client does wrong ends its session (`aegis_service`); what it takes back while the disk uses it has stopped
 //! the function, which is started anew for the next. A disk that was given up, or did not start, is tried again for
 //! whoever asks next.
+//!
+//! The channels of a controller are one function. Where it is stopped for the sake of one, what is under way at the other
+//! is begun again with the next call about either; and it is not set to work while one does not come back from its
+//! reset, as that may still reach memory.
 //!
 //! Everything here runs under the kernel's lock, and is bounded by a visit of the service.
 
@@ -74,10 +78,21 @@ struct Slot {
     memory: Option<FrameRange>,
     service: Option<Service>,
     random: Keyed,
+    /// Its function was stopped, with whatever was under way, and is not set to work again for it yet.
+    is_cut_off: bool,
+    /// It does not come back from its reset.
+    is_stuck: bool,
 }
 
 impl Slot {
-    const EMPTY: Self = Self { place: None, memory: None, service: None, random: Keyed::new([0; 2]) };
+    const EMPTY: Self = Self {
+        place: None,
+        memory: None,
+        service: None,
+        random: Keyed::new([0; 2]),
+        is_cut_off: false,
+        is_stuck: false,
+    };
 
     fn is_of(&self, device: DeviceId) -> bool {
         self.place.is_some_and(|place| place.device == device)
@@ -132,12 +147,24 @@ impl Driver for Disks {
 
     fn call(&self, state: &mut State<'_, Hardware>, by: EnvironmentId, call: &ExtensionCall) -> Result<u64, Status> {
         let operation = KernelCall::from_number(call.operation).ok_or(Status::BadArgument)?;
+        let number = call.first as usize;
         let mut slots = self.slots.lock();
-        let slot = slots.get_mut(call.first as usize).ok_or(Status::WrongState)?;
-        if operation == KernelCall::Find {
-            return slot.find(state);
+        let place = slots.get(number).and_then(|slot| slot.place).ok_or(Status::WrongState)?;
+        let is_disturbed = slots.iter().any(|slot| slot.is_cut_off || slot.is_stuck) && operation != KernelCall::Detach;
+        if is_disturbed && others(&*slots, number, place.device).any(|other| other.is_stuck) {
+            return Err(Status::WrongState);
         }
-        let mut running = slot.running(state)?;
+        if operation == KernelCall::Find {
+            return Ok(KernelCall::found(place.device.index() as u32, place.interrupt()));
+        }
+        if operation == KernelCall::Attach && slots[number].service.is_none() {
+            let is_shared = others(&*slots, number, place.device).any(|other| other.service.is_some());
+            slots[number].start(state, place, is_shared)?;
+        }
+        if is_disturbed {
+            take_up(&mut *slots, state, place.device);
+        }
+        let mut running = slots[number].running(state)?;
         let owner = running.service.host().client;
         let is_theirs = owner == Some(by) || owner.is_none() && operation == KernelCall::Attach;
         if !is_theirs {
@@ -163,15 +190,17 @@ impl Driver for Disks {
 
     fn stop(&self, _: &mut State<'_, Hardware>, device: DeviceId) {
         let mut slots = self.slots.lock();
-        for service in slots.iter_mut().filter(|slot| slot.is_of(device)).filter_map(|slot| slot.service.as_mut()) {
+        for slot in slots.iter_mut().filter(|slot| slot.is_of(device)) {
+            let Some(service) = slot.service.as_mut() else { continue };
             // It is reset, which ends what is under way, and comes back as none: switched off, it reaches no rings.
-            let _ = service.device().reset();
+            slot.is_stuck = service.device().reset().is_err();
+            slot.is_cut_off = true;
         }
     }
 
     fn interrupt(&self, state: &mut State<'_, Hardware>, device: DeviceId) {
         let mut slots = self.slots.lock();
-        for slot in slots.iter_mut().filter(|slot| slot.is_of(device)) {
+        for slot in slots.iter_mut().filter(|slot| slot.is_of(device) && !slot.is_cut_off) {
             let Ok(mut running) = slot.running(state) else { continue };
             // A disk that cannot go on is found so by the visit.
             let _ = match running.service.device() {
@@ -183,31 +212,55 @@ impl Driver for Disks {
     }
 }
 
+/// The other disks of a function.
+fn others(slots: &[Slot], number: usize, device: DeviceId) -> impl Iterator<Item = &Slot> {
+    let is_other = move |(other, slot): &(usize, &Slot)| *other != number && slot.is_of(device);
+    slots.iter().enumerate().filter(is_other).map(|(_, slot)| slot)
+}
+
+/// Sets a function to work that was stopped, and begins again what was under way at those of its disks whose clients
+/// have kept their memory.
+fn take_up(slots: &mut [Slot], state: &mut State<'_, Hardware>, device: DeviceId) {
+    for slot in slots.iter_mut().filter(|slot| slot.is_cut_off && slot.is_of(device)) {
+        slot.is_cut_off = false;
+        if slot.is_stuck {
+            continue;
+        }
+        let Ok(mut running) = slot.running(state) else { continue };
+        if running.service.host().client.is_some() {
+            state.machine.device_enable(device, true);
+            running.service.resume(state.machine.now_ns());
+            running.visit(state);
+        }
+    }
+}
+
 impl Slot {
-    /// As [`KernelCall::Find`].
-    fn find(&mut self, state: &mut State<'_, Hardware>) -> Result<u64, Status> {
-        let place = self.place.ok_or(Status::WrongState)?;
-        if self.service.is_none() {
-            let now_ns = state.machine.now_ns();
-            self.random = Keyed::new([now_ns, aegis_machine::read_tsc()]);
-            match start(state, &place, self.memory) {
-                Ok(disk) => self.service = Some(DiskService::new(disk, KernelHost::new())),
-                Err(error) => {
-                    // Whatever it was told, it reaches no memory until the next attempt has reset it.
+    /// Starts the disk; `is_shared`: another of its function runs.
+    fn start(&mut self, state: &mut State<'_, Hardware>, place: Place, is_shared: bool) -> Result<(), Status> {
+        self.random = Keyed::new([state.machine.now_ns(), aegis_machine::read_tsc()]);
+        match start(state, &place, self.memory) {
+            Ok(disk) => {
+                self.service = Some(DiskService::new(disk, KernelHost::new()));
+                Ok(())
+            }
+            Err(error) => {
+                // Whatever it was told, it reaches no memory until the next attempt has reset it: one that did not
+                // start was given none, so another that runs may go on.
+                if !is_shared {
                     state.machine.device_enable(place.device, false);
-                    log!(Error, "a disk cannot be driven in the kernel: {error:?}");
-                    return Err(Status::WrongState);
                 }
+                log!(Error, "a disk cannot be driven in the kernel: {error:?}");
+                Err(Status::WrongState)
             }
         }
-        Ok(KernelCall::found(place.device.index() as u32, place.interrupt()))
     }
 
     /// The disk, if it was started, without a client whose memory has gone.
     fn running(&mut self, state: &mut State<'_, Hardware>) -> Result<Running<'_>, Status> {
         let place = self.place.ok_or(Status::WrongState)?;
         let service = self.service.as_mut().ok_or(Status::WrongState)?;
-        let mut running = Running { place, service, random: &mut self.random };
+        let mut running = Running { place, service, random: &mut self.random, is_stuck: &mut self.is_stuck };
         if running.service.host().forget_gone(state, place.device) {
             running.end_client(state);
         }
@@ -243,6 +296,7 @@ struct Running<'a> {
     place: Place,
     service: &'a mut Service,
     random: &'a mut Keyed,
+    is_stuck: &'a mut bool,
 }
 
 impl Running<'_> {
@@ -259,8 +313,7 @@ impl Running<'_> {
         // Whoever was there before is gone, with nothing under way; the function may be switched off since, and the
         // disk given up. What is left of that client goes before the next begins.
         state.machine.device_enable(device, true);
-        if self.service.revive().is_err() {
-            state.machine.device_enable(device, false);
+        if !self.comes_back(state) {
             return Err(Status::WrongState);
         }
         if !self.service.host().begin_client(state, device, by, range) {
@@ -307,12 +360,20 @@ impl Running<'_> {
             // To the service it is a disk that does not answer.
             self.service.watch(state.machine.now_ns().saturating_add(STUCK_NS));
         }
-        if self.service.revive().is_err() {
-            // It is tried again for the next client; until then it reaches nothing.
-            state.machine.device_enable(self.place.device, false);
+        if !self.comes_back(state) {
             log!(Error, "a disk does not come back from its reset");
         }
         self.service.host().forget_all();
         0
+    }
+
+    /// Resets it between two clients. One that does not come back is tried again for the next; until then its function
+    /// reaches nothing.
+    fn comes_back(&mut self, state: &mut State<'_, Hardware>) -> bool {
+        *self.is_stuck = self.service.revive().is_err();
+        if *self.is_stuck {
+            state.machine.device_enable(self.place.device, false);
+        }
+        !*self.is_stuck
     }
 }

@@ -447,8 +447,30 @@ fn who_asked_while_the_disk_had_nothing_is_told() {
     assert!(test.sides[0].asked.is_empty());
 }
 
+/// A disk that is cut off as often as anybody likes, for the sake of another on the same controller, works.
 #[test]
-fn a_disk_that_breaks_too_often_is_dead_and_says_so_to_everybody() {
+fn a_disk_that_was_cut_off_goes_on_and_is_not_to_blame() {
+    use aegis_hal::block::BlockDevice;
+    let mut test = Test::new(CompletionOrder::ByHand);
+    test.submit(0, Operation::Write, 3, false);
+    test.submit(1, Operation::Write, 3, false);
+    test.visit();
+    assert!(!test.service.ask(test.now_ns));
+    for _ in 0..20 {
+        test.disk.reset().unwrap();
+        test.service.resume(test.now_ns);
+        test.visit();
+    }
+    assert_eq!((test.service.restart_count(), test.service.health()), (0, Health::Up));
+    assert_eq!(test.disk.under_way().len(), 2);
+    let tag = test.disk.under_way()[0].tag;
+    assert!(test.disk.finish(tag));
+    assert_eq!(test.disk.interrupt_count(), 1);
+    test.settle();
+}
+
+#[test]
+fn a_disk_that_breaks_too_often_is_dead_and_ends_every_session() {
     let mut test = Test::new(CompletionOrder::ByHand);
     test.is_damaged = true;
     test.submit(0, Operation::Write, 3, false);
@@ -459,20 +481,20 @@ fn a_disk_that_breaks_too_often_is_dead_and_says_so_to_everybody() {
         test.visit();
     }
     assert_eq!(test.service.health(), Health::Dead);
-    test.submit(0, Operation::Read, 4, false);
-    test.visit();
+    // Nobody is told of an error: sessions end, and those who have them keep what was under way.
     (0..2).for_each(|index| test.poll(index));
-    assert!(test.sides.iter().all(|side| side.asked.is_empty()));
-    // A client that goes while the disk is dead keeps its buffers bound, and goes when the disk is there again.
-    test.service.detach(1);
+    assert!(test.sides.iter().all(|side| side.asked.len() == 1));
+    assert!((0..2).all(|index| test.sides[index].client.state(&**test.sessions[index]) == State::Ended));
+    // A dead disk may still reach their buffers: those stay bound until it is there again.
     assert_eq!(test.world.borrow().released, []);
     test.service.revive().unwrap();
     assert_eq!(test.service.health(), Health::Up);
-    assert_eq!(test.world.borrow().released, [1]);
-    test.sides[1].generation += 2;
-    test.sides[1].client.restart(&**test.sessions[1], test.sides[1].generation);
-    test.sides[1].client.set_buffer(&**test.sessions[1], 0, Buffer { slot: 0, page_count: 8 });
-    test.service.attach(1, &extents(1), 1).unwrap();
+    assert_eq!(test.world.borrow().released, [0, 1]);
+    for (index, side) in test.sides.iter_mut().enumerate() {
+        side.generation += 2;
+        side.client.recover(&**test.sessions[index], side.generation);
+    }
+    test.attach();
     test.is_damaged = false;
     test.disk.set_order(CompletionOrder::Oldest);
     for index in 0..2 {

@@ -31,6 +31,7 @@ struct Card {
     sent: Vec<Vec<u8>>,
     breaks: bool,
     reset_count: u32,
+    is_asked: bool,
 }
 
 impl Card {
@@ -97,10 +98,12 @@ impl NetDevice for Card {
         Ok(())
     }
     fn ask_for_interrupt(&mut self, wishes: Wishes) -> Result<bool, ()> {
+        self.is_asked |= wishes.received;
         Ok((wishes.received && self.has_received()) || (wishes.completed && !self.lost.is_empty()))
     }
     fn reset(&mut self) -> Result<(), ()> {
         self.reset_count += 1;
+        self.is_asked = false;
         self.lost.extend(self.under_way.drain(..).map(|(token, _)| token));
         Ok(())
     }
@@ -151,6 +154,7 @@ impl Test {
             sent: Vec::new(),
             breaks: false,
             reset_count: 0,
+            is_asked: false,
         };
         let mut service = NetService::new(card, host);
         service.attach().unwrap();
@@ -311,10 +315,12 @@ proptest! {
 fn a_card_that_breaks_is_reset_and_goes_on() {
     let mut test = Test::new();
     assert!(test.send(100));
+    assert!(!test.service.ask(0));
     test.service.device().breaks = true;
     test.publish();
     test.service.visit(1);
     assert_eq!(test.service.device().reset_count, 1);
+    assert!(test.service.device().is_asked, "whoever sleeps since it was asked is told by the card that came back");
     test.settle();
     assert_eq!(test.service.health(), Health::Up);
     // The frame at which it broke is lost, and its slot is the client's again: nothing is under way for ever.

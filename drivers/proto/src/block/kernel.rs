@@ -6,13 +6,14 @@ use core::sync::atomic::{AtomicU32, Ordering};
 /// An operation; the words behind it are in the order of its description, the rest is not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelCall {
-    /// Disk number `first`: starts it if nobody has yet. Value: its device function, counted from the first, and in the
-    /// upper half which of the function's interrupts is the disk's.
+    /// Disk number `first`. Value: its device function, counted from the first, and in the upper half which of the
+    /// function's interrupts is the disk's. Whether there is a disk is for [`KernelCall::Attach`] to find.
     Find = 0,
     /// Disk `first`, frame `second`, `third` frames: a range that the caller has bound for the function, exactly, is
     /// number `fourth` from now on, which is what a buffer's slot names; one that has the number already is refused.
     Register = 1,
-    /// Disk `first`, frame `second`, `third` frames: such a range is the caller's session.
+    /// Disk `first`, frame `second`, `third` frames: such a range is the caller's session. Starts the disk if nobody has
+    /// yet.
     Attach = 2,
     /// Disk `first`: does everything that can be done now. Value: 1 if there may be more at once.
     Visit = 3,

@@ -18,7 +18,8 @@
 //!   no order of its own.
 //! - DISK-6 A disk that breaks or hangs is reset, and what was under way begins again out of the clients' slots, which
 //!   they keep until they have consumed its end (BQ-2). A service that is new does the same with
-//!   [`DiskService::attach`], so it makes no difference what of the two was lost.
+//!   [`DiskService::attach`], so it makes no difference what of the two was lost. A disk that does not come back, or
+//!   too often, ends all sessions and no request: whether to try again is for those who have them to say.
 //!
 //! No allocation, no time and no chance of its own. Neighbours: `aegis_hal::block` below, `domains` and the
 //! extended kernel around it.

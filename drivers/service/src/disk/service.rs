@@ -41,7 +41,7 @@ pub enum AttachError {
 pub enum Health {
     /// It works, as far as anybody knows.
     Up,
-    /// It did not come back, or was lost too often: every request ends with an error.
+    /// It did not come back, or was lost too often: nobody is served.
     Dead,
 }
 
@@ -196,7 +196,7 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
         self.device.reset()?;
         self.limits = self.device.limits();
         if self.health == Health::Dead {
-            // Nothing is under way: everybody was told of an error.
+            // Nothing is under way: all sessions have ended.
             self.free_all();
             self.restarts_ns = [None; RESTART_COUNT_MAX];
             self.health = Health::Up;
@@ -282,6 +282,19 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
     #[must_use]
     pub fn deadline_ns(&self) -> Option<u64> {
         (self.flight_count > 0).then(|| self.progress_ns.saturating_add(STUCK_NS))
+    }
+
+    /// Begins again what was under way, on a disk that its placement has cut off meanwhile: no fault of the disk's, which
+    /// does not count as one.
+    pub fn resume(&mut self, now_ns: u64) {
+        if self.health == Health::Dead {
+            return;
+        }
+        let is_back = self.device.reset().is_ok();
+        (self.limits, self.progress_ns, self.is_ask_due) = (self.device.limits(), now_ns, true);
+        if !is_back || !self.begin_again(now_ns) {
+            self.restart(now_ns);
+        }
     }
 
     /// Resets a disk that hangs.
@@ -413,7 +426,6 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
     /// Gives a request to the disk, at a place of its own or at the one that it had.
     fn begin(&mut self, index: usize, position: u32, request: &Request, now_ns: u64, held: Option<u16>) -> Begun {
         let result = match request.segments {
-            _ if self.health == Health::Dead => Err(Refusal::Fault(Fault::Answer(Outcome::Input))),
             _ if request.operation == Operation::Forget => self.forget(index, request).map_err(Refusal::Fault),
             Segments::Inline(segments, count) if count <= INLINE_SEGMENT_COUNT => {
                 let mut pieces = [NOWHERE; INLINE_SEGMENT_COUNT];
@@ -623,16 +635,13 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
         Some(flight)
     }
 
-    /// Tells everybody of an error. Whoever placed the service cuts the device off before memory is used again.
+    /// Ends all sessions: clients have what was under way (BQ-2) and begin again with whoever serves them next. Whoever
+    /// placed the service cuts the device off before memory is used again.
     fn give_up(&mut self) {
         for place in 0..DEPTH {
-            let Some(flight) = self.drop_flight(place) else { continue };
-            let index = flight.client;
-            let Some(client) = self.clients[index].as_mut().filter(|client| !client.has_ended) else { continue };
-            if !tell(client, &self.host, index, &flight, Outcome::Input) {
-                self.end(index);
-            }
+            self.drop_flight(place);
         }
+        (0..CLIENTS).for_each(|index| self.end(index));
     }
 }
 

@@ -171,7 +171,11 @@ impl<D: NetDevice, H: NetHost<D::Buffer>> NetService<D, H> {
         let mut visit = Visit::default();
         match self.exchange(&mut visit) {
             Ok(()) => {}
-            Err(stop) => self.recover(stop, now_ns),
+            Err(stop) => {
+                self.recover(stop, now_ns);
+                // A card that was reset knows nothing of whom it was to tell.
+                visit.has_more |= self.health == Health::Up && self.try_ask().unwrap_or(true);
+            }
         }
         visit
     }

@@ -8,7 +8,7 @@
 //! what the calls are, `disk` makes one at the disk's first use.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use aegis_abi::boot::BootInfo;
 use aegis_abi::types::SLOT_DEVICE_FIRST;
@@ -19,13 +19,10 @@ use aegis_rt::call;
 use exos::platform::FrameGrant;
 use exos::sync::SpinMutex;
 use exos_linux::host::disk_session::{DiskPlace, SHAPE};
-use exos_linux::host::session_place::SessionPlace;
+use exos_linux::host::session_place::{SessionPlace, Sessions, VISIT_COUNT_MAX};
 
 use super::domain::take_session;
 use super::kernel;
-
-/// Visits in a row while the kernel says that there is more to do.
-const VISIT_COUNT_MAX: u32 = 8;
 
 /// A range that is bound for the function: a capability, and its frames from the first on.
 #[derive(Clone, Copy)]
@@ -43,10 +40,7 @@ pub(crate) struct Place {
     session: FrameGrant,
     words: &'static [AtomicU64],
     bound: SpinMutex<Vec<Bound>>,
-    /// Which session this is, counted from 1.
-    generation: AtomicU64,
-    /// Of the last session that is none any more: a call in it was refused.
-    lost_generation: AtomicU64,
+    sessions: Sessions,
     visits: Visits,
 }
 
@@ -57,8 +51,7 @@ impl Place {
         call::device_interrupt_bind(device, interrupt, bell).map_err(|refusal| refusal.status)?;
         let (session, words) = take_session(SHAPE.page_count() as u64, SHAPE.page_count() as u64)?;
         let bound = SpinMutex::new(Vec::new());
-        let [generation, lost_generation] = [const { AtomicU64::new(0) }; 2];
-        Ok(Self { number, device, session, words, bound, generation, lost_generation, visits: Visits::new() })
+        Ok(Self { number, device, session, words, bound, sessions: Sessions::new(), visits: Visits::new() })
     }
 
     /// Lets the function reach a range, of which the kernel takes note in `call`.
@@ -73,14 +66,8 @@ impl Place {
         extension(call as u64, [self.number, range.first.0, range.count, number]).is_ok()
     }
 
-    /// A call about this disk; one that is refused is the end of the session that was there before it.
     fn call(&self, call: KernelCall) -> Option<u64> {
-        let generation = self.generation.load(Ordering::Acquire);
-        let answer = extension(call as u64, [self.number, 0, 0, 0]);
-        if answer.is_err() {
-            self.lost_generation.fetch_max(generation, Ordering::AcqRel);
-        }
-        answer.ok()
+        self.sessions.call(|| extension(call as u64, [self.number, 0, 0, 0]))
     }
 }
 
@@ -90,8 +77,8 @@ fn find_own(info: &BootInfo, wanted: usize) -> Result<(u64, CapSlot, u32), Statu
     let mut count = 0;
     for number in 0..KERNEL_DISK_COUNT_MAX as u64 {
         let found = match extension(KernelCall::Find as u64, [number, 0, 0, 0]) {
-            // One that does not start may be another pod's.
-            Err(Status::WrongState) => continue,
+            // There are no more.
+            Err(Status::WrongState) => break,
             found => found?,
         };
         let Some(device) = function_slot(info, found as u32) else { continue };
@@ -148,13 +135,12 @@ impl SessionPlace for Place {
     fn start(&self) -> bool {
         let FrameGrant { slot, first, count } = self.session;
         let is_there = self.bind(Bound { slot, first, count }, KernelCall::Attach, 0);
-        // Not before it is there: what others call until then is refused, and says nothing about this one.
-        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.sessions.begin();
         is_there
     }
 
     fn is_stopped(&self) -> bool {
-        self.lost_generation.load(Ordering::Acquire) == self.generation.load(Ordering::Acquire)
+        self.sessions.is_lost()
     }
 
     fn now_ns(&self) -> u64 {
@@ -175,6 +161,6 @@ impl DiskPlace for Place {
         let range = bound.swap_remove(index);
         // SAFETY: the function is stopped before it loses the range.
         let _ = unsafe { call::device_dma_unbind(self.device, range.slot, 0, range.count) };
-        self.lost_generation.fetch_max(self.generation.load(Ordering::Acquire), Ordering::AcqRel);
+        self.sessions.lose();
     }
 }

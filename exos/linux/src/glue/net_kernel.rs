@@ -7,7 +7,7 @@
 //! Neighbours: [`exos_linux::host::card_session`] is the card over a session, `aegis_proto::net::KernelCall` says what
 //! the calls are, `net_card` makes one at the network's first use.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use aegis_abi::boot::BootInfo;
 use aegis_abi::{CapSlot, Status};
@@ -16,7 +16,7 @@ use aegis_proto::net::KernelCall;
 use aegis_rt::call;
 use exos::platform::FrameGrant;
 use exos_linux::host::card_session::SHAPE;
-use exos_linux::host::session_place::SessionPlace;
+use exos_linux::host::session_place::{SessionPlace, Sessions, VISIT_COUNT_MAX};
 
 use super::disk_kernel::{extension, function_slot};
 use super::domain::{session_bytes, take_session};
@@ -30,8 +30,7 @@ pub(crate) struct Place {
     device: CapSlot,
     session: FrameGrant,
     words: &'static [AtomicU64],
-    /// A call was refused: the session is none any more.
-    is_lost: AtomicBool,
+    sessions: Sessions,
 }
 
 impl Place {
@@ -43,14 +42,11 @@ impl Place {
         let word_page_count = SHAPE.word_page_count() as u64;
         let (session, words) = take_session(SHAPE.page_count() as u64, word_page_count)?;
         let bytes = session_bytes(session, word_page_count).ok_or(Status::WrongState)?;
-        Ok((Self { device, session, words, is_lost: AtomicBool::new(false) }, bytes))
+        Ok((Self { device, session, words, sessions: Sessions::new() }, bytes))
     }
 
-    /// A call about this card; one that is refused is the session's end.
     fn call(&self, call: KernelCall) -> Option<u64> {
-        let answer = extension(call as u64, [NUMBER, 0, 0, 0]);
-        self.is_lost.fetch_or(answer.is_err(), Ordering::Relaxed);
-        answer.ok()
+        self.sessions.call(|| extension(call as u64, [NUMBER, 0, 0, 0]))
     }
 }
 
@@ -62,7 +58,8 @@ impl SessionPlace for Place {
     }
 
     fn ring(&self) {
-        self.call(KernelCall::Visit);
+        let has_more = |_: &u32| self.call(KernelCall::Visit) == Some(1);
+        let _ = (0..VISIT_COUNT_MAX).take_while(has_more).count();
     }
 
     fn listen(&self) -> bool {
@@ -79,15 +76,16 @@ impl SessionPlace for Place {
     }
 
     fn start(&self) -> bool {
-        self.is_lost.store(false, Ordering::Relaxed);
         let FrameGrant { slot, first, count } = self.session;
         // SAFETY: frames in which no Rust object lies but words of the session.
         let reached = unsafe { call::device_dma_bind(self.device, slot, 0, count) };
-        reached.is_ok() && extension(KernelCall::Attach as u64, [NUMBER, first.0, count, 0]).is_ok()
+        let is_there = reached.is_ok() && extension(KernelCall::Attach as u64, [NUMBER, first.0, count, 0]).is_ok();
+        self.sessions.begin();
+        is_there
     }
 
     fn is_stopped(&self) -> bool {
-        self.is_lost.load(Ordering::Relaxed)
+        self.sessions.is_lost()
     }
 
     fn now_ns(&self) -> u64 {

@@ -3,7 +3,10 @@
 //!
 //! Neighbours: `glue::domain`, `glue::disk_kernel` and `glue::net_kernel` are the places.
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Visits of a service in a row while it says that there is more to do.
+pub const VISIT_COUNT_MAX: u32 = 8;
 
 /// A place of a service.
 pub trait SessionPlace: Send + Sync {
@@ -24,4 +27,76 @@ pub trait SessionPlace: Send + Sync {
     fn is_stopped(&self) -> bool;
     /// Time.
     fn now_ns(&self) -> u64;
+}
+
+/// Which sessions with a service there were, and whether the last is still there, for a place whose calls are refused
+/// when it is not.
+///
+/// Calls come without a lock, so one that is refused may belong to a session before the one that is there by now, and
+/// says nothing about that: a loss is one of the session that was there when the call began.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    /// Sessions that were begun.
+    begun: AtomicU64,
+    /// The number of the last that was lost.
+    lost: AtomicU64,
+}
+
+impl Sessions {
+    /// None was begun.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { begun: AtomicU64::new(0), lost: AtomicU64::new(0) }
+    }
+
+    /// Another is there: to be called when the service has taken it, as whatever is called before is refused.
+    pub fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Calls the service; a refusal ends the session that was there before.
+    pub fn call<E>(&self, call: impl FnOnce() -> Result<u64, E>) -> Option<u64> {
+        let session = self.begun.load(Ordering::Acquire);
+        let answer = call();
+        if answer.is_err() {
+            self.lost.fetch_max(session, Ordering::AcqRel);
+        }
+        answer.ok()
+    }
+
+    /// The session that is there is one no more.
+    pub fn lose(&self) {
+        self.lost.fetch_max(self.begun.load(Ordering::Acquire), Ordering::AcqRel);
+    }
+
+    /// Whether the last that was begun is lost, or none was.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire) == self.begun.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sessions;
+
+    #[test]
+    fn a_refusal_is_of_the_session_that_was_called() {
+        let sessions = Sessions::new();
+        assert!(sessions.is_lost());
+        sessions.begin();
+        assert_eq!(sessions.call(|| Ok::<_, ()>(7)), Some(7));
+        assert!(!sessions.is_lost());
+        // Another begins while a call of the first is under way.
+        let refused = sessions.call(|| {
+            sessions.begin();
+            Err(())
+        });
+        assert_eq!((refused, sessions.is_lost()), (None, false));
+        assert_eq!(sessions.call(|| Err(())), None);
+        assert!(sessions.is_lost());
+        sessions.begin();
+        assert!(!sessions.is_lost());
+        sessions.lose();
+        assert!(sessions.is_lost());
+    }
 }
