@@ -105,6 +105,21 @@ fn memory_that_was_full_is_there_again() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What exos's heap took for objects that are gone is the programs' again, and the objects can be made once more.
+#[test]
+fn memory_that_objects_had_is_there_again() {
+    let Some(program) = program() else { return };
+    let program = program.display().to_string();
+    for (kind, least_mib) in [("symlinks", 90), ("pairs", 90), ("entries", 75)] {
+        let ended = aegis(&["-m", "128M"], &[&program, "after", kind], b"");
+        let output = String::from_utf8_lossy(&ended.output).into_owned();
+        assert_eq!(ended.status, 0, "{kind}: {output}{}", ended.errors);
+        let left = output.lines().filter_map(|line| line.strip_prefix("left ")?.split_once(' ')?.0.parse::<u64>().ok());
+        let left: Vec<_> = left.collect();
+        assert!(left.len() == 2 && left.iter().all(|mib| *mib >= least_mib), "{kind}: {output}");
+    }
+}
+
 /// One after the other in one pod: none leaves anything behind that the next would miss. Of each 3,000 at most, which
 /// is more than there can be of most that take much.
 #[test]

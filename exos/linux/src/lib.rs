@@ -13,7 +13,7 @@
 //! | [`entry`] | the table of all calls; the gate before it and the short ways past it |
 //! | [`host`] | how a pod is made, and what it has of the host: ports, streams, directories, sessions |
 //! | [`trace`] | `--trace`: a line for each call |
-//! | `glue` | all that is unsafe (of the binary alone); [`spare_blocks`] is its heap's |
+//! | `glue` | all that is unsafe (of the binary alone); [`spare_blocks`] and [`heap_chunks`] are its heap's |
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(not(test), forbid(unsafe_code))]
 #![cfg_attr(test, deny(unsafe_code))]
@@ -24,6 +24,7 @@ pub mod abi;
 pub mod call;
 pub mod entry;
 pub mod file;
+pub mod heap_chunks;
 pub mod host;
 pub mod proc;
 pub mod spare_blocks;

@@ -7,25 +7,31 @@
 //! is the reserve (`exos::reserve`): blocks of the heap that are kept back, and opened one by one for small requests
 //! that find nothing else. A call that makes something for a program is refused while one is open. So the last of them
 //! is never used up; if it were, the allocation error handler would end the pod by name.
+//!
+//! What was much for a while goes back to the kernel ([`giving`]).
+
+mod classes;
+mod giving;
+mod holes;
 
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE};
 use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::SLOT_SELF;
+use aegis_abi::{CapSlot, Status};
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
+use exos::platform::FrameGrant;
 use exos::reserve::{self, BLOCK_BYTES, BLOCK_COUNT, LARGE_BYTES, Level, ReserveSize};
 use exos::sync::SpinMutex;
+use exos_linux::heap_chunks::{Chunks, PIECE_BYTES};
 use exos_linux::spare_blocks::{SizeClass, SpareBlocks};
 
+use self::classes::Tlsf;
 use super::slab::{SLAB_ALIGNMENT, Slabs, least_slab_layout};
 use super::{HEAP_BASE, HEAP_BYTES_MAX, kernel, shortage};
 
-/// First-level classes: blocks up to 2^(5 + 28) bytes.
-type Tlsf = rlsf::Tlsf<'static, u32, u32, 28, 32>;
-
 /// Frames of a large page's pieces where memory is in pieces, or scarce.
-const PIECE_FRAMES: u64 = 32;
-const PIECE_BYTES: u64 = PIECE_FRAMES * 4096;
+const PIECE_FRAMES: u64 = PIECE_BYTES / 4096;
 /// With fewer free frames than these the heap grows by pieces: most of a large page would never be used.
 const SCARCE_FRAMES: u64 = (16 << 20) / 4096;
 
@@ -48,8 +54,8 @@ struct Block(NonNull<u8>);
 // SAFETY: the memory behind it belongs to the block's owner, on any processor.
 unsafe impl Send for Block {}
 
-/// The allocator's state: bound bytes from [`HEAP_BASE`] on belong to `tlsf`. What has a class is an object of `slabs`,
-/// also in `spare`; what has none is a block of `tlsf`, and so is a slab.
+/// The allocator's state: bytes from [`HEAP_BASE`] on belong to `tlsf`, and holes are blocks in use. What has a class
+/// is an object of `slabs`, also in `spare`; what has none is a block of `tlsf`, and so is a slab.
 struct Heap {
     tlsf: Tlsf,
     slabs: Slabs,
@@ -60,9 +66,15 @@ struct Heap {
     large: Option<Block>,
     /// What there is of both where nothing is opened.
     size: ReserveSize,
+    /// Where the heap ends, counted from its beginning: bound but for holes.
     bound_bytes: u64,
     /// In blocks that somebody has.
     used_bytes: u64,
+    chunks: Chunks,
+    /// In holes.
+    given_bytes: u64,
+    /// With more free bytes than these some are given back.
+    surplus_bytes: u64,
 }
 
 /// What `alloc` allocates from.
@@ -79,13 +91,33 @@ impl GlobalHeap {
     pub(crate) const fn new() -> Self {
         let (tlsf, slabs, spare, reserve) = (Tlsf::new(), Slabs::new(), SpareBlocks::new(), [None; BLOCK_COUNT]);
         let (large, size) = (None, ReserveSize::ALL);
-        let heap = Heap { tlsf, slabs, spare, reserve, large, size, bound_bytes: 0, used_bytes: 0 };
+        let (bound_bytes, used_bytes, given_bytes, surplus_bytes) = (0, 0, 0, giving::SURPLUS_BYTES);
+        let chunks = Chunks::new();
+        let heap = Heap {
+            tlsf,
+            slabs,
+            spare,
+            reserve,
+            large,
+            size,
+            bound_bytes,
+            used_bytes,
+            chunks,
+            given_bytes,
+            surplus_bytes,
+        };
         Self { heap: SpinMutex::new(heap) }
     }
 
     /// Bytes in use, the reserve apart.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.heap.lock().used_bytes
+    }
+
+    /// Bytes that the kernel has given it and that did not go back.
+    pub(crate) fn bound_bytes(&self) -> u64 {
+        let heap = self.heap.lock();
+        heap.bound_bytes - heap.given_bytes
     }
 
     /// Keeps back what is missing of the reserve, as far as there is memory.
@@ -135,10 +167,10 @@ impl Heap {
 
     /// A new block from the allocator, if the heap has one or can grow.
     fn carve(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        if let Some(block) = self.tlsf.allocate(layout) {
+        if let Some(block) = classes::take(&mut self.tlsf, layout) {
             return Some(block);
         }
-        if self.grow(layout) { self.tlsf.allocate(layout) } else { None }
+        if self.grow(layout) { classes::take(&mut self.tlsf, layout) } else { None }
     }
 
     /// The same where the heap cannot grow: from what is kept for the next request of as many bytes, then from the
@@ -147,7 +179,7 @@ impl Heap {
     fn carve_at_end(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         shortage::note_heap_shortage();
         self.free_spare();
-        if let Some(block) = self.tlsf.allocate(layout) {
+        if let Some(block) = classes::take(&mut self.tlsf, layout) {
             return Some(block);
         }
         let bytes = layout.size() + layout.align();
@@ -156,13 +188,13 @@ impl Heap {
             // SAFETY: it was carved with this layout, and nobody has it.
             unsafe { self.tlsf.deallocate(opened, LARGE_RESERVED.align()) };
             self.tell_level();
-            return self.tlsf.allocate(layout);
+            return classes::take(&mut self.tlsf, layout);
         }
         while let Some(Block(opened)) = self.reserve.iter_mut().find_map(Option::take) {
             // SAFETY: it was carved with this layout, and nobody has it.
             unsafe { self.tlsf.deallocate(opened, RESERVED.align()) };
             self.tell_level();
-            if let Some(block) = self.tlsf.allocate(layout) {
+            if let Some(block) = classes::take(&mut self.tlsf, layout) {
                 return Some(block);
             }
         }
@@ -184,13 +216,13 @@ impl Heap {
 
     /// A block for the reserve.
     fn keep_back(&mut self, layout: Layout) -> Option<Block> {
-        let mut block = self.tlsf.allocate(layout);
+        let mut block = classes::take(&mut self.tlsf, layout);
         if block.is_none() {
             self.free_spare();
-            block = self.tlsf.allocate(layout);
+            block = classes::take(&mut self.tlsf, layout);
         }
         if block.is_none() && self.grow(layout) {
-            block = self.tlsf.allocate(layout);
+            block = classes::take(&mut self.tlsf, layout);
         }
         block.map(Block)
     }
@@ -243,18 +275,23 @@ impl Heap {
     /// Binds enough large pages for `layout` and gives them to the allocator. False if there is no memory.
     fn grow(&mut self, layout: Layout) -> bool {
         let wanted = (layout.size() as u64).saturating_add(layout.align() as u64).saturating_add(4096);
+        self.surplus_bytes = giving::SURPLUS_BYTES;
+        // The allocator finds what is half as long for certain.
+        if wanted <= LARGE_PAGE_SIZE / 2 && self.fill_hole() {
+            return true;
+        }
         // Once it has begun with pieces it goes on with them until a large page is full.
         let is_scarce = kernel::free_frame_count() < SCARCE_FRAMES;
         let by_pieces = is_scarce || !self.bound_bytes.is_multiple_of(LARGE_PAGE_SIZE);
         let step = if by_pieces { PIECE_BYTES } else { LARGE_PAGE_SIZE };
         let Some(length) = wanted.checked_next_multiple_of(step) else { return false };
         let end = self.bound_bytes.saturating_add(length);
-        if end > HEAP_BYTES_MAX || !kernel::may_own_more(end / 4096, length / 4096) {
+        if end > HEAP_BYTES_MAX || !kernel::may_own_more((end - self.given_bytes) / 4096, length / 4096) {
             return false;
         }
         let start = HEAP_BASE + self.bound_bytes;
         // What was bound before the kernel had no more is the heap's all the same.
-        let bound = bind_heap(start, length, is_scarce);
+        let bound = self.bind_at_end(start, length, is_scarce);
         if bound == 0 {
             return false;
         }
@@ -262,8 +299,8 @@ impl Heap {
         let (length, end) = (bound as usize, self.bound_bytes + bound);
         let Some(base) = NonNull::new(start as *mut u8) else { return false };
         let block = NonNull::slice_from_raw_parts(base, length);
-        // SAFETY: the pages were just bound, are used by nothing else and stay bound for ever; they follow the last
-        // block.
+        // SAFETY: the pages were just bound, are used by nothing else and stay bound but where a block in use that
+        // nobody has keeps the allocator from them; they follow the last block.
         let added = unsafe {
             if self.bound_bytes == 0 {
                 self.tlsf.insert_free_block_ptr(block).is_some()
@@ -274,40 +311,52 @@ impl Heap {
         self.bound_bytes = end;
         added && is_all
     }
-}
 
-/// Takes frames from the kernel and binds them from `start` on, in large pages where they fit and there are any, unless
-/// memory is scarce; answers how many bytes of `length` have theirs.
-fn bind_heap(start: u64, length: u64, is_scarce: bool) -> u64 {
-    let mut done = 0;
-    while done < length {
-        let address = start + done;
-        let may_be_large = !is_scarce && address.is_multiple_of(LARGE_PAGE_SIZE) && length - done >= LARGE_PAGE_SIZE;
-        if may_be_large && bind_heap_frames(address, LARGE_PAGE_FRAMES, BindFlags::WRITE | BindFlags::LARGE) {
-            done += LARGE_PAGE_SIZE;
-        } else if bind_heap_frames(address, PIECE_FRAMES, BindFlags::WRITE) {
-            done += PIECE_BYTES;
-        } else {
-            break;
+    /// Takes frames from the kernel and binds them from `start` on, in large pages where they fit and there are any,
+    /// unless memory is scarce; answers how many bytes of `length` have theirs.
+    fn bind_at_end(&mut self, start: u64, length: u64, is_scarce: bool) -> u64 {
+        let mut done = 0;
+        while done < length {
+            let address = start + done;
+            let may_be_large =
+                !is_scarce && address.is_multiple_of(LARGE_PAGE_SIZE) && length - done >= LARGE_PAGE_SIZE;
+            let bind = |is_large| bind_frames(address, is_large, kernel::take_frames, kernel::return_frames);
+            let (slot, is_large) = match may_be_large.then(|| bind(true)).flatten() {
+                Some(slot) => (Some(slot), true),
+                None => (bind(false), false),
+            };
+            let Some(slot) = slot else { break };
+            self.chunks.add(address - HEAP_BASE, is_large, slot);
+            done += if is_large { LARGE_PAGE_SIZE } else { PIECE_BYTES };
         }
+        done
     }
-    done
 }
 
-fn bind_heap_frames(address: u64, frame_count: u64, flags: BindFlags) -> bool {
-    let is_large = flags.contains(BindFlags::LARGE);
-    let alignment_log2 = if is_large { LARGE_PAGE_FRAMES.trailing_zeros() } else { 0 };
-    let Ok(grant) = kernel::take_frames(frame_count, alignment_log2) else { return false };
-    let entry = BindEntry::map(address, grant.first.0, frame_count as u32, grant.slot, flags);
-    // SAFETY: the address lies in the heap's part of the window, above everything bound so far.
-    let is_bound = unsafe { kernel::bind_all(SLOT_SELF, &[entry]) }.is_ok();
-    if !is_bound {
-        let undone = BindEntry::unmap(address, frame_count as u32);
-        // SAFETY: as above; the heap does not know of the pages.
-        let _ = unsafe { kernel::bind_all(SLOT_SELF, &[undone]) };
-        kernel::return_frames(grant);
+/// Takes the frames of a chunk by `take` and binds them; the slot of their capability. `None`: no memory, and what was
+/// taken is given back by `give`.
+fn bind_frames(
+    address: u64,
+    is_large: bool,
+    take: impl FnOnce(u64, u32) -> Result<FrameGrant, Status>,
+    give: impl FnOnce(FrameGrant),
+) -> Option<CapSlot> {
+    let (count, alignment_log2, flags) = if is_large {
+        (LARGE_PAGE_FRAMES, LARGE_PAGE_FRAMES.trailing_zeros(), BindFlags::WRITE | BindFlags::LARGE)
+    } else {
+        (PIECE_FRAMES, 0, BindFlags::WRITE)
+    };
+    let grant = take(count, alignment_log2).ok()?;
+    let entry = BindEntry::map(address, grant.first.0, count as u32, grant.slot, flags);
+    // SAFETY: the address lies in the heap's part of the window, above everything bound so far or in a hole.
+    if unsafe { kernel::bind_all(SLOT_SELF, &[entry]) }.is_ok() {
+        return Some(grant.slot);
     }
-    is_bound
+    let undone = BindEntry::unmap(address, count as u32);
+    // SAFETY: as above; the heap does not know of the pages.
+    let _ = unsafe { kernel::bind_all(SLOT_SELF, &[undone]) };
+    give(grant);
+    None
 }
 
 // SAFETY: the TLSF allocator hands out disjoint blocks of memory that stays bound; the mutex makes it exclusive.

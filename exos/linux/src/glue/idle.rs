@@ -13,6 +13,7 @@ use aegis_rt::upcall::UpcallHandlers;
 use aegis_rt::{call, control};
 use core::sync::atomic::Ordering;
 
+use super::heap::HEAP;
 use super::pod::POD;
 use super::processor::{ARMED_WITHIN_NS, COUNT_MAX, PROCESSORS, this_number, this_processor};
 use super::run::RUN;
@@ -169,6 +170,9 @@ fn idle() -> ! {
             None => {
                 memory::answer(&pod.system);
                 if number == 0 {
+                    if HEAP.give_surplus() {
+                        continue;
+                    }
                     memory::count_spare(&pod.system.pool, false);
                     if !net_card::may_sleep() {
                         net_card::look(&pod.system.files.inet, &run.platform.bells);

@@ -48,7 +48,7 @@ pub(crate) struct MachineKernel {
 impl Kernel for MachineKernel {
     fn allocate_frames(&self, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
         let taken = kernel::take_program_frames(count, alignment_log2);
-        if taken.is_err() && stack::give_free() {
+        if taken.is_err() && (stack::give_free() | HEAP.give_free()) {
             return kernel::take_program_frames(count, alignment_log2);
         }
         taken

@@ -14,6 +14,7 @@ use exos::mem::FramePool;
 use exos_linux::task::out_of_memory::give_way;
 use exos_linux::task::system::System;
 
+use super::heap::HEAP;
 use super::pod::POD;
 use super::processor::this_processor;
 use super::shortage::{IS_ASKED, IS_HEAP_SHORT, IS_SHORT};
@@ -87,6 +88,7 @@ pub(crate) fn answer(system: &System) {
     }
     let pool = &system.pool;
     exos_linux::task::out_of_memory::forget_taken(system);
+    while excess() > 0 && HEAP.give_free() {}
     pool.shrink(excess());
     if excess() > 0 {
         for process in system.processes.all() {

@@ -356,6 +356,7 @@ fn send_stats(pod: &Pod, run: &Run) {
         ("pages_copied", faults.copied),
         ("memory_held_bytes", memory.held * 4096),
         ("heap_bytes", HEAP.used_bytes()),
+        ("heap_held_bytes", HEAP.bound_bytes()),
         ("capabilities", kernel::capability_count(pod.system.shared.kept_space_count())),
         ("memory_peak_bytes", pod.process.peak_bytes()),
     ];
