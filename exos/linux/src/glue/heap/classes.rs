@@ -27,14 +27,14 @@ pub(crate) type Tlsf = rlsf::Tlsf<'static, u64, u32, 59, { 1 << CLASS_COUNT_LOG2
 /// A block for `layout`, of the free ones.
 #[inline]
 pub(crate) fn take(tlsf: &mut Tlsf, layout: Layout) -> Option<NonNull<u8>> {
-    if LONG_BYTES.contains(&layout.size()) && layout.align() <= HEADER_BYTES {
-        return take_long(tlsf, layout);
-    }
-    tlsf.allocate(layout)
+    if layout.size() < LONG_BYTES.start { tlsf.allocate(layout) } else { take_long(tlsf, layout) }
 }
 
 #[cold]
 fn take_long(tlsf: &mut Tlsf, layout: Layout) -> Option<NonNull<u8>> {
+    if layout.size() >= LONG_BYTES.end || layout.align() > HEADER_BYTES {
+        return tlsf.allocate(layout);
+    }
     let length = (layout.size() + HEADER_BYTES).next_multiple_of(GRANULE_BYTES);
     let width = 1_usize << (length.ilog2() - CLASS_COUNT_LOG2);
     let shorter = Layout::from_size_align((length & !(width - 1)) - HEADER_BYTES, layout.align()).ok()?;
