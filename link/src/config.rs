@@ -121,6 +121,8 @@ bitflags! {
         const ROOT = 1 << 1;
         /// It shows in the root, at `/` or at `/NAME`, where the root's image has nothing: taken as unchanging.
         const LAYER = 1 << 2;
+        /// The served directory holds one file, and that is mounted, not the directory.
+        const FILE = 1 << 3;
         // Flags of a later version are kept.
         const _ = !0;
     }

@@ -76,6 +76,8 @@ const LIMIT_OFFSET: usize = 32;
 const NAME_OFFSET: usize = 40;
 /// Flag of an entry: [`PodPlan::is_held`].
 const FLAG_HELD: u32 = 1;
+/// Flag of an entry: [`PodPlan::is_late`].
+const FLAG_LATE: u32 = 2;
 const ENTRY_BYTES: usize = NAME_OFFSET + POD_NAME_BYTES_MAX;
 const CURRENCY_BYTES: usize = 16;
 /// The payer, if only the base pays.
@@ -105,6 +107,8 @@ pub struct PodPlan {
     pub payer: Option<u32>,
     /// The machine does not end while the host may still want the pod again: until an order releases it.
     pub is_held: bool,
+    /// It is not made with the machine, but when an order says so, as one that is started again.
+    pub is_late: bool,
     /// Bytes of its name.
     name_bytes: u32,
     name: [u8; POD_NAME_BYTES_MAX],
@@ -119,9 +123,19 @@ impl PodPlan {
         }
         let mut bytes = [0; POD_NAME_BYTES_MAX];
         bytes[..name.len()].copy_from_slice(name.as_bytes());
-        let (is_held, payer, name_bytes) = (false, None, name.len() as u32);
+        let (is_held, is_late, payer, name_bytes) = (false, false, None, name.len() as u32);
         let frame_limit = frame_quota;
-        Some(Self { frame_quota, frame_limit, ticket_amount, device_count, payer, is_held, name_bytes, name: bytes })
+        Some(Self {
+            frame_quota,
+            frame_limit,
+            ticket_amount,
+            device_count,
+            payer,
+            is_held,
+            is_late,
+            name_bytes,
+            name: bytes,
+        })
     }
 
     /// The same, with its ticket in another currency.
@@ -140,6 +154,12 @@ impl PodPlan {
     #[must_use]
     pub fn held(self, is_held: bool) -> Self {
         Self { is_held, ..self }
+    }
+
+    /// The same, made late.
+    #[must_use]
+    pub fn late(self, is_late: bool) -> Self {
+        Self { is_late, ..self }
     }
 
     /// Name in the plan, without padding.
@@ -188,7 +208,8 @@ pub fn encode(pods: &[PodPlan], currencies: &[CurrencyPlan], trusts_devices: boo
         put(&mut bytes, at + 8, pod.ticket_amount.to_le_bytes());
         put(&mut bytes, at + 16, pod.device_count.to_le_bytes());
         put(&mut bytes, at + 20, pod.name_bytes.to_le_bytes());
-        put(&mut bytes, at + 24, (if pod.is_held { FLAG_HELD } else { 0 }).to_le_bytes());
+        let flags = [(pod.is_held, FLAG_HELD), (pod.is_late, FLAG_LATE)].map(|(is, flag)| if is { flag } else { 0 });
+        put(&mut bytes, at + 24, (flags[0] | flags[1]).to_le_bytes());
         put(&mut bytes, at + 28, pod.payer.unwrap_or(PAYER_BASE).to_le_bytes());
         put(&mut bytes, at + LIMIT_OFFSET, pod.frame_limit.to_le_bytes());
         bytes[at + NAME_OFFSET..at + ENTRY_BYTES].copy_from_slice(&pod.name);
@@ -294,14 +315,15 @@ fn decode_pod(entry: &[u8], currency_count: u32) -> Option<PodPlan> {
     if !(1..=TICKET_AMOUNT_MAX).contains(&ticket_amount) {
         return None;
     }
-    let is_held = u32_at(entry, 24)? & FLAG_HELD != 0;
+    let flags = u32_at(entry, 24)?;
+    let (is_held, is_late) = (flags & FLAG_HELD != 0, flags & FLAG_LATE != 0);
     let payer = decode_payer(u32_at(entry, 28)?, currency_count)?;
     let frame_limit = u64_at(entry, LIMIT_OFFSET)?;
     if frame_limit < frame_quota {
         return None;
     }
     PodPlan::new(name, frame_quota, ticket_amount, device_count)
-        .map(|plan| plan.limited(frame_limit).held(is_held).paid_by(payer))
+        .map(|plan| plan.limited(frame_limit).held(is_held).late(is_late).paid_by(payer))
 }
 
 #[cfg(test)]
@@ -318,6 +340,7 @@ mod tests {
             .expect("a good name")
             .limited(if name.ends_with('2') { 4000 } else { 0 })
             .held(name.ends_with('1'))
+            .late(name.ends_with('3'))
     }
 
     #[test]

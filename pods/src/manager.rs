@@ -296,18 +296,20 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
             plan,
             part: *part,
             devices: first..device,
-            // Until it is made.
-            life: Life::Over { last: PodState::default(), is_held: plan.is_held, is_told: true },
+            // Until it is made; one that is late is wanted sooner or later.
+            life: Life::Over { last: PodState::default(), is_held: plan.is_held || plan.is_late, is_told: true },
             ticket_amount: plan.ticket_amount,
             payer: currencies.slot(plan.payer),
             share: Share::of(plan),
         };
-        let pod = made.make(&machine).map_err(|error| match error {
-            DeviceError::Refused(Refusal { status: Status::NoFrames, .. }) => Failure::Memory(*plan),
-            DeviceError::Refused(refusal) => Failure::Refused(refusal),
-            error => Failure::Device(*plan, error),
-        })?;
-        made.life = Life::Running { pod, is_held: plan.is_held };
+        if !plan.is_late {
+            let pod = made.make(&machine).map_err(|error| match error {
+                DeviceError::Refused(Refusal { status: Status::NoFrames, .. }) => Failure::Memory(*plan),
+                DeviceError::Refused(refusal) => Failure::Refused(refusal),
+                error => Failure::Device(*plan, error),
+            })?;
+            made.life = Life::Running { pod, is_held: plan.is_held };
+        }
         *record = Some(made);
     }
     let line = Line::open(info)?;

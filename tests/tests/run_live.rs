@@ -277,8 +277,25 @@ fn several_directories_and_their_places() {
 }
 
 #[test]
+fn a_single_file_is_written_and_its_neighbours_are_not_shown() {
+    let folder = Folder::new("file");
+    folder.put("conf", "old\n");
+    folder.put("secret", "secret\n");
+    let volume = format!("{}:/etc/deep/app.conf", folder.0.join("conf").display());
+    let script = "cat /etc/deep/app.conf; ls /etc/deep; echo more >> /etc/deep/app.conf; \
+                  exec 2>/dev/null; mv /etc/deep/app.conf /tmp/x || echo busy; rm /etc/deep/app.conf || echo busy";
+    let shown = succeeds(aegis(&["-v", &volume], &["busybox", "sh", "-c", script], b""));
+    assert_eq!(shown, "old\napp.conf\nbusy\nbusy\n");
+    assert_eq!(folder.get("conf").as_deref(), Some("old\nmore\n"));
+    let script = "echo short > /etc/deep/app.conf; stat -c %s /etc/deep/app.conf";
+    assert_eq!(succeeds(aegis(&["-v", &volume], &["busybox", "sh", "-c", script], b"")), "6\n");
+    assert_eq!(folder.get("conf").as_deref(), Some("short\n"));
+    assert_eq!(std::fs::read_dir(&folder.0).expect("the folder is ours").count(), 2, "nothing is left beside it");
+}
+
+#[test]
 fn wrong_directories_are_named_before_the_start() {
-    for (volume, expected) in [("/etc/passwd:/p", "a single file is shown with :ro"), ("/no/such:/p", "/no/such: ")] {
+    for (volume, expected) in [("/dev/null:/p", "only files and directories"), ("/no/such:/p", "/no/such: ")] {
         let ended = aegis(&["-v", volume], &["busybox", "true"], b"");
         assert!(ended.status == 125 && ended.errors.contains(expected), "{ended:?}");
     }

@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
-use aegis_tests::programs::{Ended, compile, up, up_tool};
+use aegis_tests::programs::{Ended, compile, host, up, up_tool};
+use aegis_tests::up::Up;
 
 /// The lines of one pod, without its mark, in order.
 fn lines_of(text: &str, pod: &str) -> Vec<String> {
@@ -322,4 +323,60 @@ fn a_pod_that_the_kernel_stopped_is_started_again_too() {
     assert_eq!(ended.status, 125, "{ended:?}");
     assert_eq!(output_of(&ended, "gone"), ["before", "before"], "{ended:?}");
     assert!(ended.errors.contains("not started again: it was, 1 times in a row"), "{ended:?}");
+}
+
+#[test]
+fn pods_start_when_what_they_depend_on_has_come_so_far() {
+    let found = host(&["/bin/sh", "-c", "command -v busybox"], b"");
+    let found = String::from_utf8_lossy(&found.output);
+    let health =
+        format!("health = \"test -e /tmp/well\"\nhealth_interval = \"0.1\"\nwith = [\"{}:/bin/sh\"]", found.trim_end());
+    let pods = [
+        shell("last", "echo last", "depends_on = [\"well:service_healthy\", \"first\"]"),
+        shell("well", "touch /tmp/well; sleep 1000", &health),
+        shell("first", "echo first", "depends_on = [\"before:service_completed_successfully\"]"),
+        shell("before", "sleep 0.2; echo before", ""),
+    ];
+    let mut machine = Up::start("depends", &[], &pods.concat());
+    machine.wait_for(&["before | before"]);
+    machine.wait_for(&["first  | first"]);
+    machine.wait_for(&["last   | last"]);
+    let shown = machine.ask(&["events", "--once"]);
+    let shown = String::from_utf8_lossy(&shown.output);
+    let place = |event: &str| shown.find(event).unwrap_or_else(|| panic!("{event} in {shown}"));
+    assert!(place(" before exit") < place(" first start") && place(" well healthy") < place(" last start"), "{shown}");
+    assert!(!shown[..place(" last start")].contains(" last "), "it has no life before: {shown}");
+    let shown = machine.ask(&["ps", "--json"]);
+    assert!(!String::from_utf8_lossy(&shown.output).contains("\"restarts\":1"), "none was started again");
+    assert_eq!(machine.ask(&["stop"]).status, 0);
+    assert_eq!(machine.end().1, 143);
+}
+
+#[test]
+fn a_pod_whose_dependency_fails_is_not_started_and_the_machine_ends() {
+    let pods = [
+        shell("bad", "exit 3", ""),
+        shell("next", "echo next", "depends_on = [\"bad:service_completed_successfully\"]\nrestart = \"always\""),
+        shell("far", "echo far", "depends_on = [\"next\"]"),
+        shell("beside", "echo beside", "depends_on = [\"bad\"]"),
+    ];
+    let ended = up("depends-bad", &[], &pods.concat());
+    assert_eq!((ended.status, output_of(&ended, "next").len(), output_of(&ended, "far").len()), (3, 0, 0));
+    assert_eq!(output_of(&ended, "beside"), ["beside"]);
+    for line in ["aegis: was not started: bad has failed", "aegis: was not started: next could not be"] {
+        assert!(ended.errors.contains(line), "{}", ended.errors);
+    }
+}
+
+#[test]
+fn a_machine_with_a_pod_that_waits_can_be_stopped() {
+    let pods = [
+        shell("on", "trap 'exit 0' TERM; echo on; while true; do sleep 0.05; done", ""),
+        shell("late", "echo late", "depends_on = [\"on:service_completed_successfully\"]"),
+    ];
+    let mut machine = Up::start("depends-stop", &[], &pods.concat());
+    machine.wait_for(&["on   | on"]);
+    assert!(machine.ask(&["exec", "late", "true"]).errors.contains("late: waits for other pods"));
+    machine.terminate();
+    assert_eq!(machine.end(), (String::new(), 125), "one was not started");
 }

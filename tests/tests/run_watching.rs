@@ -71,6 +71,19 @@ fn pods_are_watched_while_they_run_and_known_when_they_have_ended() {
     assert!(text(&remote("watched", &["inspect", "a"])).contains("\"status\": 4"));
     let unknown = remote("watched", &["logs", "--machine", "machine", "x"]);
     assert!(unknown.status == 125, "{unknown:?}");
+
+    // Others that run have no such pods, so who names one means the machine that has ended.
+    let mut one = Up::start("watched", &["--name", "one"], &shell("c", LISTENS, ""));
+    one.wait_for(&["c | ready"]);
+    assert_eq!(text(&remote("watched", &["wait", "b"])), "5\n");
+    assert_eq!(text(&remote("watched", &["logs", "a"])), "ready\ntold\n");
+    let mut two = Up::start("watched", &["--name", "two"], &shell("d", LISTENS, ""));
+    two.wait_for(&["d | ready"]);
+    assert_eq!(text(&remote("watched", &["logs", "b"])), "ready\nquit\n");
+    assert_eq!(remote("watched", &["stop", "d"]).status, 0, "the machine that has it is found");
+    assert_eq!(two.end().1, 4);
+    assert_eq!(remote("watched", &["stop", "c"]).status, 0);
+    assert_eq!(one.end().1, 4);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::{Compose, read};
 use crate::options::image::PullChoice;
+use crate::verb::up_dependencies::{Condition, Dependency};
 use aegis_launch::images::source::ImageSource;
 use std::path::{Path, PathBuf};
 
@@ -156,16 +157,31 @@ fn health_checks_are_read() {
 }
 
 #[test]
+fn what_a_service_waits_for_is_kept() {
+    let folder = Folder::new("waits");
+    let text = "services:\n  a:\n    image: x\n    depends_on:\n      b:\n        condition: \
+                service_completed_successfully\n      c: {condition: service_healthy, required: false}\n      \
+                d: {required: false}\n  b: {image: x, depends_on: [c]}\n\
+                \x20 c: {image: x}\n  d: {image: x, profiles: [p]}\n";
+    let found = compose(&folder.0, text).expect("understood");
+    let one = |pod, condition, is_required| Dependency { pod, condition, is_required };
+    let expected = [one(1, Condition::Completed, true), one(2, Condition::Healthy, false)];
+    assert_eq!((found.file.pods[0].dependencies.as_slice(), found.notes.len()), (&expected[..], 0));
+    assert_eq!(found.file.pods[1].dependencies, [one(2, Condition::Started, true)]);
+}
+
+#[test]
 fn each_key_that_is_not_kept_is_named_with_its_line() {
     let folder = Folder::new("named");
     let text = "services:\n  a:\n    image: x\n    cap_add: [ALL]\n    healthcheck: {test: x, start_interval: 1s}\n    \
-                depends_on: {b: {condition: service_healthy}}\n    environment: [A=$NOWHERE]\n  b: {image: y}\n\
+                depends_on: {b: {condition: service_healthy, restart: true}}\n    environment: [A=$NOWHERE]\n  b: \
+                {image: y}\n\
                 networks: {}\nx-mine: 1\nvolumes: {v: {external: true}}\n";
     let notes = compose(&folder.0, text).expect("understood").notes.join("\n");
     for part in [
         "line 4: services.a.cap_add is not kept",
         "line 5: services.a.healthcheck.start_interval is not kept",
-        "line 6: services.a.depends_on.b.condition is not kept",
+        "line 6: services.a.depends_on.b.restart is not kept",
         "networks is not kept",
         "NOWHERE is not set",
     ] {
@@ -208,6 +224,12 @@ fn what_is_wrong_is_said_with_its_line() {
         (service("env_file: missing"), "line 4: env_file"),
         (service("mem_limit: much"), "line 4: mem_limit"),
         (service("restart: perhaps"), "line 4: restart"),
+        (service("depends_on: [b]"), "line 4: depends_on: b: there is none"),
+        (service("depends_on: {a: {condition: service_healthy}}"), "line 4: depends_on: a waits for itself"),
+        (
+            service("depends_on: {a: {condition: healthy}}"),
+            "line 4: depends_on: a: condition: healthy: service_started",
+        ),
         (service("hostname: ${X:?is needed}"), "is needed"),
         ("services:\n  a:\n    build: .\n".into(), "aegis images build"),
         ("services:\n  a: {command: x}\n".into(), "no image"),

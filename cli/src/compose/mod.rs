@@ -19,7 +19,8 @@ use aegis_link::pods::POD_COUNT_MAX;
 use crate::compose::interpolate::{Variables, read_variables};
 use crate::compose::service::Service;
 use crate::compose::yaml::{Node, Value, Wrong, parse};
-use crate::verb::up_file::UpFile;
+use crate::verb::up_dependencies::settle;
+use crate::verb::up_file::{PodEntry, UpFile};
 
 /// A file that was understood, and what the user should know of it.
 #[derive(Debug)]
@@ -98,10 +99,11 @@ impl Reader {
         if services.is_empty() {
             return Err((root.line, "no services".into()));
         }
-        let mut pods = Vec::new();
+        let (mut pods, mut dependencies) = (Vec::new(), Vec::new());
         for (name, node) in services {
-            if let Some(pod) = Service::new(self, &name, node.line).read(&node)? {
+            if let Some((pod, written)) = Service::new(self, &name, node.line).read(&node)? {
                 pods.push(pod);
+                dependencies.push(written);
             }
         }
         if pods.is_empty() {
@@ -110,6 +112,9 @@ impl Reader {
         if pods.len() > POD_COUNT_MAX {
             return Err((root.line, format!("{} services; a machine has at most {POD_COUNT_MAX} pods", pods.len())));
         }
+        let names: Vec<&str> = pods.iter().map(|pod: &PodEntry| pod.name.as_str()).collect();
+        let found = settle(&names, &dependencies)?;
+        pods.iter_mut().zip(found).for_each(|(pod, found)| pod.dependencies = found);
         let currencies = Vec::new();
         Ok(UpFile { cpus: 1, memory: None, slice_ms: None, trusts_devices: false, pods, currencies })
     }

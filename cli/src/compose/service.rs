@@ -17,6 +17,7 @@ use crate::options::image::PullChoice;
 use crate::options::network::{NetworkChoice, parse_host_entry, parse_hostname, parse_name_server, parse_publications};
 use crate::options::values::{MEMORY_BYTES_MIN, parse_memory, parse_signal, parse_temporary};
 use crate::remote::server::restart::Restart;
+use crate::verb::up_dependencies::{Condition, Written};
 use crate::verb::up_file::{PodEntry, plain_options};
 
 /// `cpu_shares` of a service that says nothing: what a share is compared with.
@@ -38,6 +39,7 @@ pub(super) struct Service<'a> {
     command: Option<Vec<OsString>>,
     /// Variables of files, which those of `environment` win over.
     of_files: Vec<OsString>,
+    dependencies: Vec<Written>,
 }
 
 impl<'a> Service<'a> {
@@ -51,12 +53,14 @@ impl<'a> Service<'a> {
             tickets: SHARES_DEFAULT,
             payer: None,
             restart: Restart::NO,
+            dependencies: Vec::new(),
         };
-        Self { reader, name: name.into(), line, pod, command: None, of_files: Vec::new() }
+        let dependencies = Vec::new();
+        Self { reader, name: name.into(), line, pod, command: None, of_files: Vec::new(), dependencies }
     }
 
     /// Reads the service; nothing if it belongs to a profile that was not asked for.
-    pub(super) fn read(mut self, node: &Node) -> Result<Option<PodEntry>> {
+    pub(super) fn read(mut self, node: &Node) -> Result<Option<(PodEntry, Vec<Written>)>> {
         if !is_name(&self.name) {
             let why = format!("a service's name is 1 to {POD_NAME_BYTES_MAX} letters, digits, - and _");
             return Err((self.line, format!("{}: {why}", self.name)));
@@ -78,7 +82,7 @@ impl<'a> Service<'a> {
         self.pod.words = self.command.take().unwrap_or_default();
         let given = std::mem::take(&mut self.pod.options.environment);
         self.pod.options.environment = self.of_files.into_iter().chain(given).collect();
-        Ok(Some(self.pod))
+        Ok(Some((self.pod, self.dependencies)))
     }
 
     fn is_wanted(&self, profiles: &Node) -> Result<bool> {
@@ -408,17 +412,26 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    /// Pods start together, so nothing has to be done for `service_started`; what waits for more is not kept.
+    /// What it waits for: a list of services, or a map of them with conditions.
     fn dependencies(&mut self, node: &Node) -> Result<()> {
-        let Value::Map(map) = &node.value else { return texts("depends_on", node).map(drop) };
+        let one = |name: &str, at| Written { name: name.into(), condition: Condition::Started, is_required: true, at };
+        let Value::Map(map) = &node.value else {
+            self.dependencies = texts("depends_on", node)?.iter().map(|name| one(name, node.line)).collect();
+            return Ok(());
+        };
         for (name, entry) in map {
-            let Value::Map(keys) = &entry.value else { continue };
+            let mut found = one(name, entry.line);
+            let none = Vec::new();
+            let keys = if let Value::Map(keys) = &entry.value { keys } else { &none };
             for (key, value) in keys {
-                let is_kept = key == "condition" && text(key, value)? == "service_started" || key == "required";
-                if !is_kept {
-                    self.ignore(value.line, &format!("depends_on.{name}.{key}"));
+                let at = |why: String| (value.line, format!("depends_on: {name}: {key}: {why}"));
+                match key.as_str() {
+                    "condition" => found.condition = Condition::parse(&text(key, value)?).map_err(at)?,
+                    "required" => found.is_required = boolean("depends_on: required", value)?,
+                    _ => self.ignore(value.line, &format!("depends_on.{name}.{key}")),
                 }
             }
+            self.dependencies.push(found);
         }
         Ok(())
     }

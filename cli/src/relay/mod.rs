@@ -175,6 +175,9 @@ impl<'a> Relay<'a> {
             errs.push(Source::new(pod.stderr, marker()));
             links.push(PodLink::new(mark.cloned().unwrap_or_default(), pod.control, input.doing(what)?));
         }
+        if let Some(server) = &session.server {
+            server.hold_back(&mut links);
+        }
         let stdout = Sink::new(io::stdout()).doing(what)?;
         let stderr = Sink::new(io::stderr()).doing(what)?;
         let qemu_stderr = machine.take_errors();
@@ -336,6 +339,10 @@ impl<'a> Relay<'a> {
             }
         }
         server.tick(&mut self.links);
+        for (number, line) in server.take_told() {
+            self.first_failure.get_or_insert(number);
+            told.push((number, line));
+        }
         let has_failed = self.links.iter().any(PodLink::has_failed_to_stop);
         for (number, line) in told {
             self.tell(number, &format!("aegis: {line}"));
@@ -546,7 +553,8 @@ impl<'a> Relay<'a> {
     /// To every pod that can hear it.
     fn send_all(&mut self, message: ToGuest) {
         for number in 0..self.links.len() {
-            if self.links[number].has_greeted() {
+            // One that waits to begin would hear in its life what was sent before.
+            if self.links[number].has_greeted() && !self.links[number].phase().is_over() {
                 self.send(number, message);
             }
         }

@@ -5,7 +5,7 @@
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use aegis_launch::errors::{Doing, Error};
+use aegis_launch::errors::{Doing, Error, STATUS_TOOL};
 use aegis_link::control::{FromGuest, Malformed, Report, ToGuest, printable};
 use aegis_link::frame::{Frame, FrameBuffer, Kind};
 use aegis_link::phase::PodPhase;
@@ -56,9 +56,11 @@ pub(crate) enum Stage {
     Failed,
 }
 
-/// How a life ended.
+/// How a life ended, or that none has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LifeEnd {
+    /// It waits for other pods before its first life; if they have come so far, when that begins.
+    Unbegun { due: Option<Instant> },
     /// As the report says, or without a word; it is to be started again.
     Waiting {
         due: Instant,
@@ -123,7 +125,7 @@ impl PodLink {
             Life::Starting => PodPhase::Starting,
             Life::Running => PodPhase::Running,
             Life::Ending { .. } => PodPhase::Ending,
-            Life::Over { end: LifeEnd::Waiting { .. }, .. } => PodPhase::Waiting,
+            Life::Over { end: LifeEnd::Waiting { .. } | LifeEnd::Unbegun { .. }, .. } => PodPhase::Waiting,
             Life::Over { end: LifeEnd::Ended(_), .. } => PodPhase::Ended,
             Life::Over { end: LifeEnd::Lost, .. } => PodPhase::Lost,
         }
@@ -166,24 +168,42 @@ impl PodLink {
 
     /// When it is to be started again.
     pub(crate) fn due(&self) -> Option<Instant> {
-        if let Life::Over { end: LifeEnd::Waiting { due, .. }, .. } = self.life { Some(due) } else { None }
+        match self.life {
+            Life::Over { end: LifeEnd::Waiting { due, .. }, .. } => Some(due),
+            Life::Over { end: LifeEnd::Unbegun { due }, .. } => due,
+            _ => None,
+        }
     }
 
-    /// It has been started again: what was said before is not its own.
+    /// It waits for its first life.
+    pub(crate) fn is_unbegun(&self) -> bool {
+        matches!(self.life, Life::Over { end: LifeEnd::Unbegun { .. }, .. })
+    }
+
+    /// It has been started again, or late: what was said before is not its own.
     pub(crate) fn begin_again(&mut self) {
+        self.restart_count += u32::from(!self.is_unbegun());
         self.life = Life::Starting;
-        self.restart_count += 1;
         self.frames = FrameBuffer::new();
         self.control.clear();
     }
 
-    /// It is not started again, if it was to be.
+    /// It is not started again, or at all, if it was to be.
     pub(crate) fn stop_waiting(&mut self) {
+        if self.is_unbegun() {
+            return self.end_unbegun("was not started".into());
+        }
         if let Life::Over { end: end @ LifeEnd::Waiting { .. }, .. } = &mut self.life
             && let LifeEnd::Waiting { report, .. } = std::mem::replace(end, LifeEnd::Lost)
         {
             *end = LifeEnd::of(report);
         }
+    }
+
+    /// It never begins; why.
+    pub(crate) fn end_unbegun(&mut self, text: String) {
+        let end = LifeEnd::Ended(Report::Fail { status: STATUS_TOOL, text });
+        self.life = Life::Over { end, is_flushed: true };
     }
 
     /// Reads what has come: messages, and lines that are none.

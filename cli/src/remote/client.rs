@@ -48,12 +48,30 @@ pub(crate) fn ended() -> Result<Vec<(String, PathBuf)>, Error> {
     address::ended().map_err(|why| Error::Usage(format!("looking for machines that have ended: {why}")))
 }
 
-/// The one that is meant: by its name, or the only one, or the one that is called as the pod.
+/// How long a machine's tool may take to say whether it has a pod, for which it asks nobody.
+const PODS_LIMIT: Duration = Duration::from_secs(5);
+
+impl Machine {
+    /// Whether it has a pod of this name; one that does not say so has none.
+    pub(crate) fn has_pod(&self, pod: &str) -> bool {
+        let request = Request::Inspect { pod: Some(pod.into()) };
+        let ask = |mut conversation: Conversation| conversation.ask(&request, Some(PODS_LIMIT), |_, _| Ok(()));
+        Conversation::open(self).and_then(ask).is_ok_and(|end| end.status == 0)
+    }
+}
+
+/// The one that is meant: by its name, or the only one, or the one that is called as the pod, or the only one with it.
 pub(crate) fn the_machine(name: Option<&str>, pod: Option<&str>) -> Result<Machine, Error> {
     let all = running()?;
     let of_pod = pod.filter(|_| name.is_none() && all.len() > 1);
     if let Some(machine) = of_pod.and_then(|pod| all.iter().find(|machine| machine.name == pod)) {
         return Ok(machine.clone());
+    }
+    if let Some(pod) = of_pod {
+        let having: Vec<&Machine> = all.iter().filter(|machine| machine.has_pod(pod)).collect();
+        if let [only] = having[..] {
+            return Ok(only.clone());
+        }
     }
     let names = || all.iter().map(|machine| machine.name.as_str()).collect::<Vec<_>>().join(", ");
     let found = match (name, &all[..]) {

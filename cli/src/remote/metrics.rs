@@ -1,7 +1,8 @@
 //! A machine's report as OpenMetrics, or as the text that was before it.
 //!
 //! Pure. What cAdvisor has a name for is called so (`container_…`, with the pod as `name`), so that pictures that exist
-//! show it; the rest is `aegis_…`.
+//! show it; the rest is `aegis_…`. What is not known now (a pod or the manager did not answer) has no sample: a zero
+//! would be read as one.
 
 use std::fmt::Write as _;
 
@@ -98,11 +99,17 @@ pub(crate) fn metrics(report: &MachineReport, format: Format) -> String {
     out.text
 }
 
+/// Whether all tickets that compete are known: none is of an amount of 0.
+fn are_shares_known(report: &MachineReport) -> bool {
+    let is_known = |pod: &PodReport| pod.state.is_some() && (!pod.is_running() || pod.usage.is_some());
+    report.pods.iter().all(is_known) && report.currencies.iter().all(|currency| currency.tickets > 0)
+}
+
 fn states(out: &mut Writer, report: &MachineReport) {
     let pods = &report.pods;
     let one = |value: f64| vec![("", value)];
     out.family(("aegis_pod_running", Kind::Gauge, "Whether the pod's program runs."), pods, |pod| {
-        one(f64::from(u8::from(pod.is_running())))
+        pod.state.map(|_| ("", f64::from(u8::from(pod.is_running())))).into_iter().collect()
     });
     out.family(("aegis_pod_healthy", Kind::Gauge, "Whether the pod's health check succeeds."), pods, |pod| {
         let health = pod.health.as_deref().filter(|health| *health != "starting");
@@ -114,13 +121,13 @@ fn states(out: &mut Writer, report: &MachineReport) {
     out.family(("aegis_pod_exit_status", Kind::Gauge, "The status that the program ended with."), pods, |pod| {
         pod.status.map(|status| ("", f64::from(status))).into_iter().collect()
     });
-    let shares = Shares::new(report);
+    let shares = are_shares_known(report).then(|| Shares::new(report));
     let help = "The part of the processors that the pod's tickets are worth now.";
     out.family(("aegis_pod_share_wanted_ratio", Kind::Gauge, help), pods, |pod| {
-        shares.of_pod(pod).map(|share| ("", share)).into_iter().collect()
+        shares.as_ref().and_then(|shares| shares.of_pod(pod)).map(|share| ("", share)).into_iter().collect()
     });
     out.family(("container_processes", Kind::Gauge, "Processes of the pod."), pods, |pod| {
-        one(pod.processes.len() as f64)
+        if pod.has_all_processes { one(pod.processes.len() as f64) } else { Vec::new() }
     });
 }
 
@@ -221,7 +228,22 @@ mod tests {
                 None => assert!(line.starts_with(family), "{family}: {line}"),
             }
         }
+        assert!(!text.contains("\ncontainer_processes{"), "no pod has said what it has: {text}");
         let old = metrics(&report, Format::Text);
         assert!(old.contains("# TYPE aegis_pod_slices_total counter\n") && !old.contains("# EOF"), "{old}");
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_sample() {
+        let mut report = machine();
+        report.pods.iter_mut().for_each(|pod| pod.has_all_processes = true);
+        report.pods[1].state = None;
+        report.pods[1].usage = None;
+        report.pods[1].has_all_processes = false;
+        let text = metrics(&report, Format::OpenMetrics);
+        let samples = |name: &str| text.lines().filter(|line| line.starts_with(&format!("{name}{{"))).count();
+        assert_eq!((samples("aegis_pod_running"), samples("container_processes")), (2, 2), "{text}");
+        assert_eq!((samples("aegis_pod_share_wanted_ratio"), samples("aegis_pod_tickets")), (0, 2), "{text}");
+        assert!(text.contains("container_processes{machine=\"shop\",name=\"done\"} 0\n"), "{text}");
     }
 }

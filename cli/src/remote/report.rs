@@ -51,6 +51,9 @@ pub(crate) struct PodReport {
     pub(crate) traffic: Option<TrafficReport>,
     /// Its processes, where they were asked for.
     pub(crate) processes: Vec<ProcessReport>,
+    /// These are all: the pod has said so, or is over.
+    #[serde(skip)]
+    pub(crate) has_all_processes: bool,
 }
 
 impl PodReport {

@@ -8,7 +8,7 @@ use aegis_launch::errors::{Doing, Error};
 use aegis_link::frame::Kind;
 use clap::Args;
 
-use super::client::{Conversation, ended, running, the_machine};
+use super::client::{Conversation, Machine, ended, running, the_machine};
 use super::keys::Keys;
 use super::record::Record;
 use super::report::{MachineReport, json};
@@ -38,13 +38,16 @@ impl MachineChoice {
     }
 
     /// The record of the machine that is meant, if it has ended: by its name, or the one that ended last, of those with
-    /// this pod if it is said. A machine that runs is meant before one that has ended.
+    /// this pod if it is said. A machine that runs is meant before one that has ended, but where a pod is said without
+    /// a machine only if it has that pod.
     ///
     /// # Errors
     /// The directory of machines cannot be read.
     pub(super) fn ended(&self, pod: Option<&str>) -> Result<Option<Record>, Error> {
         let is_meant = |name: &str| self.machine.as_deref().is_none_or(|wanted| wanted == name);
-        if running()?.iter().any(|machine| is_meant(&machine.name)) {
+        let of_pod = pod.filter(|_| self.is_any());
+        let has_it = |machine: &Machine| of_pod.is_none_or(|pod| machine.name == pod || machine.has_pod(pod));
+        if running()?.iter().any(|machine| is_meant(&machine.name) && has_it(machine)) {
             return Ok(None);
         }
         let records = ended()?.into_iter().filter(|(name, _)| is_meant(name));

@@ -8,4 +8,5 @@ pub(crate) mod run;
 pub(crate) mod run_named;
 pub(crate) mod up;
 pub(crate) mod up_currencies;
+pub(crate) mod up_dependencies;
 pub(crate) mod up_file;

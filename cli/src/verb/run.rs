@@ -47,7 +47,7 @@ pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&s
     }
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let (mut pod_options, mut words) = (options.pod.clone(), options.program_words().to_vec());
-    settle_files(&mut pod_options, &cwd)?;
+    settle_files(&mut pod_options, &cwd);
     pod_options.environment.splice(0..0, options.engine_words.variables()?);
     for warning in settle(&mut pod_options, &mut words, &cwd)?.iter().filter(|_| !options.machine.quiet) {
         eprintln!("aegis: {warning}");

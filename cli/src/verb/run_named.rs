@@ -58,6 +58,7 @@ pub(crate) fn run_named(
         tickets: TICKETS_DEFAULT,
         payer: None,
         restart: Restart::NO,
+        dependencies: Vec::new(),
     };
     let file = UpFile {
         cpus: options.cpus,

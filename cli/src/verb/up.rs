@@ -37,6 +37,7 @@ use crate::start::network::PodNetwork;
 use crate::start::pod::{Pod, PodFiles};
 use crate::start::{MachineSpec, Starter};
 use crate::verb::up_currencies::CurrencyEntry;
+use crate::verb::up_dependencies::Condition;
 use crate::verb::up_file::{PodEntry, UpFile, parse};
 
 /// Longest file that is read.
@@ -55,8 +56,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
         .map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
     file.trusts_devices |= options.trust_devices;
     for entry in &mut file.pods {
-        let settled = settle_files(&mut entry.options, folder);
-        settled.map_err(|error| of_pod(entry, error))?;
+        settle_files(&mut entry.options, folder);
         let name = entry.name.clone();
         let settled = settle(&mut entry.options, &mut entry.words, folder);
         for warning in settled.map_err(|error| of_pod(entry, error))?.iter().filter(|_| !options.machine.quiet) {
@@ -64,10 +64,24 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
         }
     }
     make_directories(&mut file, &directories, &options.machine)?;
+    check_dependencies(&file)?;
     let name = NameChoice::new(options.name.as_deref(), &options.file);
     let is_named = options.name.is_some();
     let wanted = Wanted { machine: &options.machine, name, is_named, on_start: &|_| Ok(()), metrics: options.metrics };
     run_pods(&file, folder, &wanted, start)
+}
+
+/// Who waits for a pod's health wants one with a check, which its image may have had.
+fn check_dependencies(file: &UpFile) -> Result<(), Error> {
+    for entry in &file.pods {
+        let of_health = entry.dependencies.iter().filter(|it| it.condition == Condition::Healthy);
+        let mut checks = of_health.map(|it| &file.pods[it.pod]);
+        if let Some(other) = checks.find(|other| other.options.image.health_check.is_none()) {
+            let text = format!("depends_on: {}: has no health check, and so is never healthy", other.name);
+            return Err(of_pod(entry, Error::Usage(text)));
+        }
+    }
+    Ok(())
 }
 
 /// Makes the directories that volumes want; a dry run is without those volumes, and says so.
@@ -163,7 +177,9 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     if let Some(web) = web.as_ref().filter(|_| !options.machine.quiet) {
         eprintln!("aegis: to be watched at http://{}/", web.address);
     }
-    let server = Some(server.with_ports(ports).with_stop_signals(stop_signals).with_web(web).with_health(checks));
+    let server = server.with_ports(ports).with_stop_signals(stop_signals).with_web(web).with_health(checks);
+    let dependencies = file.pods.iter().map(|entry| entry.dependencies.clone());
+    let server = Some(server.with_dependencies(dependencies));
     (options.on_start)(&name)?;
     let session = Session { names: &names, server, has_terminal: false, start, mappings: None };
     let (finished, _) = starter.run(machine, session)?;
@@ -353,6 +369,7 @@ fn bundle_of(
         PodPlan::new(&entry.name, frame_quota, entry.tickets, device_count).map(|plan| {
             plan.limited(pod_quota_mib(entry.memory_limit) * FRAMES_PER_MIB)
                 .held(entry.restart.is_ever())
+                .late(!entry.dependencies.is_empty())
                 .paid_by(entry.payer.map(|payer| payer as u32))
         })
     });

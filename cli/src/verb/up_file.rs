@@ -25,12 +25,13 @@ use crate::options::network::{
     parse_hostname, parse_name_server, parse_publications, parse_router,
 };
 use crate::options::values::{
-    MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, parse_memory, parse_memory_range, parse_signal, parse_temporary,
+    MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, parse_memory, parse_memory_range, parse_seconds, parse_signal, parse_temporary,
 };
 use crate::options::view::ViewOptions;
 use crate::remote::server::restart::Restart;
 use crate::start::program::absolute;
 use crate::verb::up_currencies::{self, BASE, CurrencyEntry, Use, Written};
+use crate::verb::up_dependencies::{self, Dependency};
 
 /// Tickets of a pod or currency that says nothing.
 pub(crate) const TICKETS_DEFAULT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
@@ -41,7 +42,7 @@ const SLICE_MS_MAX: i64 = 100;
 const POD_KEYS: &str = "program, args, image, user, root, pack, system, volumes, with, env, workdir, memory, \
                         tickets, currency, restart, ports, network, host_access, dns, hosts, ip, gateway, mac, \
                         hostname, pcap, drivers, disk, io_order, read_only, tmpfs, stop_signal, \
-                        health";
+                        health, health_interval, depends_on";
 
 /// A machine and its pods.
 #[derive(Debug)]
@@ -76,6 +77,8 @@ pub(crate) struct PodEntry {
     pub(crate) payer: Option<usize>,
     /// Whether it is started again when it has ended.
     pub(crate) restart: Restart,
+    /// What it waits for before it is started.
+    pub(crate) dependencies: Vec<Dependency>,
 }
 
 /// What is wrong with a file, and in which line.
@@ -108,12 +111,13 @@ pub(crate) fn parse(text: &str, folder: &Path) -> Result<UpFile> {
         pods: Vec::new(),
         currencies: Vec::new(),
     };
-    let (mut written, mut uses) = (Vec::new(), Vec::new());
+    let (mut written, mut uses, mut dependencies) = (Vec::new(), Vec::new(), Vec::new());
     for (key, value) in in_order(reader.table(&document)?) {
         match &*key.name {
             "machine" => reader.machine(value, &mut file)?,
             "pod" => {
                 for (name, pod) in in_order(reader.table(value)?) {
+                    dependencies.push(reader.dependencies(pod)?);
                     let (pod, used) = reader.pod(name, pod)?;
                     file.pods.push(pod);
                     uses.push(used);
@@ -128,6 +132,7 @@ pub(crate) fn parse(text: &str, folder: &Path) -> Result<UpFile> {
         }
     }
     reader.pay(&mut file, &written, &uses)?;
+    reader.settle(&mut file, &dependencies)?;
     match file.pods.len() {
         0 => Err(reader.error(0, "no pod; write [pod.NAME] with program = \"…\"")),
         1..=POD_COUNT_MAX => Ok(file),
@@ -229,6 +234,22 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// What a pod's table says that it waits for.
+    fn dependencies(&self, pod: &Value<'_>) -> Result<Vec<up_dependencies::Written>> {
+        let entries = in_order(self.table(pod)?);
+        let Some((key, value)) = entries.into_iter().find(|(key, _)| key.name == "depends_on") else {
+            return Ok(Vec::new());
+        };
+        self.list(key, value, |text| up_dependencies::Written::parse(text, value.span.start))
+    }
+
+    fn settle(&self, file: &mut UpFile, written: &[Vec<up_dependencies::Written>]) -> Result<()> {
+        let names: Vec<&str> = file.pods.iter().map(|pod| pod.name.as_str()).collect();
+        let found = up_dependencies::settle(&names, written).map_err(|(at, text)| self.error(at, text))?;
+        file.pods.iter_mut().zip(found).for_each(|(pod, found)| pod.dependencies = found);
+        Ok(())
+    }
+
     fn name(&self, what: &str, name: &Key<'_>) -> Result<()> {
         if is_name(&name.name) {
             return Ok(());
@@ -302,8 +323,13 @@ impl Reader<'_> {
                 "tmpfs" => options.temporaries = self.list(key, value, parse_temporary)?,
                 "stop_signal" => options.image.stop_signal = Some(self.parsed(key, value, parse_signal)?),
                 "health" => options.image.health.health_cmd = Some(self.string(key, value)?.to_owned()),
+                "health_interval" => {
+                    options.image.health.health_interval = Some(self.parsed(key, value, parse_seconds)?);
+                }
                 "drivers" => options.drivers = self.list(key, value, parse_driver)?,
                 "restart" => restart = self.parsed(key, value, Restart::parse)?,
+                // Read with those of all pods.
+                "depends_on" => {}
                 _ => return Err(self.unknown(key, POD_KEYS)),
             }
         }
@@ -328,7 +354,9 @@ impl Reader<'_> {
         }
         let words = program.into_iter().chain(arguments).collect();
         let name = name.name.to_string();
-        Ok((PodEntry { name, words, options, memory_limit, tickets, payer: None, restart }, currency))
+        let dependencies = Vec::new();
+        let entry = PodEntry { name, words, options, memory_limit, tickets, payer: None, restart, dependencies };
+        Ok((entry, currency))
     }
 
     fn program(&self, key: &Key<'_>, value: &Value<'_>) -> Result<OsString> {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::{UpFile, parse};
 use crate::options::network::NetworkChoice;
+use crate::verb::up_dependencies::{Condition, Dependency};
 
 fn good(text: &str) -> UpFile {
     parse(text, Path::new("/f")).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -194,4 +195,21 @@ fn there_is_a_limit_of_pods() {
     let pods = |count: usize| (0..count).map(|n| format!("[pod.p{n}]\nprogram = \"ls\"\n")).collect::<String>();
     assert_eq!(good(&pods(13)).pods.len(), 13);
     assert!(refusal(&pods(14)).contains("at most 13"));
+}
+
+#[test]
+fn pods_wait_for_others() {
+    let pods = |keys: &str| format!("[pod.a]\nprogram = \"x\"\n{keys}[pod.b]\nprogram = \"x\"\n");
+    let file = good(&pods("depends_on = [\"b:service_healthy\"]\n"));
+    let expected = [Dependency { pod: 1, condition: Condition::Healthy, is_required: true }];
+    assert_eq!((file.pods[0].dependencies.as_slice(), file.pods[1].dependencies.len()), (&expected[..], 0));
+    for (keys, part) in [
+        ("depends_on = \"b\"\n", "line 3: depends_on: a list of strings is wanted"),
+        ("depends_on = [\"c\"]\n", "line 3: depends_on: c: there is none"),
+        ("depends_on = [\"a\"]\n", "line 3: depends_on: a waits for itself"),
+        ("depends_on = [\"b:well\"]\n", "line 3: depends_on: well: service_started"),
+    ] {
+        let error = refusal(&pods(keys));
+        assert!(error.contains(part), "{error}, without {part}");
+    }
 }

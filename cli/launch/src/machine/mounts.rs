@@ -7,19 +7,30 @@
 //! The options of the server, and why: `security_model=none` keeps files as the host has them and does not fail where
 //! a user may not give files away; `multidevs=remap` keeps inode numbers apart where the directory holds mounts;
 //! `readonly=on` makes the server itself refuse changes, whatever runs in the machine.
+//!
+//! A single file that is to be written is served by a directory of its own beside it, which holds a hard link to it and
+//! nothing else ([`FileLink`]): the server shows no neighbours, and what is written is written to the file itself. As
+//! with a file that an engine binds, one that the host puts in its place by renaming is another.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::DirBuilder;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use aegis_link::config::{HostMount, HostMountFlags, MOUNT_COUNT_MAX, MOUNT_TAG_BYTES};
 
 use crate::errors::Error;
 
+/// Names that are tried for a directory beside a file.
+const LINK_TRIES: u32 = 100;
+
 /// `-v HOST:GUEST[:ro]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
-    /// Directory of the host.
+    /// Directory of the host, or a file.
     pub host: PathBuf,
     /// Where it appears in the machine; absolute.
     pub guest: PathBuf,
@@ -48,6 +59,39 @@ pub fn parse_volume(text: OsString) -> Result<Volume, String> {
     Ok(Volume { host: OsStr::from_bytes(host).into(), guest: guest.into(), is_read_only })
 }
 
+/// A directory beside a file, with a link to it; it goes with this.
+#[derive(Debug, PartialEq, Eq)]
+struct FileLink {
+    directory: PathBuf,
+}
+
+impl FileLink {
+    fn make(file: &Path) -> std::io::Result<Self> {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let (parent, name) = (file.parent().unwrap_or(Path::new("/")), file.file_name().unwrap_or_default());
+        for _ in 0..LINK_TRIES {
+            let number = LAST.fetch_add(1, Ordering::Relaxed);
+            let directory = parent.join(format!(".aegis-{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&directory) {
+                // A tool that was killed has left it.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
+                made => made?,
+            }
+            let link = Self { directory };
+            std::fs::hard_link(file, link.directory.join(name))?;
+            return Ok(link);
+        }
+        Err(std::io::ErrorKind::AlreadyExists.into())
+    }
+}
+
+impl Drop for FileLink {
+    fn drop(&mut self) {
+        // What cannot be removed was made so by the program, and is only in the way.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
 /// A directory that QEMU serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
@@ -55,6 +99,8 @@ pub struct Served {
     pub host: PathBuf,
     /// How the machine mounts it.
     pub mount: HostMount,
+    /// The directory was made for a file.
+    link: Option<Arc<FileLink>>,
 }
 
 impl Served {
@@ -95,11 +141,19 @@ pub fn serve(root: Option<&Path>, layers: &[PathBuf], volumes: &[Volume]) -> Res
     for (number, (host, guest, flags)) in root.into_iter().chain(layers).chain(volumes).enumerate() {
         let wrong = |why: &dyn std::fmt::Display| Error::Usage(format!("{}: {why}", host.display()));
         let whole = std::fs::canonicalize(host).map_err(|error| wrong(&error))?;
-        if !whole.is_dir() {
-            return Err(wrong(&"not a directory; only directories can be served"));
-        }
+        let is_of_root = flags.intersects(HostMountFlags::ROOT | HostMountFlags::LAYER);
+        let (host, flags, link) = if whole.is_file() && !is_of_root {
+            let link = FileLink::make(&whole).map_err(|error| {
+                wrong(&format!("no hard link can be made beside it ({error}); show its directory, or it with :ro"))
+            })?;
+            (link.directory.clone(), flags | HostMountFlags::FILE, Some(Arc::new(link)))
+        } else if whole.is_dir() {
+            (whole, flags, None)
+        } else {
+            return Err(wrong(&"not a directory; only files and directories can be served"));
+        };
         let mount = HostMount { tag: tag(number)?, path: guest.as_os_str().as_bytes().to_vec(), flags };
-        served.push(Served { host: whole, mount });
+        served.push(Served { host, mount, link });
     }
     Ok(served)
 }
@@ -153,9 +207,31 @@ mod tests {
         let served = serve(None, &["/usr".into()], &[]).expect("a directory");
         assert_eq!(served[0].mount.flags, HostMountFlags::LAYER | HostMountFlags::READ_ONLY);
         assert_eq!((served[0].mount.path.as_slice(), served[0].host.as_path()), (&b"/usr"[..], Path::new("/usr")));
-        assert!(serve(None, &[], &[volume("/etc/passwd", "/p", true)]).is_err());
+        assert!(serve(Some(Path::new("/etc/passwd")), &[], &[]).is_err());
         assert!(serve(None, &[], &[volume("/no/such", "/p", true)]).is_err());
         assert!(serve(None, &[], &vec![volume(&host, "/p", true); 17]).is_err());
         std::fs::remove_dir(folder).expect("it is empty");
+    }
+
+    #[test]
+    fn a_file_is_served_without_its_neighbours() {
+        let folder = std::env::temp_dir().join(format!("aegis-file-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+        for name in ["file", "secret"] {
+            std::fs::write(folder.join(name), name).expect("writable");
+        }
+        let host = folder.join("file").display().to_string();
+        let served = serve(None, &[], &[volume(&host, "/f", false), volume(&host, "/g", false)]).expect("served");
+        assert_eq!(served[0].mount.flags, HostMountFlags::FILE);
+        assert_ne!(served[0].host, served[1].host);
+        let names = |path: &Path| -> Vec<_> {
+            std::fs::read_dir(path).expect("there").flatten().map(|entry| entry.file_name()).collect()
+        };
+        assert_eq!(names(&served[0].host), ["file"]);
+        std::fs::write(served[0].host.join("file"), "new").expect("writable");
+        assert_eq!(std::fs::read_to_string(&host).expect("there"), "new", "it is the file itself");
+        drop(served);
+        assert_eq!(names(&folder).len(), 2, "nothing is left");
+        std::fs::remove_dir_all(folder).expect("ours");
     }
 }

@@ -9,15 +9,13 @@ use aegis_launch::errors::STATUS_TOOL;
 use aegis_link::frame::Kind;
 use aegis_link::phase::PodPhase;
 
-use super::state::{ControlServer, Job};
+use super::state::{ControlServer, Job, OUT_BYTES_ENOUGH};
 use crate::relay::ending::outcome;
 use crate::relay::pod_link::PodLink;
 use crate::remote::report::{EventReport, json};
 
 /// Events that are kept; a reader that comes later does not learn of those before.
 const EVENT_COUNT_MAX: usize = 1024;
-/// Bytes of an answer above which no more of it is made until the client takes some.
-const OUT_BYTES_ENOUGH: usize = 128 * 1024;
 
 /// The events, and where each pod was last.
 #[derive(Debug, Default)]
@@ -71,6 +69,10 @@ impl ControlServer {
                 Some(seen) if *seen == now => continue,
                 Some(seen) => *seen = now,
                 None => self.events.seen.push(now),
+            }
+            // Nothing has happened to one that waits for others.
+            if links[pod].is_unbegun() {
+                continue;
             }
             let is_exit = matches!(now.0, PodPhase::Waiting | PodPhase::Ended | PodPhase::Lost);
             self.push_event(pod, word(now.0), is_exit.then(|| status_of(link)));

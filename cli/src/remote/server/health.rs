@@ -2,8 +2,10 @@
 //!
 //! A check is a session as those of `aegis exec`, with a number of a client that nobody is. It never holds up anything:
 //! one that takes too long is killed and counts as failed, what it writes is let go, and no other is begun meanwhile.
+//! One that fails counts only if its pod still runs a moment later: the end of a pod kills its checks, and is heard of
+//! by another line, perhaps after theirs.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use aegis_link::control::ToGuest;
 use aegis_link::phase::PodPhase;
@@ -17,6 +19,9 @@ use crate::remote::request::{Bytes, Exec};
 
 /// Numbers of clients that are checks; those of commands count from 1 and never come here.
 const CHECK_BASE: u64 = 1 << 63;
+
+/// After a check's failure: its pod's end is heard of by then, if that was why.
+const SETTLE_TIME: Duration = Duration::from_millis(200);
 
 /// How a pod with a check is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +52,22 @@ pub(super) struct Watch {
     next: Instant,
     /// The session that is under way, and when it takes too long.
     under_way: Option<(u32, Instant)>,
+    /// One has failed, and when that counts.
+    failed: Option<Instant>,
 }
 
 impl Watch {
     pub(super) fn new(check: HealthCheck) -> Self {
         let now = Instant::now();
-        Self { check, health: Health::Starting, failures_in_a_row: 0, life: None, next: now, under_way: None }
+        Self {
+            check,
+            health: Health::Starting,
+            failures_in_a_row: 0,
+            life: None,
+            next: now,
+            under_way: None,
+            failed: None,
+        }
     }
 
     /// Takes note of whether the pod runs, and in which of its lives.
@@ -61,12 +76,30 @@ impl Watch {
         if is_running == self.life.is_some() && (is_same || !is_running) {
             return;
         }
-        (self.health, self.failures_in_a_row, self.under_way) = (Health::Starting, 0, None);
+        (self.health, self.failures_in_a_row) = (Health::Starting, 0);
+        (self.under_way, self.failed) = (None, None);
         self.life = is_running.then_some((now, number));
         self.next = now + self.check.interval;
     }
 
-    /// A check has ended; whether that changed how the pod is.
+    /// A check has ended; whether that changed how the pod is. A failure counts later, if the pod runs on.
+    fn note_end(&mut self, is_well: bool, now: Instant) -> bool {
+        if self.life.is_none() || self.under_way.take().is_none() {
+            return false;
+        }
+        if !is_well {
+            self.failed = Some(now + SETTLE_TIME);
+            return false;
+        }
+        self.note_result(true, now)
+    }
+
+    /// A failure of which enough time has passed counts; whether that changed how the pod is.
+    fn settle(&mut self, now: Instant) -> bool {
+        self.failed.take_if(|time| now >= *time).is_some() && self.note_result(false, now)
+    }
+
+    /// A check counts; whether that changed how the pod is.
     fn note_result(&mut self, is_well: bool, now: Instant) -> bool {
         self.under_way = None;
         self.next = now + self.check.interval;
@@ -87,7 +120,7 @@ impl Watch {
 
     /// When there is something to do.
     pub(super) fn next_time(&self) -> Option<Instant> {
-        self.life.map(|_| self.under_way.map_or(self.next, |(_, deadline)| deadline))
+        self.life.map(|_| self.failed.or(self.under_way.map(|(_, deadline)| deadline)).unwrap_or(self.next))
     }
 }
 
@@ -109,6 +142,11 @@ impl ControlServer {
             let is_running = link.phase() == PodPhase::Running;
             let Some(watch) = self.pods[pod].watch.as_mut() else { continue };
             watch.note_life(is_running, link.restart_count, now);
+            if watch.settle(now) {
+                let word = watch.health.name();
+                self.push_event(pod, word, None);
+                continue;
+            }
             match (watch.next_time(), watch.under_way) {
                 (Some(time), _) if now < time => {}
                 (Some(_), Some((session, _))) => {
@@ -117,7 +155,9 @@ impl ControlServer {
                     // A pod that does not listen is one whose check has failed.
                     let _ = self.channels[pod].pass_on(session, &kill);
                     self.channels[pod].hang_up(session);
-                    self.on_checked(pod, false, now);
+                    if let Some(watch) = self.pods[pod].watch.as_mut() {
+                        (watch.under_way, watch.failed) = (None, Some(now));
+                    }
                 }
                 (Some(_), None) => {
                     let words = watch.check.words.iter().map(|word| Bytes(word.clone().into_bytes())).collect();
@@ -153,7 +193,7 @@ impl ControlServer {
     /// A check has ended.
     pub(super) fn on_checked(&mut self, pod: usize, is_well: bool, now: Instant) {
         let Some(watch) = self.pods.get_mut(pod).and_then(|pod| pod.watch.as_mut()) else { return };
-        if watch.life.is_some() && watch.note_result(is_well, now) {
+        if watch.note_end(is_well, now) {
             let word = watch.health.name();
             self.push_event(pod, word, None);
         }
@@ -162,7 +202,7 @@ impl ControlServer {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHECK_BASE, Health, Watch, checked_pod};
+    use super::{CHECK_BASE, Health, SETTLE_TIME, Watch, checked_pod};
     use crate::options::health::HealthCheck;
     use std::time::{Duration, Instant};
 
@@ -187,6 +227,23 @@ mod tests {
         assert_eq!((watch.health, watch.failures_in_a_row), (Health::Starting, 0), "it was started again");
         watch.note_life(false, 1, late);
         assert_eq!(watch.next_time(), None);
+    }
+
+    #[test]
+    fn a_failure_counts_if_the_pod_runs_on() {
+        let mut watch = Watch::new(HealthCheck { retries: 1, ..HealthCheck::shell("x") });
+        let start = Instant::now();
+        watch.note_life(true, 0, start);
+        assert!(!watch.note_end(false, start) && watch.failed.is_none(), "nothing was under way");
+        watch.under_way = Some((1, start));
+        assert!(!watch.note_end(false, start) && !watch.settle(start));
+        assert_eq!(watch.next_time(), Some(start + SETTLE_TIME));
+        watch.note_life(false, 0, start);
+        watch.note_life(true, 1, start);
+        assert!(!watch.settle(start + SETTLE_TIME) && watch.health == Health::Starting, "its pod ended meanwhile");
+        watch.under_way = Some((2, start));
+        assert!(!watch.note_end(false, start) && watch.settle(start + SETTLE_TIME));
+        assert_eq!((watch.health, watch.failed), (Health::Unhealthy, None));
     }
 
     #[test]

@@ -4,11 +4,8 @@ use aegis_link::frame::Kind;
 use aegis_link::phase::PodPhase;
 
 use super::logs::{Next, Position};
-use super::state::{ControlServer, Job};
+use super::state::{ControlServer, Job, OUT_BYTES_ENOUGH};
 use crate::relay::pod_link::PodLink;
-
-/// Bytes of an answer above which no more of it is made until the client takes some.
-const OUT_BYTES_ENOUGH: usize = 128 * 1024;
 
 impl ControlServer {
     pub(super) fn show_logs(&mut self, number: u64, follows: bool, pod: Option<&str>) -> Result<(), String> {

@@ -9,12 +9,13 @@
 //! | `state` | what is known; the types of all |
 //! | `serving` | descriptors, clients, requests, the manager's answers |
 //! | `report`, `stopping`, `restarting`, `tickets`, `log_reading`, `sessions` | one job each |
-//! | `events`, `health`, `inspecting` | one job each too |
+//! | `depending`, `events`, `health`, `inspecting` | one job each too |
 //! | `web` | callers that speak HTTP |
 //! | `orders`, `channel` | the lines to the manager, and to a pod for its sessions |
 //! | `logs`, `restart`, `payers` | what pods wrote, when one is started again, which currency pays: pure |
 
 pub(crate) mod channel;
+mod depending;
 mod events;
 mod health;
 mod inspecting;

@@ -25,13 +25,20 @@ const PROCESS_BYTES: usize = 100;
 const PROCESSES_BYTES_MAX: usize = 8 << 20;
 
 impl ControlServer {
-    /// Asks the manager about all pods, and those that run about their processes.
+    /// Orders that a report takes.
+    pub(super) fn report_order_count(&self) -> usize {
+        self.pods.len() + self.payers.count()
+    }
+
+    /// Asks the manager about all pods, and those that run about their processes. A manager that has not taken what it
+    /// was asked before is not asked.
     pub(super) fn ask_all(&mut self, number: u64, links: Option<&mut [PodLink]>) -> Result<(), String> {
         let mut deadline = Instant::now() + ANSWER_LIMIT;
         let currencies = (0..self.payers.count() as u32).map(TicketHolder::Currency);
         let asked = (0..self.pods.len() as u32).map(TicketHolder::Pod).chain(currencies);
+        let is_asked = self.orders.takes(self.report_order_count());
         let orders_left =
-            asked.filter(|it| self.orders.give(Action::Read, *it, 0, OrderReason::Report(number))).count();
+            asked.filter(|it| is_asked && self.orders.give(Action::Read, *it, 0, OrderReason::Report(number))).count();
         let (states, currencies) = (vec![None; self.pods.len()], vec![None; self.payers.count()]);
         let mut silent = Vec::new();
         self.last_token += 1;
@@ -50,6 +57,7 @@ impl ControlServer {
                 currencies,
                 traffic: vec![None; self.pods.len()],
                 processes: vec![Vec::new(); self.pods.len()],
+                has_said: vec![false; self.pods.len()],
                 command_bytes: 0,
                 orders_left,
                 silent,
@@ -89,7 +97,10 @@ impl ControlServer {
                     report.silent.clear();
                 }
             }
-            _ => report.silent.retain(|silent| *silent != pod),
+            _ => {
+                report.has_said[pod] = true;
+                report.silent.retain(|silent| *silent != pod);
+            }
         }
     }
 
@@ -97,6 +108,7 @@ impl ControlServer {
         let Some(client) = self.clients.get_mut(&number) else { return };
         let Job::Report(job) = std::mem::replace(&mut client.job, Job::Nothing) else { return };
         let is_web = client.web.is_some();
+        self.forget_orders();
         let report = self.machine_report(job, links);
         if is_web {
             return self.report_to_web(number, report);
@@ -109,7 +121,7 @@ impl ControlServer {
     }
 
     fn machine_report(&self, job: ReportJob, links: &[PodLink]) -> MachineReport {
-        let ReportJob { states, currencies, traffic, mut processes, .. } = job;
+        let ReportJob { states, currencies, traffic, mut processes, has_said, .. } = job;
         let currency = |(number, state): (usize, &Option<PodState>)| CurrencyReport {
             name: self.payers.name(number).to_owned(),
             tickets: state.map_or(0, |state| state.tickets),
@@ -128,6 +140,7 @@ impl ControlServer {
                 usage: state.map(Usage::from),
                 traffic: traffic[number],
                 processes: std::mem::take(&mut processes[number]),
+                has_all_processes: has_said[number] || link.phase().is_over(),
                 ..self.pod_report(number, link, shown)
             });
         }

@@ -36,8 +36,8 @@ impl ControlServer {
 
     /// The pod is not wanted any more: the machine may end without it.
     pub(super) fn let_go(&mut self, pod: usize) {
-        let restart = std::mem::replace(&mut self.pods[pod].restart, Restart::NO);
-        if restart.is_ever() {
+        self.pods[pod].restart = Restart::NO;
+        if std::mem::take(&mut self.pods[pod].is_held) {
             self.orders.give(Action::Release, TicketHolder::Pod(pod as u32), 0, OrderReason::Destroy);
         }
     }
@@ -62,7 +62,7 @@ impl ControlServer {
         if outcome != Some(Outcome::Done) {
             (known.environment, link.life) = (Environment::Gone, Life::Over { end: LifeEnd::Lost, is_flushed: false });
             self.let_go(pod);
-        } else if !known.restart.is_ever() {
+        } else if !known.is_held {
             // It was stopped after it was asked for.
             link.begin_ending(Stage::Waiting, Instant::now());
         }

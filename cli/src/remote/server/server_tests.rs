@@ -11,7 +11,8 @@ use aegis_link::phase::PodPhase;
 
 use super::payers::Payers;
 use super::restart::Restart;
-use super::state::{Client, ControlServer};
+use super::state::{Client, ControlServer, OUT_BYTES_ENOUGH};
+use super::web::Web;
 use super::{ServerSlot, stopping};
 use crate::relay::pod_link::{Life, LifeEnd, PodLink};
 use crate::relay::pump::InputPump;
@@ -255,4 +256,90 @@ fn a_client_that_speaks_another_language_is_refused_and_goes() {
     assert_eq!(world.end(), (125, "this is no request: bytes that are no frame".to_owned()));
     world.server.tick(&mut world.links);
     assert!(world.server.clients.is_empty());
+}
+
+/// A caller of HTTP that asks for metrics; its end of the socket.
+fn collector(world: &mut World, number: u64) -> UnixStream {
+    let (ours, mut caller) = pair();
+    let client = Client { web: Some(Web::new(Instant::now())), ..Client::new(Stream::new(ours)) };
+    world.server.clients.insert(number, client);
+    caller.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("room");
+    world.server.handle(ServerSlot::Read(number), &mut world.links);
+    caller
+}
+
+#[test]
+fn collectors_of_a_silent_manager_leave_room_for_what_the_tool_orders() {
+    let mut world = World::new();
+    world.greet();
+    let mut refused = 0;
+    let mut callers = Vec::new();
+    // Each round is that of callers whose time is over before the manager has said a word.
+    for round in 0..200 {
+        for number in 0..8 {
+            let mut caller = collector(&mut world, 100 + number);
+            let mut answer = String::new();
+            let _ = caller.read_to_string(&mut answer);
+            refused += usize::from(answer.starts_with("HTTP/1.1 503 "));
+            callers.push(caller);
+        }
+        world.server.end_late_callers(Instant::now() + Duration::from_secs(60));
+        world.server.tick(&mut world.links);
+        assert!(world.server.orders.takes(1) || round > 0, "nobody waits any more");
+        callers.clear();
+        world.orders();
+    }
+    assert!(refused >= 4 * 200, "at most four reports are made at a time: {refused}");
+    world.server.on_end(0, Some(Report::Exit(3)), &mut world.links[0]).expect("it starts again");
+    let due = world.links[0].due().expect("it waits");
+    world.answer(EVENT_ID, 0, Outcome::HasEnded, PodPhase::Waiting);
+    flush(&mut world.links[0]);
+    world.server.go_on_starting(0, &mut world.links[0], due);
+    assert_eq!(world.links[0].restart_count, 1, "what the tool orders has room");
+}
+
+#[test]
+fn a_late_answer_is_not_that_to_the_next_question() {
+    let mut world = World::new();
+    world.ask(&Request::Pods);
+    let ids: Vec<u32> = world.orders().iter().map(|order| order.id).collect();
+    world.server.finish_report(CLIENT, &world.links);
+    assert!(world.report().pods.iter().all(|pod| pod.state_name() == "silent"));
+    world.ask(&Request::Pods);
+    for (id, pod) in ids.into_iter().zip(0..) {
+        world.answer(id, pod, Outcome::Done, PodPhase::Running);
+    }
+    world.server.tick(&mut world.links);
+    assert!(world.answers().is_empty(), "the second question has no answer yet");
+}
+
+#[test]
+fn a_client_that_takes_no_answers_is_not_heard_until_it_does() {
+    let mut world = World::new();
+    let question = Frame::new(Kind::Request, json(&Request::Inspect { pod: None }).as_bytes()).encode();
+    let mut written = 0;
+    for _ in 0..50_000 {
+        written += usize::from(world.client.write(&question).is_ok_and(|length| length == question.len()));
+        let client = &world.server.clients[&CLIENT];
+        if client.is_heard() {
+            world.server.handle(ServerSlot::Read(CLIENT), &mut world.links);
+        }
+    }
+    let pending_bytes = |world: &World| world.server.clients[&CLIENT].stream.pending_bytes();
+    assert!(written > 100 && pending_bytes(&world) < 2 * OUT_BYTES_ENOUGH, "{written} {}", pending_bytes(&world));
+    // All that it asked is answered once it reads.
+    let (mut frames, mut ends) = (FrameBuffer::new(), 0);
+    let mut bytes = vec![0; 1 << 16];
+    while ends < written {
+        world.server.handle(ServerSlot::Write(CLIENT), &mut world.links);
+        if world.server.clients[&CLIENT].is_heard() {
+            world.server.handle(ServerSlot::Read(CLIENT), &mut world.links);
+        }
+        let count = world.client.read(&mut bytes).unwrap_or(0);
+        frames.push(&bytes[..count]);
+        while let Some(frame) = frames.next_frame().expect("sound") {
+            ends += usize::from(frame.kind == Kind::End);
+        }
+    }
+    assert_eq!(ends, written);
 }

@@ -43,7 +43,7 @@ impl ControlServer {
             list.extend(channel.stream.wants_to_write().map(|fd| (ServerSlot::SessionsOut(number), fd, write)));
         }
         for (number, client) in &self.clients {
-            let reads = client.stream.wants_to_read().filter(|_| !client.is_over);
+            let reads = client.stream.wants_to_read().filter(|_| client.is_heard());
             list.extend(reads.map(|fd| (ServerSlot::Read(*number), fd, read)));
             list.extend(client.stream.wants_to_write().map(|fd| (ServerSlot::Write(*number), fd, write)));
         }
@@ -68,6 +68,7 @@ impl ControlServer {
                     client.stream.write();
                     client.is_over |= client.stream.is_deaf();
                 }
+                self.take_requests(number, links);
             }
             ServerSlot::OrdersIn => {
                 for (why, answer) in self.orders.read() {
@@ -86,16 +87,21 @@ impl ControlServer {
         self.go_on_with_sessions(links, now);
         for (number, link) in links.iter_mut().enumerate() {
             self.go_on_stopping(number, link, now);
-            self.go_on_starting(number, link, now);
         }
         self.note_phases(links);
         self.go_on_checking(links, now);
+        self.go_on_depending(links, now);
+        for (number, link) in links.iter_mut().enumerate() {
+            self.go_on_starting(number, link, now);
+        }
+        self.note_phases(links);
         self.end_late_callers(now);
         let numbers: Vec<u64> = self.clients.keys().copied().collect();
         for number in numbers {
             self.go_on(number, links, now);
         }
         self.clients.retain(|_, client| !client.is_over || client.stream.pending_bytes() > 0);
+        self.forget_orders();
     }
 
     /// The manager said that the pod has ended.
@@ -145,8 +151,18 @@ impl ControlServer {
                 client.stream.clear();
             }
         }
+        self.take_requests(number, links);
+    }
+
+    /// Takes what a client has sent, as far as it takes the answers.
+    fn take_requests(&mut self, number: u64, links: &mut [PodLink]) {
+        let Some(client) = self.clients.get_mut(&number).filter(|client| client.web.is_none()) else { return };
         let mut input = std::mem::take(&mut client.input);
         while let Some(client) = self.clients.get_mut(&number).filter(|client| !client.is_over) {
+            if !client.is_heard() {
+                client.input = input;
+                break;
+            }
             let why = match (input.next_frame(), &client.job) {
                 (Ok(None), _) => {
                     client.input = input;
@@ -243,6 +259,7 @@ impl ControlServer {
             Job::Tickets { deadline } => {
                 if now >= *deadline {
                     self.refuse(number, "the machine's manager does not answer");
+                    self.forget_orders();
                 }
             }
             Job::Stop { pods } => {

@@ -22,6 +22,9 @@ impl ControlServer {
         let name = exec.pod.clone();
         let pod = self.pod(&name)?;
         let refused = |why: &str| Err(format!("{name}: {why}"));
+        if links[pod].is_unbegun() {
+            return refused("waits for other pods");
+        }
         if links[pod].phase() == PodPhase::Waiting {
             return refused("has ended, and will be started again");
         }

@@ -23,9 +23,13 @@ use crate::relay::stream::Stream;
 use crate::remote::address::Address;
 use crate::remote::report::{ProcessReport, TrafficReport, json};
 use crate::remote::request::End;
+use crate::verb::up_dependencies::Dependency;
 
 /// What tells a program to end, unless something else is said.
 pub(super) const STOP_SIGNAL: u8 = libc::SIGTERM as u8;
+
+/// Bytes of answers above which no more are made until the client takes some.
+pub(super) const OUT_BYTES_ENOUGH: usize = 128 * 1024;
 
 /// Why the manager was asked.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +69,10 @@ pub(super) struct PodRecord {
     pub(super) environment: Environment,
     /// The manager was told to take it apart.
     pub(super) is_taken_apart: bool,
+    /// The manager keeps a place for it, and the machine does not end without it.
+    pub(super) is_held: bool,
+    /// What its first start waits for.
+    pub(super) dependencies: Vec<Dependency>,
     /// Never, once it is not wanted any more.
     pub(super) restart: Restart,
     /// Starts without a steady run in between.
@@ -96,6 +104,8 @@ pub(super) struct ReportJob {
     pub(super) traffic: Vec<Option<TrafficReport>>,
     /// Each pod's processes, and the bytes of their commands.
     pub(super) processes: Vec<Vec<ProcessReport>>,
+    /// Pods that have said all of them.
+    pub(super) has_said: Vec<bool>,
     pub(super) command_bytes: usize,
     /// Answers of the manager that are missing.
     pub(super) orders_left: usize,
@@ -128,6 +138,11 @@ impl Client {
         self.is_over |= self.stream.is_deaf();
     }
 
+    /// Whether requests are read: not while it has yet to take what earlier ones were answered with.
+    pub(super) fn is_heard(&self) -> bool {
+        !self.is_over && (!matches!(self.job, Job::Nothing) || self.stream.pending_bytes() < OUT_BYTES_ENOUGH)
+    }
+
     /// The last frame of an answer.
     pub(super) fn end(&mut self, status: u8, text: &str) {
         self.job = Job::Nothing;
@@ -149,6 +164,8 @@ pub(crate) struct ControlServer {
     pub(super) web: Option<WebPlace>,
     pub(super) pods: Vec<PodRecord>,
     pub(super) payers: Payers,
+    /// What is to be said of pods that could not be started.
+    pub(super) told: Vec<(usize, String)>,
     /// The pods' lines of sessions.
     pub(super) channels: Vec<Channel>,
     pub(super) clients: BTreeMap<u64, Client>,
@@ -174,6 +191,8 @@ impl ControlServer {
             watch: None,
             environment: Environment::Made,
             is_taken_apart: false,
+            is_held: restart.is_ever(),
+            dependencies: Vec::new(),
             restart,
             starts_in_a_row: 0,
             started: Instant::now(),
@@ -186,6 +205,7 @@ impl ControlServer {
             web: None,
             pods: names.iter().zip(crate::relay::line_marks::marks(names)).zip(restarts).map(pod).collect(),
             payers,
+            told: Vec::new(),
             channels,
             clients: BTreeMap::new(),
             last_client: 0,
@@ -237,6 +257,17 @@ impl ControlServer {
             client.job = job;
         }
         Ok(())
+    }
+
+    /// Forgets what the manager was asked for clients that do not wait for it any more.
+    pub(super) fn forget_orders(&mut self) {
+        let clients = &self.clients;
+        self.orders.keep_those(|why| match why {
+            OrderReason::Report(number) | OrderReason::Tickets(number) => clients
+                .get(number)
+                .is_some_and(|client| !client.is_over && matches!(client.job, Job::Report(_) | Job::Tickets { .. })),
+            OrderReason::Destroy | OrderReason::Restart(_) => true,
+        });
     }
 
     pub(super) fn refuse(&mut self, number: u64, text: &str) {

@@ -60,7 +60,7 @@ impl ControlServer {
     }
 
     fn order_change(&mut self, number: u64, what: Action, holder: TicketHolder, amount: u64) -> Result<(), String> {
-        if !self.orders.give(what, holder, amount, OrderReason::Tickets(number)) {
+        if !self.orders.takes(1) || !self.orders.give(what, holder, amount, OrderReason::Tickets(number)) {
             return Err("the machine's manager does not listen".into());
         }
         self.begin(number, Job::Tickets { deadline: Instant::now() + ANSWER_LIMIT })

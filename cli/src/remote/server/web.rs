@@ -20,6 +20,8 @@ use crate::remote::report::{MachineReport, json};
 
 /// Callers at the same time; further ones wait to be let in.
 pub(super) const WEB_COUNT_MAX: usize = 8;
+/// Reports at the same time that are made for callers; who asks for more is told to come again.
+const WEB_REPORT_COUNT_MAX: usize = 4;
 /// Longest request without a body, which none has.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 /// From a caller's coming to its going.
@@ -46,6 +48,13 @@ pub(super) struct Web {
     deadline: Instant,
     wanted: Option<Wanted>,
     is_head_only: bool,
+}
+
+impl Web {
+    /// One that has come now.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { head: Vec::new(), deadline: now + WEB_LIMIT, wanted: None, is_head_only: false }
+    }
 }
 
 /// Where callers come in.
@@ -161,8 +170,7 @@ impl ControlServer {
         self.last_client += 1;
         // All that is done with it is reading and writing.
         let stream = Stream::new(UnixStream::from(OwnedFd::from(stream)));
-        let web = Web { head: Vec::new(), deadline: Instant::now() + WEB_LIMIT, wanted: None, is_head_only: false };
-        let client = Client { web: Some(web), ..Client::new(stream) };
+        let client = Client { web: Some(Web::new(Instant::now())), ..Client::new(stream) };
         self.clients.insert(self.last_client, client);
     }
 
@@ -209,12 +217,16 @@ impl ControlServer {
     }
 
     fn ask_for_web(&mut self, number: u64, wanted: Wanted, links: &mut [PodLink]) {
+        let reports = self.clients.values().filter(|it| it.web.is_some() && matches!(it.job, Job::Report(_)));
+        if reports.count() >= WEB_REPORT_COUNT_MAX || !self.orders.takes(self.report_order_count()) {
+            const BUSY: &str = "503 Service Unavailable";
+            return self.answer_web(number, BUSY, "text/plain; charset=utf-8", BUSY);
+        }
         if let Some(web) = self.clients.get_mut(&number).and_then(|client| client.web.as_mut()) {
             web.wanted = Some(wanted);
         }
-        if self.ask_all(number, Some(links)).is_err() {
-            self.answer_web(number, "503 Service Unavailable", "text/plain; charset=utf-8", "");
-        }
+        // It begins a report, which is answered when that is there.
+        let _ = self.ask_all(number, Some(links));
     }
 
     /// The report is there.

@@ -8,7 +8,7 @@ use aegis_link::config::{Config, HostMount, HostMountFlags, MOUNT_TAG_BYTES};
 use exos::error::{Errno, Result};
 use exos::fs::layers::{self, Layer};
 use exos::fs::location::{Location, MountDescription, MountFlags};
-use exos::fs::metadata::{DeviceNumber, Timestamp};
+use exos::fs::metadata::{DeviceNumber, FileKind, Timestamp};
 use exos::fs::namespace::Namespace;
 use exos::fs::ninep::cache::PageCache;
 use exos::fs::ninep::{self, Consistency, Options, Requester};
@@ -76,15 +76,18 @@ impl<'a> Shares<'a> {
         let others = self.config.mounts.iter().filter(|mount| !mount.flags.intersects(is_of_root));
         for (minor, mount) in (MINOR_FIRST..).zip(others) {
             let attached = self.way(mount, minor, Consistency::Checked, 0)();
-            let directory = attached.map_err(|error| (mount.path.clone(), error))?;
-            let place = ensure_path(namespace, &mount.path, now).map_err(|error| (mount.path.clone(), error))?;
+            let is_file = mount.flags.contains(HostMountFlags::FILE);
+            let shown = if is_file { attached.and_then(|directory| only_file(&directory)) } else { attached };
+            let place = if is_file { ensure_file } else { ensure_path }(namespace, &mount.path, now);
+            let refused = |error| (mount.path.clone(), error);
+            let (shown, place) = (shown.map_err(refused)?, place.map_err(refused)?);
             let read_only = if mount.flags.contains(HostMountFlags::READ_ONLY) {
                 MountFlags::READ_ONLY
             } else {
                 MountFlags::empty()
             };
             let flags = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | read_only;
-            namespace.mount(&place, directory, MountDescription { kind: "9p", source: "host", flags });
+            namespace.mount(&place, shown, MountDescription { kind: "9p", source: "host", flags });
         }
         Ok(())
     }
@@ -108,6 +111,30 @@ impl<'a> Shares<'a> {
     pub fn into_cache(self) -> Arc<PageCache> {
         self.cache
     }
+}
+
+/// The file that a served directory is there for.
+fn only_file(directory: &InodeRef) -> Result<InodeRef> {
+    let mut name = Vec::new();
+    directory.read_directory(0, &mut |entry| {
+        name = entry.name.to_vec();
+        false
+    })?;
+    let file = if name.is_empty() { Err(Errno::ENOENT) } else { directory.lookup(&name) }?;
+    if file.kind() == FileKind::Regular { Ok(file) } else { Err(Errno::EINVAL) }
+}
+
+/// Finds a file, or makes an empty one and what is missing above it.
+fn ensure_file(namespace: &Arc<Namespace>, path: &[u8], now: Timestamp) -> Result<Location> {
+    let end = path.iter().rposition(|byte| *byte == b'/').ok_or(Errno::EINVAL)?;
+    let (directory, name) = (ensure_path(namespace, &path[..end], now)?, &path[end + 1..]);
+    let credentials = Credentials::ROOT;
+    let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now };
+    let place = match namespace.lookup(&caller, &directory, name, LookupFlags::FOLLOW) {
+        Err(Errno::ENOENT) => namespace.create(&caller, &directory, name, NewNode::Regular, 0o644)?,
+        found => found?,
+    };
+    if place.inode().kind() == FileKind::Directory { Err(Errno::EISDIR) } else { Ok(place) }
 }
 
 /// Finds a directory, or makes it and what is missing above it.

@@ -159,6 +159,18 @@ fn the_overlay_copies_pages_and_keeps_identity() {
 
 /// A node that is made for a look-up beside the one that is known is dropped, and takes nothing with it.
 #[test]
+fn what_the_image_takes_is_taken_of_the_overlay() {
+    let (pool, base) = opened();
+    let root = over(&pool, &base);
+    let (of_image, before) = (base.statistics(), root.statistics());
+    assert!(of_image.block_count > 0 && of_image.free_block_count == 0);
+    assert_eq!(before.block_count - before.free_block_count, of_image.block_count);
+    write(&root.create(b"new", NewNode::Regular, BY_ROOT).unwrap(), 0, &[1; 4096]);
+    let after = root.statistics();
+    assert_eq!((after.block_count, after.free_block_count), (before.block_count, before.free_block_count - 1));
+}
+
+#[test]
 fn what_was_changed_is_found_however_often_it_is_looked_up() {
     let (pool, base) = opened();
     let root = over(&pool, &base);

@@ -81,6 +81,8 @@ pub struct MemoryFs {
     tree: Mutex<()>,
     /// Nodes that began as an inode of the base, by its number there, whose bytes are its name.
     from_base: Mutex<NameTable<FromBase>>,
+    /// The root of what it shows with changes, if it does.
+    base: Option<InodeRef>,
     /// What writes pass through.
     spare: SpareBuffer,
 }
@@ -99,7 +101,7 @@ impl MemoryFs {
     /// # Errors
     /// `ENOSPC` if not even the root may exist.
     pub fn create(pool: Arc<FramePool>, identity: Identity, limits: Limits, root: Creation) -> Result<Arc<MemoryNode>> {
-        let own = Self::with_numbers_from(pool, identity, limits, 1);
+        let own = Self::with_numbers_from(pool, identity, limits, 1, None);
         let node = own.new_node(&NewNode::Directory, root)?;
         Ok(node)
     }
@@ -113,7 +115,7 @@ impl MemoryFs {
         base: &InodeRef,
         first_inode_number: u64,
     ) -> Result<Arc<MemoryNode>> {
-        let own = Self::with_numbers_from(pool, identity, limits, first_inode_number);
+        let own = Self::with_numbers_from(pool, identity, limits, first_inode_number, Some(base.clone()));
         own.node_over(base.clone())
     }
 
@@ -122,6 +124,7 @@ impl MemoryFs {
         identity: Identity,
         limits: Limits,
         first_inode_number: u64,
+        base: Option<InodeRef>,
     ) -> Arc<Self> {
         Arc::new(Self {
             pool,
@@ -133,6 +136,7 @@ impl MemoryFs {
             next_inode_number: AtomicU64::new(first_inode_number),
             tree: Mutex::new(()),
             from_base: Mutex::default(),
+            base,
             spare: SpareBuffer::new(),
         })
     }
@@ -239,15 +243,27 @@ impl MemoryFs {
         self.page_count.fetch_sub(count, Ordering::Relaxed);
     }
 
+    /// Pages that files may ever have here.
+    fn page_count_max(&self) -> u64 {
+        (self.limits.bytes_max / PAGE_BYTES as u64).min(self.pool.limit_at_most())
+    }
+
+    /// What is taken of the base counts as taken here, so that the difference to what is free is what is there.
+    /// (Linux's overlayfs tells of its upper half alone, which is a disk there and not memory.)
     fn statistics(&self) -> FileSystemStatistics {
-        let block_count = (self.limits.bytes_max / PAGE_BYTES as u64).min(self.pool.limit_at_most());
+        let page_count_max = self.page_count_max();
+        let base_pages = self.base.as_ref().map_or(0, |base| {
+            let base = base.statistics();
+            let taken = base.block_count.saturating_sub(base.free_block_count);
+            taken.saturating_mul(base.block_bytes) / PAGE_BYTES as u64
+        });
         let taken = self.page_count.load(Ordering::Relaxed);
         let inodes_taken = self.inode_count.load(Ordering::Relaxed);
         FileSystemStatistics {
             magic: self.identity.magic,
             block_bytes: PAGE_BYTES as u64,
-            block_count,
-            free_block_count: block_count.saturating_sub(taken),
+            block_count: page_count_max.saturating_add(base_pages),
+            free_block_count: page_count_max.saturating_sub(taken),
             inode_count: self.limits.inode_count_max,
             free_inode_count: self.limits.inode_count_max.saturating_sub(inodes_taken),
         }

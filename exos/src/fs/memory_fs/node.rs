@@ -612,7 +612,7 @@ impl Inode for MemoryNode {
         let _fetched = [offset, end.saturating_sub(1)].map(|edge| self.fetch(pages_of(edge, 1)));
         let punches = !matches!(mode, Allocate::Extend | Allocate::KeepSize);
         let keeps_size = !matches!(mode, Allocate::Extend | Allocate::ZeroRange);
-        if mode != Allocate::PunchHole && length / PAGE_BYTES as u64 > self.fs.statistics().block_count {
+        if mode != Allocate::PunchHole && length / PAGE_BYTES as u64 > self.fs.page_count_max() {
             return Err(Errno::ENOSPC);
         }
         let base = self.base.as_ref();
