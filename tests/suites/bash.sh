@@ -21,11 +21,14 @@ unset BASH_ENV SHELLOPTS
 for test; do
     case $test in run-all|run-minimal|run-gprof) continue ;; esac
     echo "@begin $test"
-    # What the caller left open would be numbers that the tests count on.
-    timeout -k 5 "$limit" bash -c '
-        for open in /proc/self/fd/*; do [ "${open##*/}" -le 2 ] || eval "exec ${open##*/}>&-"; done 2>/dev/null
-        exec sh "$1"' sh "./$test" </dev/null >../said 2>&1
-    status=$?
+    # A terminal of its own, for job control; what the caller left open would be numbers that the tests count on.
+    {
+        timeout -k 5 "$limit" bash -c '
+            for open in /proc/self/fd/*; do [ "${open##*/}" -le 2 ] || eval "exec ${open##*/}>&-"; done 2>/dev/null
+            exec script -qec "sh ./$1" /dev/null' sh "$test" </dev/null 2>&1
+        echo $? >../status
+    } | tr -d '\r' >../said
+    read -r status <../status
     # A test compares what was written with what should have been, and leaves the difference as its output.
     [ $status -ne 0 ] || ! grep -q '^[<>] ' ../said || status=1
     [ $status -eq 0 ] || cat ../said

@@ -18,8 +18,7 @@ const CPUS: &str = "2";
 /// Memory of the machine, unless told.
 const MEMORY: &str = "1G";
 /// What the programs find of the environment, on both sides.
-const ENVIRONMENT: [(&str, &str); 3] =
-    [("PATH", "/usr/bin:/bin:/usr/sbin:/sbin"), ("HOME", "/root"), ("LANG", "C")];
+const ENVIRONMENT: [(&str, &str); 3] = [("PATH", "/usr/bin:/bin:/usr/sbin:/sbin"), ("HOME", "/root"), ("LANG", "C")];
 /// What the scripts print before and after a test.
 const BEGIN: &str = "@begin ";
 const END: &str = "@end ";
