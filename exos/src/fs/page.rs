@@ -7,6 +7,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::ops::Range;
 
+use aegis_abi::FrameNumber;
+
 use super::file_users::FileUsers;
 use super::location::Location;
 use super::metadata::Timestamp;
@@ -96,6 +98,10 @@ pub(super) fn check_not_run(inode: &InodeRef) -> Result<()> {
 impl PageSource for MappedFile {
     fn page(&self, index: u64, intent: PageIntent) -> core::result::Result<FilePage, PageError> {
         self.inode.page(index, intent)
+    }
+
+    fn owns(&self, index: u64, frame: FrameNumber) -> bool {
+        self.inode.owns(index, frame)
     }
 
     fn resident_page(&self, index: u64) -> Option<FilePage> {

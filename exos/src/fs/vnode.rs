@@ -15,6 +15,8 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::Range;
 
+use aegis_abi::FrameNumber;
+
 use super::extended_attribute::AttributeChange;
 use super::file_users::FileUsers;
 use super::location::Location;
@@ -444,6 +446,12 @@ pub trait Inode: Any + Send + Sync {
     fn page(&self, index: u64, intent: PageIntent) -> core::result::Result<FilePage, PageError> {
         let _ = (index, intent);
         Err(PageError::Failed)
+    }
+
+    /// As [`crate::mem::source::PageSource::owns`].
+    fn owns(&self, index: u64, frame: FrameNumber) -> bool {
+        let _ = (index, frame);
+        false
     }
 
     /// Whether reading it may wait for somebody outside of the pod.

@@ -195,6 +195,11 @@ impl AddressSpace {
         wait: Wait,
     ) -> core::result::Result<u32, FaultOutcome> {
         if let Some(file) = area.file().filter(|file| file.is_shared) {
+            // Of watched pages each is one that was stored to before, as a rule.
+            if area.is_watched() && file.source.owns(area.file_index(page), entry.frame()) {
+                self.set_page(page, entry.with(PageFlags::WRITE), area.protection);
+                return Ok(1);
+            }
             return self.share_pages(area, file, page, wait);
         }
         if self.pages.has_large() && self.reclaim_large(area, page) {

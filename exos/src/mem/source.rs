@@ -17,6 +17,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
+use aegis_abi::FrameNumber;
+
 use crate::error::{Errno, Result};
 use crate::mem::frames::{FixedRun, FramePool, FrameRef};
 use crate::preempt::Pace;
@@ -81,6 +83,12 @@ pub trait PageSource: Send + Sync {
     /// one behind the other: they need no counting. `None`: the first is not such a page.
     fn fixed_run(&self, _indices: Range<u64>) -> Option<FixedRun> {
         None
+    }
+
+    /// Whether page `index` is this frame of the source's own, so that a store to it needs neither [`Self::page`] nor
+    /// another frame. `false` where it would have to be told, or to look for long.
+    fn owns(&self, _index: u64, _frame: FrameNumber) -> bool {
+        false
     }
 
     /// Whether [`Self::page`] may wait for somebody outside of the pod. Then it is asked without the address space's
@@ -284,6 +292,10 @@ impl PageSource for SharedMemory {
             }
         };
         Ok(FilePage { frame, valid_bytes: 4096 })
+    }
+
+    fn owns(&self, index: u64, frame: FrameNumber) -> bool {
+        self.pages.lock().get(&index).is_some_and(|own| own.frame() == frame)
     }
 
     fn resident_page(&self, index: u64) -> Option<FilePage> {

@@ -3,7 +3,9 @@
 use proptest::prelude::{prop, prop_assert, proptest};
 
 use super::test_support::{CachedFile, ENVIRONMENT, PAGE, Setup, store};
-use super::{AddressSpace, Change, FaultOutcome, Handler, MapBacking, MapRequest, Placement, Protection, Wait, Watch};
+use super::{
+    AddressSpace, Advice, Change, FaultOutcome, Handler, MapBacking, MapRequest, Placement, Protection, Wait, Watch,
+};
 use crate::error::Errno;
 use crate::fake::FakeAccess;
 use crate::mem::Access;
@@ -134,6 +136,29 @@ fn what_is_told_goes_through_and_neighbours_stay() {
     assert!(space.is_watched(A));
     watch(&mut space, 0, PAGES, Watch::Nothing);
     assert!(!space.is_watched(A) && !touch(&setup, &mut space, 4, Access::Write));
+}
+
+/// A page of shared memory that was stored to before is opened without its source, one that is not there is not.
+#[test]
+fn shared_pages_are_opened_again_as_they_are() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    let request = MapRequest::anonymous(Placement::Fixed(A), PAGES * PAGE, ALL);
+    space.map(MapRequest { is_shared: true, ..request }).expect("free");
+    space.set_fault_handler(A, PAGES * PAGE, Some(HANDLER)).expect("room");
+    for round in 1..4 {
+        for page in 0..3 {
+            store(&setup, &mut space, A + page * PAGE, round);
+        }
+        watch(&mut space, 0, PAGES, Watch::Stores);
+        assert!(!setup.machine.allows(ENVIRONMENT, A, FakeAccess::Store));
+        assert!(touch(&setup, &mut space, 0, Access::Write), "round {round}");
+        assert_eq!(setup.machine.load(ENVIRONMENT, A), Some(round));
+        assert!(!setup.machine.allows(ENVIRONMENT, A + PAGE, FakeAccess::Store), "neighbours stay watched");
+    }
+    space.advise(A + PAGE, PAGE, Advice::Remove).expect("it is shared");
+    assert!(touch(&setup, &mut space, 1, Access::Write));
+    assert_eq!(setup.machine.load(ENVIRONMENT, A + PAGE), Some(0), "what was there is gone");
 }
 
 #[test]

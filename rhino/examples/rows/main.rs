@@ -1,7 +1,7 @@
 //! The rows of the Rhino paper's table and its copy of the RVM benchmark, on whatever this runs on; for `aegis bench
 //! rhino`, and by hand.
 //!
-//! - `rows micro PATH`: the paper's eight rows, what is trap in them, and a lazy commit.
+//! - `rows micro PATH [ROWS]`: the paper's eight rows, what is trap in them, and a lazy commit.
 //! - `rows rvm PATH [COUNT [DETECTORS [PERCENTS]]]`: so many transactions of the RVM benchmark for each detector, and
 //!   each size of the database in percent of the frames.
 //! - `rows whole PATH [DETECTORS [PERCENTS]]`: transactions that store to every page of such a database.
@@ -44,7 +44,10 @@ fn run(words: &[&str], is_counted: bool) -> Result<bool, Error> {
     let detectors = |word: Option<&&str>| chosen(word, &DETECTORS, |(name, _), word| *name == word);
     let percents = |word: Option<&&str>| chosen(word, &PERCENTS, |percent, word| percent.to_string() == word);
     match *words {
-        ["micro", path] => micro::run(&mut meter, Path::new(path))?,
+        ["micro", path, ref rows @ ..] => {
+            meter.rows = rows.iter().flat_map(|list| list.split(',')).map(String::from).collect();
+            micro::run(&mut meter, Path::new(path))?;
+        }
         ["rvm", path, ..] => {
             let count = words.get(2).and_then(|word| word.parse().ok()).unwrap_or(TRANSACTION_COUNT);
             sweep::rvm(&mut meter, Path::new(path), count, &detectors(words.get(3)), &percents(words.get(4)))?;

@@ -93,9 +93,11 @@ pub(crate) fn say_none(name: Name<'_>, error: Error) {
 }
 
 /// Measures.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Meter {
     pub(crate) is_counted: bool,
+    /// The rows that are measured, if not all are: `ROW`, or `ROW:PARAM`.
+    pub(crate) rows: Vec<String>,
     tick_s: f64,
 }
 
@@ -103,7 +105,11 @@ impl Meter {
     pub(crate) fn new(is_counted: bool) -> Self {
         let (from, clock) = (ticks(), Instant::now());
         thread::sleep(CALIBRATION);
-        Self { is_counted, tick_s: clock.elapsed().as_secs_f64() / ticks().wrapping_sub(from).max(1) as f64 }
+        Self {
+            is_counted,
+            rows: Vec::new(),
+            tick_s: clock.elapsed().as_secs_f64() / ticks().wrapping_sub(from).max(1) as f64,
+        }
     }
 
     /// Seconds that windows were open while `body` ran.
@@ -120,7 +126,7 @@ impl Meter {
     }
 
     /// Says what `round` comes to, which opens windows for `operations` of them: in time the median of some rounds,
-    /// counted the second. Answers the seconds.
+    /// counted the second. Answers the seconds; none of a row that is not wanted.
     pub(crate) fn row(
         &self,
         name: Name<'_>,
@@ -128,6 +134,10 @@ impl Meter {
         extra: &[(&str, u64)],
         mut round: impl FnMut() -> Result<(), Error>,
     ) -> Result<f64, Error> {
+        let is_it = |wanted: &String| *wanted == name.row || *wanted == format!("{}:{}", name.row, name.param);
+        if !self.rows.is_empty() && !self.rows.iter().any(is_it) {
+            return Ok(0.0);
+        }
         let mut times = Vec::new();
         if self.is_counted {
             round()?;

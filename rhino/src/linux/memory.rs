@@ -331,7 +331,7 @@ impl Memory for Mapped {
     }
 
     fn take_touched(&mut self, each: &mut dyn FnMut(Touched)) {
-        let Some(program) = self.program.clone() else { return };
+        let Some(program) = self.program.as_ref().filter(|program| program.placed.is_some()).cloned() else { return };
         let Some(placed) = &program.placed else { return };
         let page_count = self.page_count();
         placed.take(|touched, shadow| {

@@ -40,6 +40,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
         into: &mut [u8],
     ) -> Result<Outcome, Error> {
         self.check_range(region, offset, into.len() as u64)?;
+        self.take_touched(transaction.0)?;
         for (page, inside, place) in parts(offset, into.len()) {
             let name = self.name(transaction, region, page as usize)?;
             let result = self.acquire(transaction.0, region.0, name, Mode::Read);
@@ -65,6 +66,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
         from: &[u8],
     ) -> Result<Outcome, Error> {
         self.check_range(region, offset, from.len() as u64)?;
+        self.take_touched(transaction.0)?;
         for (page, inside, place) in parts(offset, from.len()) {
             let name = self.name(transaction, region, page as usize)?;
             let range = (inside, inside + place.len());

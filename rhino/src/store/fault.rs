@@ -69,6 +69,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
             return self.name(transaction, region, 0).map(|_| Outcome::Done);
         }
         let page_bytes = PAGE_BYTES as u64;
+        self.take_touched(transaction.0)?;
         for page in offset / page_bytes..end.div_ceil(page_bytes) {
             let name = self.name(transaction, region, page as usize)?;
             let start = offset.saturating_sub(page * page_bytes) as usize;
@@ -106,7 +107,8 @@ impl<M: Medium, P: Memory> Store<M, P> {
         result
     }
 
-    /// Takes the lock and has the page in memory.
+    /// Takes the lock and has the page in memory. What was touched meanwhile has been taken note of, so that making room
+    /// for this page takes none of that.
     pub(super) fn acquire(
         &mut self,
         transaction: u64,
@@ -114,8 +116,17 @@ impl<M: Medium, P: Memory> Store<M, P> {
         name: PageName,
         mode: Mode,
     ) -> Result<Outcome, Error> {
-        // What makes room for this page must not take one that was touched meanwhile.
-        self.take_touched(transaction)?;
+        Ok(self.acquire_for(transaction, region, name, (mode, Access::None))?.map_or(Outcome::Wait, |_| Outcome::Done))
+    }
+
+    /// The same for a page that is going to be open for such an access. `None`: wait; else what it was open for before.
+    fn acquire_for(
+        &mut self,
+        transaction: u64,
+        region: u32,
+        name: PageName,
+        (mode, opens): (Mode, Access),
+    ) -> Result<Option<Access>, Error> {
         let known = self.transactions.get(&transaction).ok_or(Error::NoTransaction)?;
         if let Some(error) = known.failure {
             return Err(error);
@@ -130,32 +141,30 @@ impl<M: Medium, P: Memory> Store<M, P> {
             }
         }
         match self.locks.lock(transaction, name, mode) {
-            Answer::Wait => return Ok(Outcome::Wait),
+            Answer::Wait => return Ok(None),
             Answer::Victim => return Err(Error::Deadlock),
             Answer::Granted => {}
         }
         self.fetch(name, region)?;
         let page = self.regions.get(&region).and_then(|region| region.page(name)).ok_or(Error::OutOfRange)?;
-        if let Some(known) = self.transactions.get_mut(&transaction) {
-            known.touches.entry(name).or_insert_with(|| Touch::new(region, page));
-        }
-        Ok(Outcome::Done)
+        let Some(known) = self.transactions.get_mut(&transaction) else { return Err(Error::NoTransaction) };
+        let touch = known.touches.entry(name).or_insert_with(|| Touch::new(region, page));
+        let before = touch.access;
+        touch.access = before.max(opens);
+        Ok(Some(before))
     }
 
     fn touch(&mut self, transaction: u64, region: u32, name: PageName, want: Access) -> Result<Outcome, Error> {
-        let mode = if want == Access::Write { Mode::Write } else { Mode::Read };
-        if self.acquire(transaction, region, name, mode)? == Outcome::Wait {
-            return Ok(Outcome::Wait);
-        }
-        let Some(touch) = self.touch_of(transaction, name) else { return Err(Error::NoTransaction) };
-        if touch.access >= want {
+        let ways = if want == Access::Write { (Mode::Write, Access::None) } else { (Mode::Read, want) };
+        let Some(before) = self.acquire_for(transaction, region, name, ways)? else { return Ok(Outcome::Wait) };
+        if before >= want {
             return Ok(Outcome::Done);
         }
         if want == Access::Read {
-            touch.access = want;
             self.open_page(region, name, want)?;
             return Ok(Outcome::Done);
         }
+        let Some(touch) = self.touch_of(transaction, name) else { return Err(Error::NoTransaction) };
         let (is_declared, is_logged) = (!touch.declared.is_empty(), touch.is_logged);
         match self.regions[&region].detector {
             Detector::SetRange if !is_declared => return Err(Error::NotDeclared),

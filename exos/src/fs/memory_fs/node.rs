@@ -709,9 +709,7 @@ impl Inode for MemoryNode {
         let _fetched = self.fetch(index..index.saturating_add(1));
         let (page, is_first) = {
             let mut state = self.state.lock();
-            let Body::File(content) = &mut state.body else {
-                return Err(PageError::Failed);
-            };
+            let Body::File(content) = &mut state.body else { return Err(PageError::Failed) };
             let page = content.page(&self.fs, self.base.as_ref(), index, intent)?;
             // An own page that was made for reading holds what the base holds; it may be lost with the node.
             (page, intent == PageIntent::WriteShared && self.keep(&mut state))
@@ -720,6 +718,11 @@ impl Inode for MemoryNode {
             self.kept();
         }
         Ok(page)
+    }
+
+    fn owns(&self, index: u64, frame: FrameNumber) -> bool {
+        let state = self.state.lock();
+        self.base.is_none() && matches!(&state.body, Body::File(content) if content.own_frame(index) == Some(frame))
     }
 
     fn resident_page(&self, index: u64) -> Option<FilePage> {
