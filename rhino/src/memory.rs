@@ -108,6 +108,11 @@ pub trait Memory {
         Err(MemoryError::Unsupported)
     }
 
+    /// Whether touches may be answered without the store ([`Memory::take_touched`]); for good.
+    fn answers_touches(&self) -> bool {
+        false
+    }
+
     /// Tells the touches that were answered without the store since the last call, each once, in their order.
     fn take_touched(&mut self, _each: &mut dyn FnMut(Touched)) {}
 
@@ -149,6 +154,9 @@ impl<M: Memory + ?Sized> Memory for alloc::boxed::Box<M> {
     }
     fn dirty(&mut self, pages: Range<usize>, bits: &mut [u64], clears: bool) -> Result<(), MemoryError> {
         (**self).dirty(pages, bits, clears)
+    }
+    fn answers_touches(&self) -> bool {
+        (**self).answers_touches()
     }
     fn take_touched(&mut self, each: &mut dyn FnMut(Touched)) {
         (**self).take_touched(each);

@@ -2,7 +2,6 @@
 #![allow(unsafe_code, reason = "maps memory, and copies between mappings")]
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use core::ops::Range;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -192,7 +191,8 @@ pub struct Mapped {
     program: Option<Arc<ProgramView>>,
     /// Always open; nobody but the store has its address.
     own: Arc<View>,
-    shadows: BTreeMap<usize, Shadow>,
+    /// By page; as many as there are pages, from the first shadow on.
+    shadows: Vec<Option<Shadow>>,
     /// Those of them that the kernel has made.
     placed_count: usize,
     /// Shadows that were given back, for the next ones.
@@ -225,12 +225,12 @@ impl Mapped {
         let mut program = ProgramView::new(file, length, wanted, detector)?;
         program.place(detector);
         let program = Some(Arc::new(program));
-        Ok(Self { program, own, shadows: BTreeMap::new(), placed_count: 0, spare: Vec::new() })
+        Ok(Self { program, own, shadows: Vec::new(), placed_count: 0, spare: Vec::new() })
     }
 
     /// The same pages for another address space, which closes and opens them for itself.
     pub(super) fn sharing(&self) -> Self {
-        Self { program: None, own: Arc::clone(&self.own), shadows: BTreeMap::new(), placed_count: 0, spare: Vec::new() }
+        Self { program: None, own: Arc::clone(&self.own), shadows: Vec::new(), placed_count: 0, spare: Vec::new() }
     }
 
     pub(super) fn program(&self) -> Option<Arc<ProgramView>> {
@@ -245,13 +245,18 @@ impl Mapped {
         self.program.as_ref()?.placed.as_ref()
     }
 
+    fn shadow(&self, page: usize) -> Option<&Shadow> {
+        self.shadows.get(page)?.as_ref()
+    }
+
     fn put_shadow(&mut self, page: usize, shadow: Option<Shadow>) {
         let is_placed = |shadow: &Option<Shadow>| usize::from(matches!(shadow, Some(Shadow::Placed(_))));
         self.placed_count += is_placed(&shadow);
-        let before = match shadow {
-            Some(shadow) => self.shadows.insert(page, shadow),
-            None => self.shadows.remove(&page),
-        };
+        if shadow.is_some() && self.shadows.is_empty() {
+            self.shadows.resize_with(self.own.length / PAGE_BYTES, || None);
+        }
+        let Some(place) = self.shadows.get_mut(page) else { return };
+        let before = core::mem::replace(place, shadow);
         self.placed_count -= is_placed(&before);
         if let Some(Shadow::Own(page)) = before {
             if self.spare.len() < SPARE_COUNT_MAX {
@@ -318,7 +323,7 @@ impl Memory for Mapped {
     }
 
     fn read_shadow(&self, page: usize, into: &mut Page) -> bool {
-        match (self.shadows.get(&page), self.placed()) {
+        match (self.shadow(page), self.placed()) {
             (Some(Shadow::Own(shadow)), _) => into.copy_from_slice(&shadow[..]),
             (Some(Shadow::Placed(shadow)), Some(placed)) => placed.read_shadow(*shadow, into),
             _ => return false,
@@ -330,6 +335,10 @@ impl Memory for Mapped {
         self.put_shadow(page, None);
     }
 
+    fn answers_touches(&self) -> bool {
+        self.placed().is_some()
+    }
+
     fn take_touched(&mut self, each: &mut dyn FnMut(Touched)) {
         let Some(program) = self.program.as_ref().filter(|program| program.placed.is_some()).cloned() else { return };
         let Some(placed) = &program.placed else { return };
@@ -339,7 +348,7 @@ impl Memory for Mapped {
                 return;
             }
             // Of a page that was closed within the transaction, the first shadow is what was there before.
-            if let Some(shadow) = shadow.filter(|_| !self.shadows.contains_key(&touched.page)) {
+            if let Some(shadow) = shadow.filter(|_| self.shadow(touched.page).is_none()) {
                 self.put_shadow(touched.page, Some(Shadow::Placed(shadow)));
             }
             program.note(touched);

@@ -149,7 +149,12 @@ impl<M: Medium, P: Memory> Store<M, P> {
     }
 
     /// Takes the locks and notes the touches that the back end has answered by itself.
+    #[inline]
     pub(super) fn take_touched(&mut self, id: u64) -> Result<(), Error> {
+        if self.has_answering { self.take_answered(id) } else { Ok(()) }
+    }
+
+    fn take_answered(&mut self, id: u64) -> Result<(), Error> {
         let Self { transactions, regions, locks, shadow_count, .. } = self;
         let Some(transaction) = transactions.get_mut(&id) else { return Err(Error::NoTransaction) };
         let mut is_locked = true;

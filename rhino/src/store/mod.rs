@@ -277,6 +277,8 @@ pub struct Store<M, P> {
     regions: BTreeMap<u32, Region<P>>,
     transactions: BTreeMap<u64, Transaction>,
     locks: LockTable,
+    /// A region's memory answers touches by itself, or did.
+    has_answering: bool,
     marks: BTreeMap<PageName, Mark>,
     /// Committed pages whose segment is behind, for dirty bits to compare with.
     images: BTreeMap<PageName, Box<Page>>,
@@ -339,6 +341,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
             }
         }
         memory.protect(0..page_count as usize, Access::None)?;
+        self.has_answering |= memory.answers_touches();
         let id = self.next_region;
         self.next_region += 1;
         self.regions.insert(id, Region { owner, segment, first_page, page_count, detector, memory });

@@ -124,6 +124,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
             regions: BTreeMap::new(),
             transactions: BTreeMap::new(),
             locks: LockTable::default(),
+            has_answering: false,
             marks: BTreeMap::new(),
             images: BTreeMap::new(),
             spans: Vec::new(),
