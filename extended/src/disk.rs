@@ -6,9 +6,9 @@
 //! the function, which is started anew for the next. A disk that was given up, or did not start, is tried again for
 //! whoever asks next.
 //!
-//! The channels of a controller are one function. Where it is stopped for the sake of one, what is under way at the other
-//! is begun again with the next call about either; and it is not set to work while one does not come back from its
-//! reset, as that may still reach memory.
+//! The channels of a controller are one function. Where it is stopped for the sake of one, what is under way at the
+//! other is begun again with the next call about either; and it is not set to work while one does not come back from
+//! its reset, as that may still reach memory.
 //!
 //! Everything here runs under the kernel's lock, and is bounded by a visit of the service.
 

@@ -107,8 +107,8 @@ impl<M: Medium, P: Memory> Store<M, P> {
         result
     }
 
-    /// Takes the lock and has the page in memory. What was touched meanwhile has been taken note of, so that making room
-    /// for this page takes none of that.
+    /// Takes the lock and has the page in memory. What was touched meanwhile has been taken note of, so that making
+    /// room for this page takes none of that.
     pub(super) fn acquire(
         &mut self,
         transaction: u64,

@@ -12,8 +12,8 @@ pub enum KernelCall {
     /// Disk `first`, frame `second`, `third` frames: a range that the caller has bound for the function, exactly, is
     /// number `fourth` from now on, which is what a buffer's slot names; one that has the number already is refused.
     Register = 1,
-    /// Disk `first`, frame `second`, `third` frames: such a range is the caller's session. Starts the disk if nobody has
-    /// yet.
+    /// Disk `first`, frame `second`, `third` frames: such a range is the caller's session. Starts the disk if nobody
+    /// has yet.
     Attach = 2,
     /// Disk `first`: does everything that can be done now. Value: 1 if there may be more at once.
     Visit = 3,

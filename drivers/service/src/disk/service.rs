@@ -284,8 +284,8 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
         (self.flight_count > 0).then(|| self.progress_ns.saturating_add(STUCK_NS))
     }
 
-    /// Begins again what was under way, on a disk that its placement has cut off meanwhile: no fault of the disk's, which
-    /// does not count as one.
+    /// Begins again what was under way, on a disk that its placement has cut off meanwhile: no fault of the disk's, so
+    /// it does not count as one.
     pub fn resume(&mut self, now_ns: u64) {
         if self.health == Health::Dead {
             return;
