@@ -62,6 +62,15 @@ pub struct Credentials {
     pub capabilities: CapabilitySet,
 }
 
+/// Who a file belongs to that its maker gave no other owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
 /// The permission bits of a file after a write by a caller that may not keep set-ID bits; `is_in_group`: the caller is
 /// in its group. A set-group-ID bit without the group's right to execute meant mandatory locks and stays for the group.
 pub fn without_set_ids(permissions: u32, is_in_group: bool) -> u32 {

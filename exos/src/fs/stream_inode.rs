@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::metadata::{DeviceNumber, FileKind, FileSystemStatistics, Metadata, SetAttributes, Timestamp};
 use super::open_file::{OpenFile, OpenRequest};
-use super::permission::Credentials;
+use super::permission::{Credentials, Owner};
 use super::readiness::{Readiness, WaitQueue};
 use super::stream::Stream;
 use super::terminal::modes::{Terminal, TerminalState};
@@ -24,14 +24,15 @@ pub struct StreamInode {
     stream: Arc<dyn Stream>,
     number: u64,
     device: DeviceNumber,
+    owner: Owner,
     created: Timestamp,
     terminal: Option<(u32, Arc<TerminalState>)>,
 }
 
 impl StreamInode {
     /// A stream that looks like a pipe with this number.
-    pub fn pipe(stream: Arc<dyn Stream>, device: DeviceNumber, number: u64, now: Timestamp) -> Arc<Self> {
-        Arc::new(Self { stream, number, device, created: now, terminal: None })
+    pub fn pipe(stream: Arc<dyn Stream>, device: DeviceNumber, number: u64, owner: Owner, now: Timestamp) -> Arc<Self> {
+        Arc::new(Self { stream, number, device, owner, created: now, terminal: None })
     }
 
     /// A stream that looks like terminal `index`.
@@ -40,10 +41,11 @@ impl StreamInode {
         device: DeviceNumber,
         index: u32,
         state: Arc<TerminalState>,
+        owner: Owner,
         now: Timestamp,
     ) -> Arc<Self> {
         let number = u64::from(index) + 3;
-        Arc::new(Self { stream, number, device, created: now, terminal: Some((index, state)) })
+        Arc::new(Self { stream, number, device, owner, created: now, terminal: Some((index, state)) })
     }
 
     /// What `readlink` on `/proc/self/fd/N` says.
@@ -70,8 +72,8 @@ impl Inode for StreamInode {
             kind,
             permissions,
             link_count: 1,
-            uid: 0,
-            gid: 0,
+            uid: self.owner.uid,
+            gid: self.owner.gid,
             device_node,
             size_bytes: 0,
             block_count: 0,

@@ -83,3 +83,28 @@ PROGRAM(names_after_much_memory) {
         sprintf(name, "directory-%d", i), found += access(name, F_OK) == 0, removed += rmdir(name) == 0;
     T(made), T(found), T(removed);
 }
+
+// bash's varenv as another user than root: `<(command)` is `/dev/fd/N`, which opens a pipe again as its maker's.
+static void tell_owners(int is_user) {
+    int pipes[2], sockets[2], opened;
+    char path[32];
+    struct stat seen;
+    pipe(pipes), socketpair(AF_UNIX, SOCK_STREAM, 0, sockets);
+    sprintf(path, "/dev/fd/%d", pipes[0]);
+    fstat(pipes[1], &seen);
+    dprintf(1, "pipe: user %d, group %d, mode %o\n", (int)seen.st_uid, (int)seen.st_gid, (int)seen.st_mode);
+    fstat(sockets[0], &seen);
+    dprintf(1, "socket: user %d, group %d\n", (int)seen.st_uid, (int)seen.st_gid);
+    opened = open(path, O_RDONLY);
+    dprintf(1, "opened again: %s\n", opened >= 0 ? "yes" : strerror(errno));
+    if (is_user)
+        setresgid(1235, 1235, 1235), setresuid(1235, 1235, 1235);
+    opened = open(path, O_RDONLY);
+    dprintf(1, "opened again by another: %s\n", opened >= 0 ? "yes" : strerror(errno));
+}
+PROGRAM(pipes_of_users) {
+    CHILD("root", tell_owners(0));
+    CHILD("root, then a user", tell_owners(1));
+    CHILD("for files only", setfsgid(1236), setfsuid(1236), tell_owners(0));
+    CHILD("a user", setresgid(1234, 1234, 1234), setresuid(1234, 1234, 1234), tell_owners(1));
+}

@@ -286,7 +286,8 @@ pub fn pipe2(context: &mut Context<'_>, [address, flags, ..]: Arguments) -> Resu
     let status = abi::status_flags(flags);
     let close_on_exec = flags & O_CLOEXEC != 0;
     let now = crate::file::paths::now(context);
-    let (reader, writer) = context.system.files.namespace.pipe(status, now);
+    let owner = context.thread.identities.lock().owner();
+    let (reader, writer) = context.system.files.namespace.pipe(status, owner, now);
     let files = &context.process.files;
     let reader = files.add(reader, close_on_exec)?;
     let outcome = files.add(writer, close_on_exec).and_then(|writer| {

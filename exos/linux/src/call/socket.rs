@@ -96,7 +96,8 @@ fn add(context: &Context<'_>, socket: AnySocket, flags: u64) -> Result<u64> {
     let status = if flags & SOCK_NONBLOCK != 0 { StatusFlags::NON_BLOCKING } else { StatusFlags::empty() };
     let number = socket.number();
     let file = SocketFile::new(socket);
-    let description = context.system.files.namespace.socket(number, file, status, now(context));
+    let owner = context.thread.identities.lock().owner();
+    let description = context.system.files.namespace.socket(number, file, status, owner, now(context));
     context.process.files.add(description, flags & SOCK_CLOEXEC != 0)
 }
 

@@ -8,7 +8,7 @@ use exos::error::Result;
 use exos::fs::device_fs;
 use exos::fs::metadata::Timestamp;
 use exos::fs::namespace::{Access as OpenAccess, OpenHow};
-use exos::fs::permission::Credentials;
+use exos::fs::permission::{Credentials, Owner};
 use exos::fs::stream::Stream;
 use exos::fs::stream_inode::StreamInode;
 use exos::fs::terminal::job_control::TerminalCaller;
@@ -43,6 +43,7 @@ pub(crate) fn connect_streams(pod: &Pod, streams: [Arc<dyn Stream>; 3], config: 
     device_fs::register_terminals(namespace, &system.files.terminals, None);
     let device = exos::fs::namespace::PSEUDO_DEVICE;
     let terminal = has_host_terminal(config).then(|| TerminalState::new(window_of(config)));
+    let owner = Owner { uid: config.uid, gid: config.gid };
     let mut latest = None;
     for (stream, flag) in streams.into_iter().zip(TERMINALS) {
         if let Some(output) = latest.take_if(|_| flag == TERMINALS[2] && config.flags.contains(Flags::STDERR_IS_STDOUT))
@@ -52,13 +53,13 @@ pub(crate) fn connect_streams(pod: &Pod, streams: [Arc<dyn Stream>; 3], config: 
         }
         let (inode, access) = match &terminal {
             Some(state) if config.flags.contains(flag) => {
-                let inode = StreamInode::terminal(stream, device, 0, state.clone(), now);
+                let inode = StreamInode::terminal(stream, device, 0, state.clone(), owner, now);
                 device_fs::register_terminal(namespace, &inode);
                 (inode, OpenAccess::ReadWrite)
             }
             _ => {
                 let access = if flag == Flags::STDIN_IS_TERMINAL { OpenAccess::Read } else { OpenAccess::Write };
-                (StreamInode::pipe(stream, device, namespace.number(), now), access)
+                (StreamInode::pipe(stream, device, namespace.number(), owner, now), access)
             }
         };
         let description = namespace.stream(inode, access)?;

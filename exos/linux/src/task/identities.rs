@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use exos::fs::permission::Credentials;
+use exos::fs::permission::{Credentials, Owner};
 use exos::task::capability::{Capabilities, Capability};
 
 /// User and group identities and what they may do; one user namespace.
@@ -26,6 +26,12 @@ impl Identities {
     pub fn for_files(&self) -> Credentials {
         let capabilities = self.capabilities.effective;
         Credentials { uid: self.uid[3], gid: self.gid[3], groups: self.groups.clone(), capabilities }
+    }
+
+    /// Who owns what it makes.
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        Owner { uid: self.uid[3], gid: self.gid[3] }
     }
 
     /// What `access(2)` checks files with: the real identity.

@@ -31,7 +31,7 @@ use super::metadata::{
     Decision, DeviceNumber, FileKind, FileSystemStatistics, Metadata, Protection, SetAttributes, Timestamp,
 };
 use super::open_file::{OpenFile, OpenRequest};
-use super::permission::{AccessMask, Credentials};
+use super::permission::{AccessMask, Credentials, Owner};
 use super::pipe::PipeEnd;
 use super::seals::Seals;
 use super::stream_inode::StreamInode;
@@ -101,7 +101,7 @@ impl Namespace {
     /// A name space with one mount.
     pub fn new(root: InodeRef, description: MountDescription) -> Arc<Self> {
         let pseudo = MountDescription { kind: "pipefs", source: "pipefs", flags: MountFlags::default() };
-        let anonymous: InodeRef = PseudoInode::new(0, FileKind::Fifo, Timestamp::default(), None);
+        let anonymous: InodeRef = PseudoInode::new(0, FileKind::Fifo, Owner::default(), Timestamp::default(), None);
         let pseudo_mount = Location::of_new_mount(0, pseudo, anonymous, None).mount().clone();
         let root = Location::of_new_mount(1, description, root, None);
         Arc::new(Self {
@@ -318,12 +318,12 @@ impl Namespace {
         }
     }
 
-    /// A new pipe: the end to read from, the end to write to.
-    pub fn pipe(&self, status: StatusFlags, now: Timestamp) -> (Arc<Description>, Arc<Description>) {
+    /// A new pipe: the end to read from, the end to write to. It is `owner`'s, who may open it again by `/dev/fd/N`.
+    pub fn pipe(&self, status: StatusFlags, owner: Owner, now: Timestamp) -> (Arc<Description>, Arc<Description>) {
         let number = self.number();
         let (reader, writer) = PipeEnd::pair(number);
         let pipe = super::open_file::OpenFile::pipe(&*reader).cloned();
-        let inode = PseudoInode::new(number, FileKind::Fifo, now, pipe);
+        let inode = PseudoInode::new(number, FileKind::Fifo, owner, now, pipe);
         let name = alloc::format!("pipe:[{number}]");
         let location = Location::pseudo(&self.pseudo_mount, inode, name.as_bytes());
         let request = |read| OpenRequest { read, write: !read, non_blocking: false };
@@ -364,7 +364,7 @@ impl Namespace {
         now: Timestamp,
     ) -> Arc<Description> {
         // The kind of Linux's anonymous inodes is none at all; a regular file is the nearest.
-        let inode = PseudoInode::new(self.number(), FileKind::Regular, now, None);
+        let inode = PseudoInode::new(self.number(), FileKind::Regular, Owner::default(), now, None);
         let location = Location::pseudo(&self.pseudo_mount, inode, display_name);
         self.describe(location, request, status, Some(file))
     }
@@ -382,9 +382,10 @@ impl Namespace {
         inode_number: u64,
         file: Arc<dyn OpenFile>,
         status: StatusFlags,
+        owner: Owner,
         now: Timestamp,
     ) -> Arc<Description> {
-        let inode = PseudoInode::new(inode_number, FileKind::Socket, now, None);
+        let inode = PseudoInode::new(inode_number, FileKind::Socket, owner, now, None);
         let name = alloc::format!("socket:[{inode_number}]");
         let location = Location::pseudo(&self.pseudo_mount, inode, name.as_bytes());
         let request = OpenRequest { read: true, write: true, non_blocking: false };
@@ -488,10 +489,16 @@ struct PseudoAttributes {
 }
 
 impl PseudoInode {
-    fn new(number: u64, kind: FileKind, created: Timestamp, pipe: Option<Arc<super::pipe::Pipe>>) -> Arc<Self> {
+    fn new(
+        number: u64,
+        kind: FileKind,
+        Owner { uid, gid }: Owner,
+        created: Timestamp,
+        pipe: Option<Arc<super::pipe::Pipe>>,
+    ) -> Arc<Self> {
         let permissions = if kind == FileKind::Socket { 0o777 } else { 0o600 };
         let [accessed, modified, changed] = [created; 3];
-        let attributes = PseudoAttributes { permissions, uid: 0, gid: 0, accessed, modified, changed };
+        let attributes = PseudoAttributes { permissions, uid, gid, accessed, modified, changed };
         Arc::new(Self { number, kind, pipe, is_name_only: false, attributes: Mutex::new(attributes) })
     }
 

@@ -13,7 +13,7 @@ use crate::fs::device_fs;
 use crate::fs::location::{Location, MountFlags};
 use crate::fs::metadata::{DeviceNumber, FileKind, Protection, SetAttributes, Timestamp};
 use crate::fs::page::MappedFile;
-use crate::fs::permission::{AccessMask, Credentials};
+use crate::fs::permission::{AccessMask, Credentials, Owner};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::seals::Seals;
 use crate::fs::stream::Stream;
@@ -266,8 +266,10 @@ impl Source for Written {
 #[test]
 fn what_is_set_is_decided_under_the_lock() {
     let world = World::tmpfs();
-    let inodes: [InodeRef; 2] =
-        [make(&world, "/f", NewNode::Regular).inode().clone(), PseudoInode::new(9, FileKind::Fifo, NOW, None)];
+    let inodes: [InodeRef; 2] = [
+        make(&world, "/f", NewNode::Regular).inode().clone(),
+        PseudoInode::new(9, FileKind::Fifo, Owner::default(), NOW, None),
+    ];
     for inode in &inodes {
         let (has_begun, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -450,7 +452,7 @@ fn streams_look_like_pipes_or_terminals() {
         output: crate::sync::Mutex::default(),
         queue: WaitQueue::new(),
     });
-    let pipe = StreamInode::pipe(console.clone(), super::PSEUDO_DEVICE, 55, NOW);
+    let pipe = StreamInode::pipe(console.clone(), super::PSEUDO_DEVICE, 55, Owner { uid: 7, gid: 8 }, NOW);
     let file = world.namespace.stream(pipe, Access::Read).unwrap();
     assert_eq!(file.metadata().kind, FileKind::Fifo);
     assert_eq!(path_of(&world, file.location()), b"pipe:[55]");
@@ -459,7 +461,7 @@ fn streams_look_like_pipes_or_terminals() {
     assert_eq!(file.seek(SeekFrom::Start(0)), Err(Errno::ESPIPE));
     assert_eq!(file.write(&mut &b"x"[..], NOW), Err(Errno::EBADF));
     let state = TerminalState::new(WindowSize { row_count: 25, ..WindowSize::default() });
-    let terminal = StreamInode::terminal(console.clone(), super::PSEUDO_DEVICE, 0, state, NOW);
+    let terminal = StreamInode::terminal(console.clone(), super::PSEUDO_DEVICE, 0, state, Owner::default(), NOW);
     let file = world.namespace.stream(terminal.clone(), Access::Write).unwrap();
     let node = file.metadata().device_node;
     assert_eq!((file.metadata().kind, node.major, node.minor), (FileKind::CharacterDevice, 136, 0));
@@ -517,11 +519,12 @@ fn counters_pipes_and_status_flags() {
     assert_eq!(counter.read_at(0, &mut Buffer::with_limit(8), NOW), Err(Errno::ESPIPE));
     assert_eq!(read(&counter, 8), Ok(1_u64.to_ne_bytes().to_vec()));
     assert_eq!(counter.readiness(), Readiness::WRITE);
-    let (reader, writer) = world.namespace.pipe(NONE, NOW);
+    let (reader, writer) = world.namespace.pipe(NONE, Owner { uid: 7, gid: 8 }, NOW);
     assert!(writer.pipe().is_some() && reader.pipe().is_some());
     assert_eq!(reader.truncate(&Credentials::ROOT, 0, NOW), Err(Errno::EINVAL));
     assert_eq!(writer.allocate(&Credentials::ROOT, Allocate::Extend, 0, 1, NOW), Err(Errno::ESPIPE));
     assert_eq!(reader.metadata().inode_number, writer.metadata().inode_number);
+    assert_eq!((reader.metadata().uid, writer.metadata().gid), (7, 8), "a pipe is its maker's");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::fs::description::{Description, StatusFlags};
 use crate::fs::location::{Location, MountFlags};
 use crate::fs::metadata::{DeviceNumber, Timestamp};
 use crate::fs::namespace::{Access, OpenFlags};
+use crate::fs::permission::Owner;
 use crate::fs::test_support::{NOW, World, contents, described};
 use crate::fs::transfer::Buffer;
 use crate::fs::vnode::{InodeRef, NewNode, ProcessName};
@@ -233,7 +234,7 @@ fn descriptor_links_jump() {
     let (world, facts) = world();
     world.put("/file", b"content");
     let file = open(&world, "/file").unwrap();
-    let (reader, writer) = world.namespace.pipe(StatusFlags::NON_BLOCKING, Timestamp::default());
+    let (reader, writer) = world.namespace.pipe(StatusFlags::NON_BLOCKING, Owner::default(), Timestamp::default());
     facts.descriptors.lock().extend([file, reader.clone(), writer]);
     assert_eq!(link(&world, "/proc/self/fd/0"), Ok(b"/file".to_vec()));
     let number = reader.metadata().inode_number;

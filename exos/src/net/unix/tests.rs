@@ -7,6 +7,7 @@ use super::flight::Rights;
 use super::{Identity, Received, Sending, Socket, SocketKind, UnixDomain, Wants};
 use crate::error::{Errno, Result};
 use crate::fs::description::{Description, StatusFlags};
+use crate::fs::permission::Owner;
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::{Buffer, SliceDestination};
 use crate::fs::{TEST_NOW as NOW, TestWorld as World};
@@ -316,7 +317,13 @@ impl Sockets {
         let sockets = Socket::pair(&self.domain, kind, numbers, ME);
         sockets.map(|socket| {
             let number = socket.endpoint.number;
-            self.world.namespace.socket(number, SocketFile::new(AnySocket::Unix(socket)), StatusFlags::empty(), NOW)
+            self.world.namespace.socket(
+                number,
+                SocketFile::new(AnySocket::Unix(socket)),
+                StatusFlags::empty(),
+                Owner::default(),
+                NOW,
+            )
         })
     }
 

@@ -14,6 +14,7 @@ use exos::fs::location::Location;
 use exos::fs::metadata::Timestamp;
 use exos::fs::namespace::{Access as OpenAccess, OpenHow};
 use exos::fs::open_file::{OpenFile, OpenRequest};
+use exos::fs::permission::Owner;
 use exos::fs::pipe::PipeEnd;
 use exos::fs::terminal::job_control::TerminalCaller;
 use exos::fs::terminal::modes::{Terminal, WindowSize};
@@ -149,15 +150,16 @@ fn streams_of(system: &Arc<System>, config: &Config, now: Timestamp) -> Result<(
         let ends = Ends { input: Some(master.clone()), outputs: [Some(master.clone()), None], terminal: Some(master) };
         return Ok((ends, Streams::Terminal(tty)));
     }
+    let owner = Owner { uid: config.uid, gid: config.gid };
     let (input, their_input) = match config.flags.contains(Flags::INPUT) {
         true => {
-            let (reader, writer) = system.files.namespace.pipe(StatusFlags::empty(), now);
+            let (reader, writer) = system.files.namespace.pipe(StatusFlags::empty(), owner, now);
             (Some(own_end(&writer, false)?), Some(reader))
         }
         false => (None, None),
     };
     let output = || -> Result<(Arc<dyn OpenFile>, Arc<Description>)> {
-        let (reader, writer) = system.files.namespace.pipe(StatusFlags::empty(), now);
+        let (reader, writer) = system.files.namespace.pipe(StatusFlags::empty(), owner, now);
         Ok((own_end(&reader, true)?, writer))
     };
     let ((output, their_output), (errors, their_errors)) = (output()?, output()?);
