@@ -30,7 +30,7 @@ const KERNEL_LTO: &str = "profile.release.lto='fat'";
 const USER_PACKAGES: [&str; 6] =
     ["exos-linux", "exos-mini", "aegis-pods", "aegis-domains", "aegis-bench-native", "aegis-tests-guest"];
 const HOST_PACKAGE: &str = "aegis";
-/// It is not what is measured: compiled in pieces it is there in a third of the time, and serves files as fast.
+/// It is not what is measured: compiled in pieces, for which either processor does.
 const HOST_CONFIG: [&str; 2] = ["profile.release.lto='off'", "profile.release.codegen-units=16"];
 /// Programs of `aegis bench rhino`, and the package that builds them. That of the peers comes last: what it is measured
 /// beside takes minutes to compile.
