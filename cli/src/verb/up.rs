@@ -174,9 +174,7 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let (server, name) = server(options, file, &names, orders, channels)?;
     let checks = file.pods.iter().map(|entry| entry.options.image.health_check.clone());
     let stop_signals = file.pods.iter().map(|entry| entry.options.image.stop_signal);
-    if let Some(web) = web.as_ref().filter(|_| !options.machine.quiet) {
-        eprintln!("aegis: to be watched at http://{}/", web.address);
-    }
+    web.iter().filter(|_| !options.machine.quiet).for_each(say_page);
     let server = server.with_ports(ports).with_stop_signals(stop_signals).with_web(web).with_health(checks);
     let dependencies = file.pods.iter().map(|entry| entry.dependencies.clone());
     let server = Some(server.with_dependencies(dependencies));
@@ -186,6 +184,10 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
     starter.report(&verdict, &finished.log);
     Ok(verdict.status)
+}
+
+fn say_page(web: &WebPlace) {
+    eprintln!("aegis: to be watched at http://{}/", web.address);
 }
 
 /// What keeps a pod's devices from memory that is not its own, in one line.
