@@ -78,7 +78,8 @@ proptest! {
         let mut tlsf = Tlsf::new();
         // SAFETY: the memory is the allocator's alone and outlives it.
         unsafe { tlsf.insert_free_block_ptr(NonNull::slice_from_raw_parts(memory.0, PAGE_COUNT * PAGE)) }.unwrap();
-        let (mut blocks, mut holes): (Vec<(NonNull<u8>, usize)>, Vec<(NonNull<u8>, u64)>) = (Vec::new(), Vec::new());
+        let mut blocks: Vec<(NonNull<u8>, usize)> = Vec::new();
+        let mut holes: Vec<(NonNull<u8>, u64)> = Vec::new();
         for step in steps {
             match step {
                 Step::Take(bytes) => {

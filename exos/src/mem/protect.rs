@@ -87,7 +87,8 @@ impl AddressSpace {
         self.unpatch_unless(protection, &part);
         self.areas.set_protection(&part, protection);
         let pages = part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT;
-        if self.areas.find(part.start).is_some_and(|area| area.flags.contains(AreaFlags::WITHHELD)) {
+        let is_withheld = |area: &Area| area.flags.contains(AreaFlags::WITHHELD);
+        if self.handlers.has_watched && self.areas.find(part.start).is_some_and(is_withheld) {
             // The map does not say what is withheld of them: the next touch of each is told.
             self.protect_pages(pages.clone(), Protection::empty())?;
         }
