@@ -51,6 +51,9 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), Error> {
     let settings = parse(words)?;
     build::build(root, Profile::Release)?;
     let here = on_host(root, &settings)?;
+    if here.is_empty() {
+        return Err(Error::Failed { what: format!("no test of {} began on this host; the suite", settings.suite) });
+    }
     let there = on_aegis(root, &settings)?;
     let differing = report(&here, &there);
     if differing == 0 { Ok(()) } else { Err(Error::Failed { what: format!("{differing} test(s) that differ") }) }

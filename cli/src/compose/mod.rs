@@ -19,8 +19,7 @@ use aegis_link::pods::POD_COUNT_MAX;
 use crate::compose::interpolate::{Variables, read_variables};
 use crate::compose::service::Service;
 use crate::compose::yaml::{Node, Value, Wrong, parse};
-use crate::verb::up_dependencies::settle;
-use crate::verb::up_file::{PodEntry, UpFile};
+use crate::verb::up_file::UpFile;
 
 /// A file that was understood, and what the user should know of it.
 #[derive(Debug)]
@@ -112,11 +111,10 @@ impl Reader {
         if pods.len() > POD_COUNT_MAX {
             return Err((root.line, format!("{} services; a machine has at most {POD_COUNT_MAX} pods", pods.len())));
         }
-        let names: Vec<&str> = pods.iter().map(|pod: &PodEntry| pod.name.as_str()).collect();
-        let found = settle(&names, &dependencies)?;
-        pods.iter_mut().zip(found).for_each(|(pod, found)| pod.dependencies = found);
         let currencies = Vec::new();
-        Ok(UpFile { cpus: 1, memory: None, slice_ms: None, trusts_devices: false, pods, currencies })
+        let mut file = UpFile { cpus: 1, memory: None, slice_ms: None, trusts_devices: false, pods, currencies };
+        file.settle(&dependencies)?;
+        Ok(file)
     }
 
     /// A value with its variables filled in; keys stay.

@@ -61,6 +61,19 @@ pub(crate) struct UpFile {
     pub(crate) currencies: Vec<CurrencyEntry>,
 }
 
+impl UpFile {
+    /// Takes in what each pod waits for; where what is wrong stands, and what it is.
+    pub(crate) fn settle(
+        &mut self,
+        written: &[Vec<up_dependencies::Written>],
+    ) -> std::result::Result<(), (usize, String)> {
+        let names: Vec<&str> = self.pods.iter().map(|pod| pod.name.as_str()).collect();
+        let found = up_dependencies::settle(&names, written)?;
+        self.pods.iter_mut().zip(found).for_each(|(pod, found)| pod.dependencies = found);
+        Ok(())
+    }
+}
+
 /// A pod.
 #[derive(Debug)]
 pub(crate) struct PodEntry {
@@ -132,7 +145,7 @@ pub(crate) fn parse(text: &str, folder: &Path) -> Result<UpFile> {
         }
     }
     reader.pay(&mut file, &written, &uses)?;
-    reader.settle(&mut file, &dependencies)?;
+    file.settle(&dependencies).map_err(|(at, text)| reader.error(at, text))?;
     match file.pods.len() {
         0 => Err(reader.error(0, "no pod; write [pod.NAME] with program = \"…\"")),
         1..=POD_COUNT_MAX => Ok(file),
@@ -241,13 +254,6 @@ impl Reader<'_> {
             return Ok(Vec::new());
         };
         self.list(key, value, |text| up_dependencies::Written::parse(text, value.span.start))
-    }
-
-    fn settle(&self, file: &mut UpFile, written: &[Vec<up_dependencies::Written>]) -> Result<()> {
-        let names: Vec<&str> = file.pods.iter().map(|pod| pod.name.as_str()).collect();
-        let found = up_dependencies::settle(&names, written).map_err(|(at, text)| self.error(at, text))?;
-        file.pods.iter_mut().zip(found).for_each(|(pod, found)| pod.dependencies = found);
-        Ok(())
     }
 
     fn name(&self, what: &str, name: &Key<'_>) -> Result<()> {

@@ -19,7 +19,7 @@ use aegis_rt::call;
 use exos::platform::FrameGrant;
 use exos::sync::SpinMutex;
 use exos_linux::host::disk_session::{DiskPlace, SHAPE};
-use exos_linux::host::session_place::{SessionPlace, Sessions, VISIT_COUNT_MAX};
+use exos_linux::host::session_place::{SessionPlace, Sessions, visit_while_more};
 
 use super::domain::take_session;
 use super::kernel;
@@ -111,10 +111,7 @@ impl SessionPlace for Place {
     }
 
     fn ring(&self) {
-        self.visits.visit(|| {
-            let has_more = |_: &u32| self.call(KernelCall::Visit) == Some(1);
-            let _ = (0..VISIT_COUNT_MAX).take_while(has_more).count();
-        });
+        self.visits.visit(|| visit_while_more(|| self.call(KernelCall::Visit)));
     }
 
     fn listen(&self) -> bool {

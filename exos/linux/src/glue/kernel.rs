@@ -299,17 +299,13 @@ pub(crate) fn return_frames(grant: FrameGrant) {
     }
 }
 
-/// Takes frames for exos itself again, into a slot that [`free_kept_slot`] emptied.
-pub(crate) fn take_frames_into(slot: CapSlot, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
-    take_frames_at(slot, count, alignment_log2)
-}
-
 /// Gives frames of exos's own back, of which none is mapped. Their slot stays the caller's.
 pub(crate) fn free_kept_slot(slot: CapSlot) {
     let _ = with_tables(|| call::frame_free(slot));
 }
 
-fn take_frames_at(slot: CapSlot, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
+/// Takes frames for exos itself into a slot: a new one, or one that [`free_kept_slot`] emptied.
+pub(crate) fn take_frames_at(slot: CapSlot, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
     let first = loop {
         match call::frame_allocate(slot, count, None, alignment_log2) {
             Ok(first) => break first,

@@ -16,7 +16,7 @@ use aegis_proto::net::KernelCall;
 use aegis_rt::call;
 use exos::platform::FrameGrant;
 use exos_linux::host::card_session::SHAPE;
-use exos_linux::host::session_place::{SessionPlace, Sessions, VISIT_COUNT_MAX};
+use exos_linux::host::session_place::{SessionPlace, Sessions, visit_while_more};
 
 use super::disk_kernel::{extension, function_slot};
 use super::domain::{session_bytes, take_session};
@@ -58,8 +58,7 @@ impl SessionPlace for Place {
     }
 
     fn ring(&self) {
-        let has_more = |_: &u32| self.call(KernelCall::Visit) == Some(1);
-        let _ = (0..VISIT_COUNT_MAX).take_while(has_more).count();
+        visit_while_more(|| self.call(KernelCall::Visit));
     }
 
     fn listen(&self) -> bool {

@@ -6,7 +6,12 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Visits of a service in a row while it says that there is more to do.
-pub const VISIT_COUNT_MAX: u32 = 8;
+const VISIT_COUNT_MAX: u32 = 8;
+
+/// Visits a service that is called, again while it says by 1 that there is more to do.
+pub fn visit_while_more(mut visit: impl FnMut() -> Option<u64>) {
+    let _ = (0..VISIT_COUNT_MAX).take_while(|_| visit() == Some(1)).count();
+}
 
 /// A place of a service.
 pub trait SessionPlace: Send + Sync {
@@ -77,7 +82,25 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use super::Sessions;
+    use super::{Sessions, VISIT_COUNT_MAX, visit_while_more};
+
+    #[test]
+    fn visits_have_an_end() {
+        for (answers, wanted) in [(vec![Some(0)], 1), (vec![Some(1), Some(1), None], 3)] {
+            let mut count = 0;
+            visit_while_more(|| {
+                count += 1;
+                answers[count - 1]
+            });
+            assert_eq!(count, wanted);
+        }
+        let mut count = 0;
+        visit_while_more(|| {
+            count += 1;
+            Some(1)
+        });
+        assert_eq!(count, VISIT_COUNT_MAX);
+    }
 
     #[test]
     fn a_refusal_is_of_the_session_that_was_called() {

@@ -134,7 +134,7 @@ impl Heap {
     fn bind_block(&self, block: u32) -> bool {
         let chunks = self.chunks.of_block(block);
         let bind = |chunk: &&Chunk| {
-            let take = |count, alignment_log2| kernel::take_frames_into(chunk.slot, count, alignment_log2);
+            let take = |count, alignment_log2| kernel::take_frames_at(chunk.slot, count, alignment_log2);
             let give = |_| kernel::free_kept_slot(chunk.slot);
             bind_frames(HEAP_BASE + chunk.offset_bytes(), chunk.is_large, take, give).is_some()
         };
