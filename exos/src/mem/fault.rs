@@ -227,19 +227,19 @@ impl AddressSpace {
 
     /// Maps the known pages around `page` that are not mapped; `page` itself in any case.
     fn remap_around(&mut self, area: &Area, page: u64, entry: PageEntry) -> u32 {
-        if entry.has(PageFlags::MAPPED) {
-            // The page table has it already: another thread was faster, or the processor's view was old.
-            if self.repeat_large(page) {
-                return 1;
+        let is_mapped = entry.has(PageFlags::MAPPED);
+        if is_mapped || area.is_watched() {
+            // The page table has it already: another thread was faster, or the processor's view was old. Of watched
+            // memory each page comes on its own, readable.
+            if !(is_mapped && self.repeat_large(page)) {
+                self.set_page(page, entry, area.protection);
             }
-            self.set_page(page, entry, area.protection);
             return 1;
         }
         let count = if area.file().is_some() { FAULT_AROUND_PAGES } else { REMAP_PAGES };
         self.set_pages(block_around(area, page, count), area.protection, |frames, _, entry| {
             let entry = entry.filter(|entry| !entry.has(PageFlags::MAPPED))?;
-            let may_write = area.protection.contains(Protection::WRITE) && !area.is_watched();
-            let is_writable = may_write && is_exclusive(frames, entry);
+            let is_writable = area.protection.contains(Protection::WRITE) && is_exclusive(frames, entry);
             Some(if is_writable { entry.with(PageFlags::WRITE) } else { entry })
         })
     }

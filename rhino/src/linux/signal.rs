@@ -24,7 +24,6 @@ pub(super) trait Faults: Send + Sync {
 }
 
 /// A mapped region of this process.
-#[derive(Clone)]
 pub(super) struct Range {
     pub start: usize,
     pub length: usize,
@@ -104,15 +103,14 @@ extern "C" fn handle(signal: c_int, information: *mut libc::siginfo_t, context: 
 pub(super) fn take(address: usize, is_store: bool) -> bool {
     // SAFETY: the thread's own error number, which the interrupted code may be about to read.
     let error_number = unsafe { *libc::__errno_location() };
-    let range = RANGES
-        .read()
-        .ok()
-        .and_then(|ranges| ranges.iter().find(|range| address.wrapping_sub(range.start) < range.length).cloned());
-    let is_handled = range.and_then(|range| Some((range.shared.upgrade()?, range))).is_some_and(|(shared, range)| {
+    let place = RANGES.read().ok().and_then(|ranges| {
+        let range = ranges.iter().find(|range| address.wrapping_sub(range.start) < range.length)?;
+        Some((range.shared.upgrade()?, range.region, (address - range.start) / PAGE_BYTES))
+    });
+    let is_handled = place.is_some_and(|(shared, region, page)| {
         let want = if is_store { Access::Write } else { Access::Read };
         let transaction = current().filter(|current| current.0 == shared.identity());
-        let page = (address - range.start) / PAGE_BYTES;
-        transaction.is_some_and(|(_, transaction)| shared.fault(transaction, range.region, page, want))
+        transaction.is_some_and(|(_, transaction)| shared.fault(transaction, region, page, want))
     });
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = error_number };

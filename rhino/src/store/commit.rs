@@ -218,7 +218,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
                 Detector::Page => push(0, &new[..])?,
                 Detector::SetRange | Detector::Diff | Detector::DirtyBits => {}
             }
-            touch.declared.iter().try_for_each(|&(start, stop)| push(start, &new[start..stop]))?;
+            touch.declared().ranges.iter().try_for_each(|&(start, stop)| push(start, &new[start..stop]))?;
             if payload.len() > before {
                 let image = (region.detector == Detector::DirtyBits).then(|| new.clone());
                 changed.push(Changed { name, region: touch.region, image });
@@ -394,7 +394,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
                 }
                 Detector::SetRange | Detector::Page | Detector::Diff | Detector::DirtyBits => {}
             }
-            touch.old.iter().for_each(|(start, bytes)| region.memory.write(page, *start, bytes));
+            touch.declared().old.iter().for_each(|(start, bytes)| region.memory.write(page, *start, bytes));
         }
         let owner = transaction.owner;
         lost.extend_from_slice(&transaction.dirty);

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::entry::{self, Entry, KIND_HOLD};
 use super::replay::Hold;
-use super::{RegionId, Store, Touch, TransactionId};
+use super::{Declared, RegionId, Store, Touch, TransactionId};
 use crate::Detector;
 use crate::error::Error;
 use crate::lock::{Answer, Mode, PageName};
@@ -165,7 +165,7 @@ impl<M: Medium, P: Memory> Store<M, P> {
             return Ok(Outcome::Done);
         }
         let Some(touch) = self.touch_of(transaction, name) else { return Err(Error::NoTransaction) };
-        let (is_declared, is_logged) = (!touch.declared.is_empty(), touch.is_logged);
+        let (is_declared, is_logged) = (touch.declared.is_some(), touch.is_logged);
         match self.regions[&region].detector {
             Detector::SetRange if !is_declared => return Err(Error::NotDeclared),
             Detector::Page if !is_logged => self.log_old_page(transaction, region, name)?,
@@ -283,7 +283,8 @@ impl<M: Medium, P: Memory> Store<M, P> {
         let Some(touch) = known.touches.get_mut(&name) else { return Err(Error::NoTransaction) };
         let (mut first, mut end, mut at) = (start, stop, start);
         let mut kept = Vec::new();
-        touch.declared.retain(|&(other_start, other_stop)| {
+        let declared = touch.declared.get_or_insert_with(|| Box::new(Declared::new()));
+        declared.ranges.retain(|&(other_start, other_stop)| {
             if other_stop < start || stop < other_start {
                 return true;
             }
@@ -297,14 +298,14 @@ impl<M: Medium, P: Memory> Store<M, P> {
         if at < stop {
             kept.push((at, stop));
         }
-        let place = touch.declared.partition_point(|range| range.0 < first);
-        touch.declared.insert(place, (first, end));
+        let place = declared.ranges.partition_point(|range| range.0 < first);
+        declared.ranges.insert(place, (first, end));
         // What the program may have stored itself is in a shadow as it was.
         let has_shadow = region.detector == Detector::Diff && touch.access == Access::Write;
         for (start, stop) in kept.into_iter().filter(|_| is_kept && !has_shadow) {
             let mut old = alloc::vec![0; stop - start];
             region.memory.read_part(page, start, &mut old);
-            touch.old.push((start, old));
+            declared.old.push((start, old));
         }
         Ok(Outcome::Done)
     }

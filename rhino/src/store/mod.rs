@@ -177,6 +177,21 @@ struct Mark {
     written: u64,
 }
 
+/// What a transaction has declared of a page.
+#[derive(Debug)]
+struct Declared {
+    /// Set ranges, in order and apart from each other.
+    ranges: Vec<(usize, usize)>,
+    /// What was in them.
+    old: Vec<(usize, Vec<u8>)>,
+}
+
+impl Declared {
+    const fn new() -> Self {
+        Self { ranges: Vec::new(), old: Vec::new() }
+    }
+}
+
 /// What a transaction has done to a page.
 #[derive(Debug)]
 struct Touch {
@@ -185,10 +200,8 @@ struct Touch {
     page: usize,
     /// What the program may do with the page now.
     access: Access,
-    /// Set ranges, in order and apart from each other.
-    declared: Vec<(usize, usize)>,
-    /// What was in them.
-    old: Vec<(usize, Vec<u8>)>,
+    /// Few touches have any: apart, the map of touches moves less.
+    declared: Option<Box<Declared>>,
     /// The log has the old page (page-grain).
     is_logged: bool,
     /// The store has stored into it for the program (page-grain; others declare).
@@ -203,8 +216,7 @@ impl Touch {
             region,
             page,
             access: Access::None,
-            declared: Vec::new(),
-            old: Vec::new(),
+            declared: None,
             is_logged: false,
             is_stored: false,
             is_stolen: false,
@@ -213,8 +225,14 @@ impl Touch {
 
     /// These bytes are declared. So the page is locked and in memory: what leaves it is declared no more.
     fn covers(&self, (start, stop): (usize, usize)) -> bool {
-        let next = self.declared.partition_point(|range| range.0 <= start);
-        next.checked_sub(1).and_then(|place| self.declared.get(place)).is_some_and(|range| range.1 >= stop)
+        let ranges = &self.declared().ranges;
+        let next = ranges.partition_point(|range| range.0 <= start);
+        next.checked_sub(1).and_then(|place| ranges.get(place)).is_some_and(|range| range.1 >= stop)
+    }
+
+    fn declared(&self) -> &Declared {
+        static NOTHING: Declared = Declared::new();
+        self.declared.as_deref().unwrap_or(&NOTHING)
     }
 
     /// The program may touch the page, or has bytes in it that are nowhere else.
@@ -224,12 +242,12 @@ impl Touch {
 
     /// The page may have uncommitted bytes that are not in its segment.
     fn is_changed(&self) -> bool {
-        self.access == Access::Write || self.is_stored || !self.declared.is_empty()
+        self.access == Access::Write || self.is_stored || self.declared.is_some()
     }
 
     /// What the page was before stores by call, if `page` is what it was before the program's own.
     fn take_back(&self, page: &mut Page) {
-        for (start, bytes) in &self.old {
+        for (start, bytes) in &self.declared().old {
             page[*start..*start + bytes.len()].copy_from_slice(bytes);
         }
     }
@@ -238,8 +256,7 @@ impl Touch {
     fn leave_memory(&mut self) {
         self.access = Access::None;
         self.is_stored = false;
-        self.declared.clear();
-        self.old.clear();
+        self.declared = None;
     }
 }
 
