@@ -27,7 +27,7 @@ const SHORTEN_RUN_COUNT_MAX: usize = 2_000;
 
 /// What an input consists of.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct InputShape {
     /// Bytes of one record; changes keep records whole.
     pub record_bytes: usize,
     /// Records of the longest input.
@@ -62,7 +62,7 @@ pub struct Failure {
 #[derive(Debug)]
 pub struct Search<T> {
     target: T,
-    shape: Shape,
+    shape: InputShape,
     mutator: Mutator,
     coverage: Coverage,
     kept: Vec<Vec<u8>>,
@@ -71,7 +71,7 @@ pub struct Search<T> {
 
 impl<T: FnMut(&[u8]) -> u64> Search<T> {
     /// A search over `target`, which runs an input, says how many steps that were, and panics if something is broken.
-    pub fn new(target: T, shape: Shape, seed: u64) -> Self {
+    pub fn new(target: T, shape: InputShape, seed: u64) -> Self {
         let mutator = Mutator::new(shape, seed);
         Self { target, shape, mutator, coverage: Coverage::new(), kept: Vec::new(), progress: Progress::default() }
     }
@@ -148,9 +148,9 @@ fn attempt(target: &mut impl FnMut(&[u8]) -> u64, input: &[u8]) -> Result<u64, S
 
 #[cfg(test)]
 mod tests {
-    use super::{Search, Shape};
+    use super::{InputShape, Search};
 
-    const SHAPE: Shape = Shape { record_bytes: 2, record_count_max: 16 };
+    const INPUT_SHAPE: InputShape = InputShape { record_bytes: 2, record_count_max: 16 };
 
     #[test]
     fn a_failing_input_is_made_short() {
@@ -159,7 +159,7 @@ mod tests {
             assert!(input.chunks_exact(2).filter(|record| is_bad(record)).count() < 2, "two threes");
             1
         };
-        let mut search = Search::new(target, SHAPE, 7);
+        let mut search = Search::new(target, INPUT_SHAPE, 7);
         let failure = (0..10_000).find_map(|_| search.step().err()).expect("it is found by chance");
         assert_eq!(failure.input.len(), 4, "{:?}", failure.input);
         assert_eq!(failure.message, "two threes");
@@ -174,7 +174,7 @@ mod tests {
                     sum = input.iter().fold(sum, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
                     1
                 },
-                SHAPE,
+                INPUT_SHAPE,
                 seed,
             );
             (0..100).for_each(|_| assert!(search.step().is_ok()));

@@ -1,6 +1,6 @@
 //! New inputs out of old ones.
 
-use crate::Shape;
+use crate::InputShape;
 
 /// Changes to one input at most.
 const CHANGE_COUNT_MAX: usize = 8;
@@ -33,12 +33,12 @@ impl Random {
 /// Makes inputs.
 #[derive(Debug)]
 pub(crate) struct Mutator {
-    shape: Shape,
+    shape: InputShape,
     pub(crate) random: Random,
 }
 
 impl Mutator {
-    pub(crate) fn new(shape: Shape, seed: u64) -> Self {
+    pub(crate) fn new(shape: InputShape, seed: u64) -> Self {
         Self { shape, random: Random::new(seed) }
     }
 

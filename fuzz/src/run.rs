@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::{Failure, Progress, Search, Shape};
+use crate::{Failure, InputShape, Progress, Search};
 
 /// How often the progress is told.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ fn number(name: &str) -> Option<u64> {
 /// # Panics
 ///
 /// If an input breaks something; the input was written to where the message says.
-pub fn run(target: impl FnMut(&[u8]) -> u64, shape: Shape, first: &[Vec<u8>]) {
+pub fn run(target: impl FnMut(&[u8]) -> u64, shape: InputShape, first: &[Vec<u8>]) {
     if let Some(input) = variable("INPUT") {
         let bytes = std::fs::read(&input).unwrap_or_else(|error| panic!("{input}: {error}"));
         let mut target = target;

@@ -7,10 +7,10 @@
 pub(crate) mod disks;
 pub(crate) mod drivers;
 pub(crate) mod engine_words;
+pub(crate) mod generated;
 pub(crate) mod groups;
 pub(crate) mod health;
 pub(crate) mod image;
-pub(crate) mod manual;
 pub(crate) mod network;
 pub(crate) mod values;
 pub(crate) mod view;
@@ -25,9 +25,9 @@ use aegis_link::config::Tickets;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::options::engine_words::EngineWordOptions;
+use crate::options::generated::{CompletionOptions, ManOptions};
 use crate::options::groups::{CPU_COUNT_MAX, MachineOptions, PodOptions};
 use crate::options::image::ImagesOptions;
-use crate::options::manual::{CompletionOptions, ManOptions};
 use crate::options::values::{parse_machine_memory, parse_name};
 use crate::profile;
 use crate::remote::exec::ExecOptions;

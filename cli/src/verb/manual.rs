@@ -11,7 +11,7 @@ use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
 
 use crate::options::Cli;
-use crate::options::manual::{CompletionOptions, KnownShell, ManOptions};
+use crate::options::generated::{CompletionOptions, KnownShell, ManOptions};
 
 /// Prints completion for a shell.
 pub(crate) fn completion(options: &CompletionOptions) -> Result<u8, Error> {
@@ -71,7 +71,7 @@ fn headed(page: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::man;
-    use crate::options::manual::ManOptions;
+    use crate::options::generated::ManOptions;
 
     #[test]
     fn each_verb_has_a_page() {

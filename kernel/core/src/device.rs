@@ -11,7 +11,7 @@ use aegis_abi::share::Table;
 use aegis_abi::types::FrameNumber;
 
 use crate::id::{DEVICE_COUNT_MAX, DeviceId, EnvironmentId, Id};
-use crate::object::{CapRef, DmaBinding, Route, Work};
+use crate::object::{CapRef, DmaBinding, FunctionState, Route};
 use crate::outcome::{More, Progress};
 use crate::{Machine, State};
 
@@ -38,10 +38,10 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Goes on with a reset, for the environment that asked for it or for one that loses the function.
-    pub(crate) fn reset_device(&mut self, device: DeviceId, why: Work) -> Progress {
+    pub(crate) fn reset_device(&mut self, device: DeviceId, why: FunctionState) -> Progress {
         self.spend(RESET_COST);
         let is_at_rest = self.machine.device_reset(device);
-        self.devices[device].work = if is_at_rest { Work::InUse } else { why };
+        self.devices[device].state = if is_at_rest { FunctionState::InUse } else { why };
         if is_at_rest { Ok(()) } else { Err(More) }
     }
 
@@ -55,8 +55,8 @@ impl<M: Machine> State<'_, M> {
             }
         }
         // Whatever it bound: a driver that polls, and knows where its frames are, binds nothing.
-        if self.devices[device].work != Work::Untouched {
-            self.reset_device(device, Work::Releasing)?;
+        if self.devices[device].state != FunctionState::Untouched {
+            self.reset_device(device, FunctionState::Releasing)?;
         }
         for index in 0..self.dma_bindings.len() {
             if self.reached_frames(device, environment, index).is_some() {

@@ -44,8 +44,8 @@ const DIRECT_SEGMENT_COUNT_MAX: usize = 62;
 
 /// What is asked in a request's header.
 mod kind {
-    pub(super) const READ: u32 = 0;
-    pub(super) const WRITE: u32 = 1;
+    pub(super) const IN: u32 = 0;
+    pub(super) const OUT: u32 = 1;
     pub(super) const FLUSH: u32 = 4;
     pub(super) const DISCARD: u32 = 11;
     pub(super) const WRITE_ZEROES: u32 = 13;
@@ -578,13 +578,13 @@ fn fill<B: DmaBuffer>(
 ) -> Result<Option<u32>, VirtioError> {
     let mut slot = slots.slot(request.tag);
     let kind = match request.operation {
-        BlockOperation::Read => kind::READ,
-        BlockOperation::Write => kind::WRITE,
+        BlockOperation::Read => kind::IN,
+        BlockOperation::Write => kind::OUT,
         BlockOperation::Flush => kind::FLUSH,
         BlockOperation::Discard => kind::DISCARD,
         BlockOperation::WriteZeroes => kind::WRITE_ZEROES,
     };
-    let has_place = matches!(kind, kind::READ | kind::WRITE);
+    let has_place = matches!(kind, kind::IN | kind::OUT);
     slot.write_header(kind, if has_place { request.first_sector } else { 0 })?;
     let mut piece_count = request.pieces.len();
     if has_place {
@@ -592,7 +592,7 @@ fn fill<B: DmaBuffer>(
         for (position, piece) in request.pieces.iter().enumerate() {
             let Some(address) = address_of(limits, *piece, memory) else { return Ok(None) };
             byte_count += u64::from(piece.length_bytes);
-            slot.write_piece(position, (address, piece.length_bytes), kind == kind::READ)?;
+            slot.write_piece(position, (address, piece.length_bytes), kind == kind::IN)?;
         }
         if byte_count != u64::from(request.sector_count) * u64::from(SECTOR_BYTES) {
             return Ok(None);

@@ -11,7 +11,7 @@ use aegis_abi::share::Table;
 use aegis_abi::types::{CapType, FrameNumber, Rights, SLOT_NONE, Status};
 
 use crate::id::{CpuId, DMA_BINDING_COUNT_MAX, DeviceId, Id};
-use crate::object::{CapRef, DeviceDescription, DmaBinding, FrameKind, Region, Route, Work};
+use crate::object::{CapRef, DeviceDescription, DmaBinding, FrameKind, FunctionState, Region, Route};
 use crate::outcome::{Answer, Caller, Refusal, bad_argument, refuse_if};
 use crate::space::{Flush, in_windows, leaf_bits};
 use crate::{Machine, State};
@@ -60,12 +60,12 @@ pub(super) fn control<M: Machine>(state: &mut State<M>, caller: Caller, call: De
     let (device, &description) = description(state, caller, call.slot, Rights::CONTROL)?;
     let operation = DeviceOperation::from_number(call.operation).ok_or(bad_argument(1))?;
     refuse_if(state.devices[device].is_driven, Status::WrongState)?;
-    let work = state.devices[device].work;
+    let function_state = state.devices[device].state;
     match operation {
         DeviceOperation::Enable => {
-            refuse_if(matches!(work, Work::Resetting | Work::Releasing), Status::Busy)?;
+            refuse_if(matches!(function_state, FunctionState::Resetting | FunctionState::Releasing), Status::Busy)?;
             state.machine.device_enable(device, true);
-            state.devices[device].work = Work::InUse;
+            state.devices[device].state = FunctionState::InUse;
         }
         DeviceOperation::Disable => {
             state.machine.device_enable(device, false);
@@ -75,8 +75,8 @@ pub(super) fn control<M: Machine>(state: &mut State<M>, caller: Caller, call: De
         }
         DeviceOperation::Reset => {
             state.lookup_device(caller.environment, call.slot, Rights::READ | Rights::WRITE)?;
-            refuse_if(work == Work::Releasing, Status::Busy)?;
-            state.reset_device(device, Work::Resetting)?;
+            refuse_if(function_state == FunctionState::Releasing, Status::Busy)?;
+            state.reset_device(device, FunctionState::Resetting)?;
         }
     }
     Ok(0)
@@ -84,9 +84,9 @@ pub(super) fn control<M: Machine>(state: &mut State<M>, caller: Caller, call: De
 
 /// Remembers that somebody can have set a function to work.
 fn touch<M: Machine>(state: &mut State<M>, device: DeviceId) {
-    let work = &mut state.devices[device].work;
-    if *work == Work::Untouched {
-        *work = Work::InUse;
+    let function_state = &mut state.devices[device].state;
+    if *function_state == FunctionState::Untouched {
+        *function_state = FunctionState::InUse;
     }
 }
 

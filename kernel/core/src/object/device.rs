@@ -83,7 +83,7 @@ begins! {
 
 /// What a function does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum FunctionState {
     /// Nobody ever touched it.
     Untouched,
     /// What its driver told it.
@@ -100,7 +100,7 @@ begins! {
         pub(crate) description: Option<DeviceDescription> = None,
         /// The kernel's extension drives it, so nobody else gets at it.
         pub(crate) is_driven: bool = false,
-        pub(crate) work: Work = Work::Untouched,
+        pub(crate) state: FunctionState = FunctionState::Untouched,
         pub(crate) routes: [Route; DEVICE_INTERRUPT_COUNT_MAX] = [Route::EMPTY; DEVICE_INTERRUPT_COUNT_MAX],
     }
 }

@@ -28,7 +28,7 @@ pub(crate) use capability::{
     check_first_word, kind_from_word, named, usable_word,
 };
 pub(crate) use cpu::Cpu;
-pub(crate) use device::{Device, DmaBinding, HeldDevices, Route, Work};
+pub(crate) use device::{Device, DmaBinding, FunctionState, HeldDevices, Route};
 pub(crate) use environment::{ENVIRONMENT_RIGHTS, Environment, Reclaim, WHOLE};
 pub(crate) use frame::{FrameKind, FrameTable, Search};
 pub(crate) use funding::{Funding, KernelLottery, ReadySet};

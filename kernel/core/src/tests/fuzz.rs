@@ -11,7 +11,7 @@ use std::vec::Vec;
 use aegis_abi::call::{Bind, BindOne, Call, Sleep};
 use aegis_abi::layout::{LIBOS_BASE, PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END};
 use aegis_abi::types::{Rights, Status};
-use aegis_fuzz::Shape;
+use aegis_fuzz::InputShape;
 
 use super::check::check;
 use super::model::Model;
@@ -22,7 +22,7 @@ use crate::object::CapRef;
 
 /// Bytes of a record: caller, kind, call number, six arguments, time, and two more.
 pub(super) const RECORD_BYTES: usize = 12;
-const SHAPE: Shape = Shape { record_bytes: RECORD_BYTES, record_count_max: 512 };
+const INPUT_SHAPE: InputShape = InputShape { record_bytes: RECORD_BYTES, record_count_max: 512 };
 /// Entries after which everything that the model says is looked at.
 const CHECK_EVERY: usize = 128;
 /// Entries after which what the processors remember is; always after a call that takes something from somebody.
@@ -316,7 +316,7 @@ pub(super) fn on_a_large_stack(run: impl FnOnce() + Send + 'static) {
 #[test]
 fn a_blind_search_finds_nothing() {
     on_a_large_stack(|| {
-        let mut search = aegis_fuzz::Search::new(target(), SHAPE, 12);
+        let mut search = aegis_fuzz::Search::new(target(), INPUT_SHAPE, 12);
         let first = super::seeds::inputs();
         let outcomes = first.iter().map(|input| search.run_one(input).map(drop)).collect::<Vec<_>>();
         let later = (0..60).map(|_| search.step().map(drop));
@@ -329,5 +329,5 @@ fn a_blind_search_finds_nothing() {
 #[test]
 #[ignore = "goes on as long as the environment says: cargo xtask fuzz"]
 fn search() {
-    on_a_large_stack(|| aegis_fuzz::run(target(), SHAPE, &super::seeds::inputs()));
+    on_a_large_stack(|| aegis_fuzz::run(target(), INPUT_SHAPE, &super::seeds::inputs()));
 }
