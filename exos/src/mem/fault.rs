@@ -28,7 +28,7 @@ const FAULT_ON_PAGES: u64 = 64;
 /// File pages looked at around one that is resolved ahead: as many as a word has bits.
 const AHEAD_PAGES: u64 = 64;
 /// Known pages of no file mapped around a fault.
-const REMAP_PAGES: u64 = 64;
+const KNOWN_AROUND_PAGES: u64 = 64;
 /// Of the bytes behind a file's end, so many are looked at at a time.
 const TAIL_PART_BYTES: usize = 512;
 /// Below this many frames left, nothing is resolved ahead.
@@ -236,7 +236,7 @@ impl AddressSpace {
             }
             return 1;
         }
-        let count = if area.file().is_some() { FAULT_AROUND_PAGES } else { REMAP_PAGES };
+        let count = if area.file().is_some() { FAULT_AROUND_PAGES } else { KNOWN_AROUND_PAGES };
         self.set_pages(block_around(area, page, count), area.protection, |frames, _, entry| {
             let entry = entry.filter(|entry| !entry.has(PageFlags::MAPPED))?;
             let is_writable = area.protection.contains(Protection::WRITE) && is_exclusive(frames, entry);

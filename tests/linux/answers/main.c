@@ -1,5 +1,6 @@
 // Runs the programs of answers, each in a process and a directory of its own; or those that are named.
 #include "answers.h"
+#include <ftw.h>
 
 // Takes the capability away that a container's root may lack, so that programs say the same with it and without.
 static void without_resources(void) {
@@ -18,6 +19,13 @@ static int drain(char **numbers) {
         printf("%s: %s\n", *numbers, count > 0 ? "text" : count == 0 ? "empty" : strerrorname_np(errno));
     }
     return fflush(stdout);
+}
+
+// What a program has left in its directory goes, and the directory itself; the host's memory is not to fill up with them.
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place) {
+    (void)status, (void)kind, (void)place;
+    remove(path);
+    return 0;
 }
 
 extern const struct program __start_programs[], __stop_programs[];
@@ -54,10 +62,12 @@ int main(int count, char **words) {
             continue;
         printf("== %s\n", program->name);
         fflush(stdout);
+        char folder[64] = "/dev/shm/answers-XXXXXX";
+        if (!mkdtemp(folder) || chmod(folder, 0777))
+            return 99;
         pid_t child = fork();
         if (child == 0) {
-            char folder[64] = "/dev/shm/answers-XXXXXX";
-            if (!mkdtemp(folder) || chdir(folder) || chmod(folder, 0777))
+            if (chdir(folder))
                 _exit(99);
             setpgid(0, 0);
             alarm(60);
@@ -70,6 +80,7 @@ int main(int count, char **words) {
         waitpid(child, &status, 0);
         printf("== ended %x\n", status);
         kill(-child, SIGKILL);
+        nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
     }
     return 0;
 }

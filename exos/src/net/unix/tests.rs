@@ -343,18 +343,18 @@ fn descriptions_travel_with_their_bytes() {
     let sockets = Sockets::new();
     for kind in [SocketKind::Stream, SocketKind::Datagram] {
         let [left, right] = sockets.pair(kind);
-        let file = sockets.world.create("/f");
-        let weak = Arc::downgrade(&file);
-        sockets.pass(&left, b"ab", &[&file]).unwrap();
+        let carried = sockets.world.create("/f");
+        let weak_carried = Arc::downgrade(&carried);
+        sockets.pass(&left, b"ab", &[&carried]).unwrap();
         send(socket_of(&left), b"cd").unwrap();
-        drop(file);
-        assert!(weak.upgrade().is_some(), "it is on the way");
+        drop(carried);
+        assert!(weak_carried.upgrade().is_some(), "it is on the way");
         let (bytes, received) = receive_with(socket_of(&right), 9, &mut Wants::new(true)).unwrap();
         assert_eq!((bytes, received.rights.unwrap().descriptions().len()), (b"ab".to_vec(), 1));
         let (bytes, received) = receive_with(socket_of(&right), 9, &mut Wants::default()).unwrap();
         assert_eq!(bytes, b"ab");
-        assert_eq!(received.rights.unwrap().descriptions()[0].number(), weak.upgrade().unwrap().number());
-        assert!(weak.upgrade().is_none());
+        assert_eq!(received.rights.unwrap().descriptions()[0].number(), weak_carried.upgrade().unwrap().number());
+        assert!(weak_carried.upgrade().is_none());
         let (bytes, received) = receive_with(socket_of(&right), 9, &mut Wants::default()).unwrap();
         assert_eq!((bytes, received.rights.is_none()), (b"cd".to_vec(), true));
     }
@@ -378,11 +378,11 @@ fn a_stream_joins_what_came_before_the_rights_but_nothing_behind_them() {
 fn what_is_never_received_goes_with_the_queue() {
     let sockets = Sockets::new();
     let [left, right] = sockets.pair(SocketKind::Stream);
-    let file = sockets.world.create("/f");
-    let weak = Arc::downgrade(&file);
-    sockets.pass(&left, b"x", &[&file]).unwrap();
-    drop((file, right));
-    assert!(weak.upgrade().is_none());
+    let carried = sockets.world.create("/f");
+    let weak_carried = Arc::downgrade(&carried);
+    sockets.pass(&left, b"x", &[&carried]).unwrap();
+    drop((carried, right));
+    assert!(weak_carried.upgrade().is_none());
     assert_eq!(receive(socket_of(&left), 1), Err(Errno::ECONNRESET));
 }
 
@@ -392,19 +392,19 @@ fn sockets_that_lie_in_each_other_are_found() {
     for kind in [SocketKind::Stream, SocketKind::SeqPacket] {
         let [left, right] = sockets.pair(kind);
         let [other_left, other_right] = sockets.pair(kind);
-        let file = sockets.world.create("/f");
-        let weak = Arc::downgrade(&file);
+        let carried = sockets.world.create("/f");
+        let weak_carried = Arc::downgrade(&carried);
         // Each pair's right end lies in the other's queue, and one end lies in its own.
-        sockets.pass(&left, b"x", &[&other_right, &file]).unwrap();
+        sockets.pass(&left, b"x", &[&other_right, &carried]).unwrap();
         sockets.pass(&other_left, b"x", &[&right]).unwrap();
         sockets.pass(&left, b"x", &[&right]).unwrap();
-        drop((file, left, right, other_left));
-        assert!(weak.upgrade().is_some(), "one end can still be read");
+        drop((carried, left, right, other_left));
+        assert!(weak_carried.upgrade().is_some(), "one end can still be read");
         let (_, received) = receive_with(socket_of(&other_right), 1, &mut Wants::default()).unwrap();
         let again = received.rights.unwrap();
         assert!(receive_with(socket_of(&again.descriptions()[0]), 1, &mut Wants::default()).is_ok());
         drop((again, other_right));
-        assert!(weak.upgrade().is_none());
+        assert!(weak_carried.upgrade().is_none());
         assert_eq!(sockets.domain.in_flight_count(), 0);
     }
 }
@@ -413,24 +413,24 @@ fn sockets_that_lie_in_each_other_are_found() {
 fn a_ring_without_a_way_in_is_emptied_by_the_next_close() {
     let sockets = Sockets::new();
     let [left, right] = sockets.pair(SocketKind::Stream);
-    let file = sockets.world.create("/f");
-    let weak = Arc::downgrade(&file);
-    sockets.pass(&left, b"x", &[&left, &right, &file]).unwrap();
-    drop((left, right, file));
+    let carried = sockets.world.create("/f");
+    let weak_carried = Arc::downgrade(&carried);
+    sockets.pass(&left, b"x", &[&left, &right, &carried]).unwrap();
+    drop((left, right, carried));
     // The last descriptors went without closing a socket, because both lie in a queue.
     drop(sockets.pair(SocketKind::Stream));
-    assert!(weak.upgrade().is_none());
+    assert!(weak_carried.upgrade().is_none());
     assert_eq!(sockets.domain.in_flight_count(), 0);
 }
 
 #[test]
 fn closing_needs_no_memory_and_a_later_close_finds_the_ring() {
     let sockets = Sockets::new();
-    let file = sockets.world.create("/f");
-    let weak = Arc::downgrade(&file);
+    let carried = sockets.world.create("/f");
+    let weak_carried = Arc::downgrade(&carried);
     let [left, right] = sockets.pair(SocketKind::Stream);
-    sockets.pass(&left, b"x", &[&left, &right, &file]).unwrap();
-    drop((left, right, file));
+    sockets.pass(&left, b"x", &[&left, &right, &carried]).unwrap();
+    drop((left, right, carried));
     // A queue of many, which nobody receives.
     let [left, right] = sockets.pair(SocketKind::Stream);
     let [other, end] = sockets.pair(SocketKind::SeqPacket);
@@ -440,12 +440,12 @@ fn closing_needs_no_memory_and_a_later_close_finds_the_ring() {
     }
     set_level(Level::Short);
     drop((left, right, other, end));
-    let is_there = weak.upgrade().is_some();
+    let is_there = weak_carried.upgrade().is_some();
     let in_flight_count = sockets.domain.in_flight_count();
     set_level(Level::Whole);
     assert!(is_there && in_flight_count == 3, "nobody could search: {in_flight_count}");
     drop(sockets.pair(SocketKind::Stream));
-    assert!(weak.upgrade().is_none());
+    assert!(weak_carried.upgrade().is_none());
     assert_eq!(sockets.domain.in_flight_count(), 0);
 }
 

@@ -100,7 +100,7 @@ pub struct Stack {
     /// Name servers that a lease named.
     pub(super) leased_servers: Mutex<[Option<Ipv4Addr>; SERVER_COUNT_MAX]>,
     /// When [`Stack::poll`] will be called, as far as that was asked for.
-    armed_ns: AtomicU64,
+    poll_at_ns: AtomicU64,
     /// A table may have got an earlier time without having said so.
     has_changed: AtomicBool,
     identifications: [AtomicU32; IDENTIFICATION_COUNT],
@@ -134,7 +134,7 @@ impl Stack {
             v6_bytes_max: AtomicU32::new(0),
             v4_bytes_max: AtomicU32::new(0),
             leased_servers: Mutex::default(),
-            armed_ns: AtomicU64::new(u64::MAX),
+            poll_at_ns: AtomicU64::new(FOR_EVER_NS),
             has_changed: AtomicBool::new(true),
             identifications: core::array::from_fn(|_| AtomicU32::new(0)),
             counters: Counters::default(),
@@ -241,7 +241,7 @@ impl Stack {
 
     /// The same for what is due in the tables, unless it will be called by then in any case.
     pub(super) fn arm(&self, deadline_ns: u64) {
-        if deadline_ns < self.armed_ns.fetch_min(deadline_ns, Ordering::Relaxed) {
+        if deadline_ns < self.poll_at_ns.fetch_min(deadline_ns, Ordering::Relaxed) {
             self.wake_at(deadline_ns);
         }
     }
@@ -252,23 +252,23 @@ impl Stack {
     }
 
     /// When the tables want [`Self::poll`] called, as far as they have said so.
-    pub(super) fn armed_ns(&self) -> u64 {
-        self.armed_ns.load(Ordering::Relaxed)
+    pub(super) fn poll_at_ns(&self) -> u64 {
+        self.poll_at_ns.load(Ordering::Relaxed)
     }
 
     /// It is being called, and does what is due: the tables are asked anew by [`Self::note_armed`]. False: nothing is.
     pub(super) fn disarm(&self, now_ns: u64) -> bool {
-        let is_due = self.armed_ns() <= now_ns || self.has_changed.load(Ordering::Relaxed);
+        let is_due = self.poll_at_ns() <= now_ns || self.has_changed.load(Ordering::Relaxed);
         if is_due {
             self.has_changed.store(false, Ordering::Relaxed);
-            self.armed_ns.store(u64::MAX, Ordering::Relaxed);
+            self.poll_at_ns.store(FOR_EVER_NS, Ordering::Relaxed);
         }
         is_due
     }
 
     /// It will be called then.
     pub(super) fn note_armed(&self, deadline_ns: u64) {
-        self.armed_ns.fetch_min(deadline_ns, Ordering::Relaxed);
+        self.poll_at_ns.fetch_min(deadline_ns, Ordering::Relaxed);
     }
 
     /// What was counted.

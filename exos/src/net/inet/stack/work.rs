@@ -36,7 +36,7 @@ impl Stack {
         if has_more {
             return Some(now_ns);
         }
-        Some(self.armed_ns()).filter(|due_ns| *due_ns != FOR_EVER_NS)
+        Some(self.poll_at_ns()).filter(|due_ns| *due_ns != FOR_EVER_NS)
     }
 
     /// Takes frames; true: there may be more. What comes here while another processor does leaves it that.
