@@ -50,13 +50,43 @@ const SWEEPS: [&str; 2] = ["rvm", "whole"];
 const COUNTED_MAX: u8 = 3;
 /// Transactions of a point, usually and with `--quick`.
 const TRANSACTION_COUNTS: [u32; 2] = [4000, 400];
-/// What is run besides: its name here, the program, its words, and what it works on.
+/// What is run besides: its name here, the program, its words, those with `--quick`, and what it works on.
 const WORKLOADS: [Workload; 5] = [
-    Workload { name: "oo7_small", program: "oo7", words: &["small", "PATH"], medium: Medium::Disk },
-    Workload { name: "oo7_medium-3", program: "oo7", words: &["medium-3", "PATH"], medium: Medium::Disk },
-    Workload { name: "oo7_medium-9", program: "oo7", words: &["medium-9", "PATH"], medium: Medium::Disk },
-    Workload { name: "tpca", program: "tpca", words: &["PATH"], medium: Medium::Disk },
-    Workload { name: "peers", program: "peers", words: &["PATH"], medium: Medium::Folder },
+    Workload {
+        name: "oo7_small",
+        program: "oo7",
+        words: &["small", "PATH"],
+        quick_words: Some(&["small", "PATH"]),
+        medium: Medium::Disk,
+    },
+    Workload {
+        name: "oo7_medium-3",
+        program: "oo7",
+        words: &["medium-3", "PATH"],
+        quick_words: None,
+        medium: Medium::Disk,
+    },
+    Workload {
+        name: "oo7_medium-9",
+        program: "oo7",
+        words: &["medium-9", "PATH"],
+        quick_words: None,
+        medium: Medium::Disk,
+    },
+    Workload {
+        name: "tpca",
+        program: "tpca",
+        words: &["PATH"],
+        quick_words: Some(&["PATH", "400"]),
+        medium: Medium::Disk,
+    },
+    Workload {
+        name: "peers",
+        program: "peers",
+        words: &["PATH"],
+        quick_words: Some(&["PATH", "400"]),
+        medium: Medium::Folder,
+    },
 ];
 
 /// A program that is run as it is, once on each placement.
@@ -65,6 +95,8 @@ struct Workload {
     name: &'static str,
     program: &'static str,
     words: &'static [&'static str],
+    /// `None`: it takes long however it is called.
+    quick_words: Option<&'static [&'static str]>,
     medium: Medium,
 }
 
@@ -289,7 +321,12 @@ impl Suite<'_> {
             self.notes.push(format!("{name} was not measured: rhino-{} is not built ({HOW})", workload.program));
             return Ok(());
         };
-        let words: Vec<String> = workload.words.iter().map(|word| String::from(*word)).collect();
+        let words = if self.options.quick { workload.quick_words } else { Some(workload.words) };
+        let Some(words) = words else {
+            self.notes.push(format!("{name} is not measured with --quick"));
+            return Ok(());
+        };
+        let words: Vec<String> = words.iter().map(|word| String::from(*word)).collect();
         for (column, placement) in self.placements() {
             progress::say(&format!("rhino: {name}, {}", placement.title));
             let (outcomes, why) = self.bench.run(placement, &program, workload.medium, &words, None)?;
