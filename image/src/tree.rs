@@ -10,6 +10,7 @@
 //! Paths are resolved as Linux does it, inside the tree: `..` above the root stays at the root, an absolute link starts
 //! at the root, and more than [`LINK_FOLLOW_MAX`] links are a loop.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -121,11 +122,15 @@ impl<D> Content<D> {
     }
 }
 
+/// A name of an extended attribute, with its prefix, and its value.
+pub type ExtendedAttribute = (Vec<u8>, Vec<u8>);
+
 /// A node: attributes and content.
 #[derive(Clone, Debug)]
 pub struct Node<D> {
     /// Permissions, owner, time.
     pub attributes: Attributes,
+    extended: Box<[ExtendedAttribute]>,
     content: Content<D>,
 }
 
@@ -133,6 +138,11 @@ impl<D> Node<D> {
     /// What the node is. Directories change only through [`Tree`].
     pub fn content(&self) -> &Content<D> {
         &self.content
+    }
+
+    /// Extended attributes.
+    pub fn extended(&self) -> &[ExtendedAttribute] {
+        &self.extended
     }
 
     /// True for directories.
@@ -197,7 +207,7 @@ pub struct Tree<D> {
 impl<D> Tree<D> {
     /// A tree with nothing but its root directory.
     pub fn new(root_attributes: Attributes) -> Self {
-        let root = Node { attributes: root_attributes, content: Content::empty_directory() };
+        let root = Node { attributes: root_attributes, extended: Box::default(), content: Content::empty_directory() };
         Self { nodes: vec![root] }
     }
 
@@ -219,6 +229,12 @@ impl<D> Tree<D> {
     /// Replaces permissions, owner and time.
     pub fn set_attributes(&mut self, id: NodeId, attributes: Attributes) {
         self.nodes[id.index()].attributes = attributes;
+    }
+
+    /// Replaces extended attributes. A root image holds those of which
+    /// [`crate::erofs::extended::can_hold`] says so.
+    pub fn set_extended(&mut self, id: NodeId, extended: Vec<ExtendedAttribute>) {
+        self.nodes[id.index()].extended = extended.into_boxed_slice();
     }
 
     /// The node that `name` leads to in `directory`, if any.
@@ -253,7 +269,7 @@ impl<D> Tree<D> {
         }
         let id = NodeId(self.nodes.len() as u32);
         self.insert_name(directory, name, id)?;
-        self.nodes.push(Node { attributes, content });
+        self.nodes.push(Node { attributes, extended: Box::default(), content });
         Ok(id)
     }
 

@@ -23,7 +23,9 @@ fn valid_image() -> Vec<u8> {
     let root = tree.root();
     tree.add(root, b"lib", attributes, Content::Symlink(b"usr/large".to_vec())).unwrap();
     tree.add(root, b"long", attributes, Content::Symlink(vec![b'x'; 4090])).unwrap();
-    tree.add(root, b"fifo", attributes, Content::Fifo).unwrap();
+    let fifo = tree.add(root, b"fifo", attributes, Content::Fifo).unwrap();
+    tree.set_extended(fifo, vec![(b"user.a".to_vec(), vec![1; 10]), (b"security.capability".to_vec(), vec![2; 20])]);
+    tree.set_extended(large, vec![(b"trusted.long".to_vec(), vec![3; 9000])]);
     let mut bytes = Vec::new();
     Layout::new(&tree).unwrap().write(&mut bytes).unwrap();
     bytes[SUPER_OFFSET + 8] &= !1;
@@ -55,6 +57,14 @@ fn exercise(bytes: &[u8]) {
             let end = extent.offset_bytes + extent.length_bytes;
             assert!(end.next_multiple_of(4096) <= bytes.len() as u64);
             assert_eq!(extent.offset_bytes % 4096, 0);
+        }
+        let mut bytes_left = bytes.len();
+        for attribute in image.extended(&inode) {
+            let Ok(attribute) = attribute else { break };
+            assert!(attribute.name()[1].len() < 256 && !attribute.name()[1].contains(&0));
+            assert!(attribute.is_named(&attribute.name().concat()));
+            // Each has at least a word of its own in the image: shared ones a number, the others a header.
+            bytes_left = bytes_left.checked_sub(4).unwrap();
         }
         if let Ok(target) = image.read_link(&inode) {
             assert!((1..4096).contains(&target.len()));

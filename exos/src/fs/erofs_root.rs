@@ -15,6 +15,7 @@ use aegis_abi::FrameNumber;
 use aegis_image::erofs::read::{Image, Inode as ImageInode, InodeNumber, ReadError};
 use aegis_image::erofs::{self, SUPER_MAGIC};
 
+use super::extended_attribute;
 use super::metadata::{DeviceNumber, FileKind, FileSystemStatistics, Metadata, Protection, Timestamp};
 use super::page::{PAGE_BYTES, valid_bytes};
 use super::transfer::{Destination, partial, put_from};
@@ -256,6 +257,35 @@ impl Inode for ErofsInode {
         let count = end.checked_sub(indices.start).filter(|count| *count > 0)?;
         let first = FrameNumber(frames.first.0 + extent.offset_bytes / PAGE_BYTES as u64 + indices.start);
         Some(FixedRun { first, count })
+    }
+
+    fn has_extended_attributes(&self) -> bool {
+        self.inode.has_extended()
+    }
+
+    fn extended_attribute(&self, name: &[u8]) -> Result<Vec<u8>> {
+        for attribute in self.root.image.extended(&self.inode) {
+            let attribute = attribute.map_err(damaged)?;
+            if attribute.is_named(name) {
+                return extended_attribute::copy(&[attribute.value]);
+            }
+        }
+        Err(Errno::ENODATA)
+    }
+
+    fn extended_attribute_names(&self) -> Result<Vec<u8>> {
+        let mut names = Vec::new();
+        for attribute in self.root.image.extended(&self.inode) {
+            let attribute = attribute.map_err(damaged)?;
+            let [prefix, rest] = attribute.name();
+            // Attributes may be shared, so an image can name more than it is long.
+            if names.len() + prefix.len() + rest.len() >= extended_attribute::FILE_BYTES_MAX {
+                return Err(Errno::EIO);
+            }
+            names.try_reserve(prefix.len() + rest.len() + 1).map_err(|_| Errno::ENOMEM)?;
+            [prefix, rest, b"\0"].iter().for_each(|part| names.extend_from_slice(part));
+        }
+        Ok(names)
     }
 
     fn statistics(&self) -> FileSystemStatistics {

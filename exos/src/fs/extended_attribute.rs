@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::vnode::Inode;
 use crate::error::{Errno, Result};
 
 /// Most bytes of names and values of one file; beyond them `ENOSPC`.
@@ -36,13 +37,26 @@ pub struct ExtendedAttributes {
 }
 
 impl ExtendedAttributes {
+    /// Those of a file that a layer in memory lies over.
+    ///
+    /// # Errors
+    /// `ENOMEM`, `ENOSPC`; `EIO` for a damaged image.
+    pub fn of_base(base: &dyn Inode) -> Result<Self> {
+        let mut all = Self::default();
+        let names = base.extended_attribute_names()?;
+        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            all.set(name, &base.extended_attribute(name)?, AttributeChange::Any)?;
+        }
+        Ok(all)
+    }
+
     /// The value of one.
     ///
     /// # Errors
     /// `ENODATA`.
     pub fn get(&self, name: &[u8]) -> Result<Vec<u8>> {
         let place = self.place_of(name).ok_or(Errno::ENODATA)?;
-        copy(&self.entries[place].1)
+        copy(&[&self.entries[place].1])
     }
 
     /// Sets one.
@@ -60,12 +74,12 @@ impl ExtendedAttributes {
         if self.byte_count() - before + name.len() + value.len() > FILE_BYTES_MAX {
             return Err(Errno::ENOSPC);
         }
-        let value = copy(value)?.into_boxed_slice();
+        let value = copy(&[value])?.into_boxed_slice();
         if let Some(place) = place {
             self.entries[place].1 = value;
             return Ok(());
         }
-        let name = copy(name)?.into_boxed_slice();
+        let name = copy(&[name])?.into_boxed_slice();
         self.entries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         self.entries.push((name, value));
         Ok(())
@@ -105,10 +119,14 @@ impl ExtendedAttributes {
     }
 }
 
-fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
+/// Parts one behind the other.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn copy(parts: &[&[u8]]) -> Result<Vec<u8>> {
     let mut copied = Vec::new();
-    copied.try_reserve_exact(bytes.len()).map_err(|_| Errno::ENOMEM)?;
-    copied.extend_from_slice(bytes);
+    copied.try_reserve_exact(parts.iter().map(|part| part.len()).sum()).map_err(|_| Errno::ENOMEM)?;
+    parts.iter().for_each(|part| copied.extend_from_slice(part));
     Ok(copied)
 }
 

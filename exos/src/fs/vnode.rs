@@ -511,6 +511,11 @@ pub trait Inode: Any + Send + Sync {
         None
     }
 
+    /// Whether it may have extended attributes; asked of what lies below a layer in memory.
+    fn has_extended_attributes(&self) -> bool {
+        false
+    }
+
     /// The value of an extended attribute.
     ///
     /// # Errors

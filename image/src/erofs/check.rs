@@ -58,6 +58,7 @@ pub fn check(image: &Image<'_>) -> Result<Summary, ReadError> {
             }
             summary.name_count += 1;
             let inode = image.inode(entry.number)?;
+            image.extended(&inode).try_for_each(|attribute| attribute.map(|_| ()))?;
             if entry.kind.is_some_and(|kind| kind != inode.kind) {
                 return Err(ReadError::Corrupt(Damage::EntryType));
             }

@@ -3,8 +3,8 @@
 //! The on-disk format is that of Linux (`Documentation/filesystems/erofs.rst`, "On-disk details"): a superblock at byte
 //! 1024, 32-byte slots of metadata that hold inodes, directories as blocks of sorted names, data in blocks. Used here:
 //! blocks of 4 KiB, compact and extended inodes, the layouts "flat plain" (all data in consecutive blocks) and "flat
-//! inline" (the last partial block behind its inode). Compression, chunks, further devices and extended attributes are
-//! outside: attributes are skipped, the others are refused by name.
+//! inline" (the last partial block behind its inode), and extended attributes behind their inodes or shared.
+//! Compression, chunks and further devices are outside and refused by name; attributes under long prefixes are skipped.
 //!
 //! Flat-plain data is why this format was chosen: it is contiguous and starts at a page boundary, so a library OS maps
 //! it straight from the image and processes share the frames. [`mod@write`] puts every regular file that way.
@@ -13,6 +13,7 @@
 //! part. `check` walks a whole image before it is trusted.
 
 pub mod check;
+pub mod extended;
 pub mod read;
 pub mod write;
 

@@ -19,7 +19,7 @@ use crate::tree::{
 use super::{
     BLOCK_BITS, BLOCK_BYTES, COMPACT_INODE_BYTES, COMPAT_CHECKSUM, DIRENT_BYTES, EXTENDED_INODE_BYTES, FileKind,
     LAYOUT_FLAT_INLINE, LAYOUT_FLAT_PLAIN, MODE_PERMISSION_MASK, SLOT_BYTES, SUPER_BYTES, SUPER_MAGIC, SUPER_OFFSET,
-    crc32c,
+    crc32c, extended,
 };
 
 /// Incompatible features that change nothing for flat files: zero padding of compressed blocks, chunked files (refused
@@ -70,6 +70,8 @@ pub enum Damage {
     DotEntries,
     /// More directory entries than the image has room for: directories share blocks.
     SharedDirectories,
+    /// Extended attributes do not lie in the image, or contradict their lengths.
+    ExtendedAttributes,
 }
 
 /// Why an image or a part of it cannot be read. Except for the last two, the image is to blame.
@@ -162,11 +164,19 @@ pub struct Inode {
     pub mtime_ns: u32,
     /// For device nodes the device number in Linux's 32-bit encoding, otherwise 0.
     pub device: u32,
+    /// Length of what stands before its extended attributes, and their count as the format has it.
+    inode_bytes: u8,
+    attribute_count: u16,
     head: Extent,
     tail: Extent,
 }
 
 impl Inode {
+    /// Whether it may have extended attributes.
+    pub fn has_extended(&self) -> bool {
+        self.attribute_count != 0
+    }
+
     /// Type and permissions as in `st_mode`.
     pub fn mode(&self) -> u16 {
         self.kind.mode_bits() | self.permissions
@@ -200,6 +210,8 @@ pub struct DirectoryEntry<'a> {
 pub struct Image<'a> {
     bytes: &'a [u8],
     metadata_start: u64,
+    /// Where attributes are that inodes share.
+    shared_start: u64,
     root: InodeNumber,
     build_time_s: u64,
     build_time_ns: u32,
@@ -240,6 +252,7 @@ impl<'a> Image<'a> {
         let image = Self {
             bytes,
             metadata_start: u64::from(u32_field(40)?) * BLOCK_BYTES,
+            shared_start: u64::from(u32_field(44)?) * BLOCK_BYTES,
             root: InodeNumber(u64::from(u16_at(header, 14).ok_or(ReadError::Truncated)?)),
             build_time_s: u64_field(24)?,
             build_time_ns: u32_field(32)?,
@@ -286,10 +299,7 @@ impl<'a> Image<'a> {
         .ok_or(OUTSIDE)?;
         let kind = FileKind::from_mode(raw.mode).ok_or(ReadError::Corrupt(Damage::Mode))?;
         let has_data = matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
-        let attribute_bytes = match u64::from(raw.attribute_count) {
-            0 => 0,
-            count => 12 + (count - 1) * 4,
-        };
+        let attribute_bytes = extended::length_of(raw.attribute_count);
         let (head, tail) = match (has_data, format >> 1) {
             (false, _) => (Extent::default(), Extent::default()),
             (true, LAYOUT_FLAT_PLAIN) => self.place_plain(&raw)?,
@@ -308,9 +318,17 @@ impl<'a> Image<'a> {
             mtime_s: raw.mtime_s.cast_signed(),
             mtime_ns: raw.mtime_ns,
             device: if is_device { raw.block_or_device } else { 0 },
+            inode_bytes: raw.inode_bytes as u8,
+            attribute_count: raw.attribute_count,
             head,
             tail,
         })
+    }
+
+    /// The extended attributes of an inode; after an error the iteration ends.
+    pub fn extended(&self, inode: &Inode) -> extended::Attributes<'a> {
+        let start = self.metadata_start + inode.number.0 * SLOT_BYTES + u64::from(inode.inode_bytes);
+        extended::Attributes::new(self.bytes, start, inode.attribute_count, self.shared_start)
     }
 
     /// Copies file data from `offset_bytes` to `buffer`; returns how many bytes, fewer than asked only at the end.

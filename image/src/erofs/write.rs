@@ -1,8 +1,8 @@
 //! The EROFS writer: lays a [`Tree`] out and writes it front to back.
 //!
-//! Layout of the image, in this order: the superblock's block; the metadata area (extended inodes, with link targets
-//! and the last partial block of directories inline where they fit into the inode's block); full directory blocks and
-//! long link targets; the data of regular files, each from a block boundary, zero padded.
+//! Layout of the image, in this order: the superblock's block; the metadata area (extended inodes, with their extended
+//! attributes, link targets and the last partial block of directories inline where they fit into the inode's block);
+//! full directory blocks and long link targets; the data of regular files, each from a block boundary, zero padded.
 //!
 //! All positions are computed before the first byte is written, so the total length is known and the output can be
 //! sequential (a pipe, a bundle part). Nodes are taken breadth first and names in byte order; times come from the
@@ -20,7 +20,7 @@ use crate::tree::{Attributes, Content, DeviceNumber, FileData, NodeId, Tree};
 
 use super::{
     BLOCK_BITS, BLOCK_BYTES, COMPAT_CHECKSUM, COMPAT_MTIME, DIRENT_BYTES, EXTENDED_INODE_BYTES, FileKind,
-    LAYOUT_FLAT_INLINE, LAYOUT_FLAT_PLAIN, SLOT_BYTES, SUPER_MAGIC, SUPER_OFFSET, read,
+    LAYOUT_FLAT_INLINE, LAYOUT_FLAT_PLAIN, SLOT_BYTES, SUPER_MAGIC, SUPER_OFFSET, extended, read,
 };
 
 /// File data are read in pieces of this size.
@@ -57,8 +57,10 @@ struct Place {
     parent: NodeId,
     /// Metadata slot.
     slot: u64,
+    /// Bytes of extended attributes behind the inode.
+    extended_bytes: u64,
     size_bytes: u64,
-    /// Bytes behind the inode; the others are in blocks.
+    /// Bytes behind the inode and its attributes; the others are in blocks.
     inline_bytes: u64,
     /// First block of the data that are in blocks.
     first_block: u32,
@@ -152,7 +154,10 @@ impl<'t, D: FileData> Layout<'t, D> {
             Content::Symlink(target) => (target.len() as u64, 1),
             _ => (0, 1),
         };
-        self.places.push(Place { node, parent, slot: 0, size_bytes, inline_bytes: 0, first_block: 0, link_count });
+        let extended_bytes = extended::length_bytes(self.tree.node(node).extended());
+        let (slot, inline_bytes, first_block) = (0, 0, 0);
+        let place = Place { node, parent, slot, extended_bytes, size_bytes, inline_bytes, first_block, link_count };
+        self.places.push(place);
     }
 
     fn place_metadata(&mut self) -> Option<()> {
@@ -161,11 +166,13 @@ impl<'t, D: FileData> Layout<'t, D> {
         for place in &mut self.places {
             let may_inline = !matches!(self.tree.node(place.node).content(), Content::File(_));
             let tail = place.size_bytes % BLOCK_BYTES;
-            if may_inline && EXTENDED_INODE_BYTES + tail <= BLOCK_BYTES {
+            let head = EXTENDED_INODE_BYTES + place.extended_bytes;
+            if may_inline && head + tail <= BLOCK_BYTES {
                 place.inline_bytes = tail;
             }
-            let length = EXTENDED_INODE_BYTES + place.inline_bytes;
-            if cursor % BLOCK_BYTES + length > BLOCK_BYTES {
+            let length = head + place.inline_bytes;
+            // Attributes longer than a block begin in any and go on in the next ones.
+            if cursor % BLOCK_BYTES + length.min(BLOCK_BYTES) > BLOCK_BYTES {
                 cursor = page_round_up(cursor)?;
             }
             place.slot = cursor / SLOT_BYTES;
@@ -212,11 +219,12 @@ impl<'t, D: FileData> Layout<'t, D> {
             let start = place.slot * SLOT_BYTES;
             write_zeros(sink, start - cursor)?;
             sink.write_all(&self.inode(place))?;
+            sink.write_all(&extended::bytes(self.tree.node(place.node).extended()))?;
             if place.inline_bytes > 0 {
                 let bytes = self.own_data(place);
                 sink.write_all(&bytes[bytes.len() - place.inline_bytes as usize..])?;
             }
-            cursor = start + EXTENDED_INODE_BYTES + place.inline_bytes;
+            cursor = start + EXTENDED_INODE_BYTES + place.extended_bytes + place.inline_bytes;
         }
         write_zeros(sink, self.metadata_end_bytes - cursor)
     }
@@ -232,6 +240,7 @@ impl<'t, D: FileData> Layout<'t, D> {
         let mode = kind_of(node.content()).mode_bits() | (permissions & 0o7777);
         let mut inode = [0; EXTENDED_INODE_BYTES as usize];
         put(&mut inode, 0, ((layout << 1) | FORMAT_EXTENDED).to_le_bytes());
+        put(&mut inode, 2, extended::count_of(place.extended_bytes).to_le_bytes());
         put(&mut inode, 4, mode.to_le_bytes());
         put(&mut inode, 8, place.size_bytes.to_le_bytes());
         put(&mut inode, 16, block_or_device.to_le_bytes());

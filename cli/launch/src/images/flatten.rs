@@ -10,7 +10,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use aegis_image::tree::{Attributes, Content, DeviceNumber, LastLink, NodeId, TreeError};
+use aegis_image::tree::{Attributes, Content, DeviceNumber, ExtendedAttribute, LastLink, NodeId, TreeError};
 use tar::EntryType;
 
 use crate::images::errors::{ImageError, shown};
@@ -26,8 +26,8 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 const AUFS: &[u8] = b".wh..wh.";
 /// Contents of an image's files together.
 const IMAGE_BYTES_MAX: u64 = 64 << 30;
-/// Names, targets of links and maps of holes of an image together, as they are kept in memory: paths whole, because
-/// each of their names may be a directory of its own.
+/// Names, targets of links, extended attributes and maps of holes of an image together, as they are kept in memory:
+/// paths whole, because each of their names may be a directory of its own.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// Largest numbers of a device.
 const MAJOR_MAX: u32 = 0xfff;
@@ -38,7 +38,7 @@ pub(crate) struct Flattener {
     tree: Root,
     content_bytes: u64,
     kept_bytes: u64,
-    /// Files whose rights a root image does not hold.
+    /// Programs with rights that give them none here.
     pub(crate) capability_count: u64,
 }
 
@@ -120,10 +120,12 @@ impl Flattener {
     /// Counts what a member leaves in memory.
     fn count(&mut self, member: &Member) -> Result<()> {
         let segment_count = member.sparse.as_ref().map_or(0, |(_, segments)| segments.len());
-        let kept_bytes = member.path.len() + member.link.len() + segment_count * size_of::<Segment>();
+        let extended_bytes: usize =
+            member.extended.iter().map(|(name, value)| name.len() + value.len() + size_of::<ExtendedAttribute>()).sum();
+        let kept_bytes = member.path.len() + member.link.len() + segment_count * size_of::<Segment>() + extended_bytes;
         self.kept_bytes = self.kept_bytes.saturating_add(kept_bytes as u64);
         if self.kept_bytes > KEPT_BYTES_MAX {
-            let text = format!("names and links of more than {} MiB in one image", KEPT_BYTES_MAX >> 20);
+            let text = format!("names, links and attributes of more than {} MiB in one image", KEPT_BYTES_MAX >> 20);
             return Err(ImageError::TooLarge(text));
         }
         Ok(())
@@ -143,7 +145,9 @@ impl Flattener {
             if member.kind != EntryType::Directory {
                 return Err(wrong(&member.path, "the root is a directory and nothing else"));
             }
-            self.tree.set_attributes(self.tree.root(), attributes);
+            let root = self.tree.root();
+            self.tree.set_attributes(root, attributes);
+            self.tree.set_extended(root, member.extended);
             return Ok(());
         };
         if last.starts_with(WHITEOUT) {
@@ -157,7 +161,9 @@ impl Flattener {
             return self.hard_link(directory, last, &member);
         }
         let content = self.content(archive, &member)?;
-        self.put(directory, last, attributes, content).map_err(|error| of_tree(&member.path, error))
+        let node = self.put(directory, last, attributes, content).map_err(|error| of_tree(&member.path, error))?;
+        self.tree.set_extended(node, member.extended);
+        Ok(())
     }
 
     fn content(&mut self, archive: &Arc<File>, member: &Member) -> Result<Content<HostData>> {
@@ -221,15 +227,15 @@ impl Flattener {
         name: &[u8],
         attributes: Attributes,
         content: Content<HostData>,
-    ) -> std::result::Result<(), TreeError> {
+    ) -> std::result::Result<NodeId, TreeError> {
         if let Some(existing) = self.tree.lookup(directory, name) {
             if self.tree.node(existing).is_directory() && matches!(content, Content::Directory(_)) {
                 self.tree.set_attributes(existing, attributes);
-                return Ok(());
+                return Ok(existing);
             }
             self.tree.remove(directory, name)?;
         }
-        self.tree.add(directory, name, attributes, content).map(|_| ())
+        self.tree.add(directory, name, attributes, content)
     }
 }
 

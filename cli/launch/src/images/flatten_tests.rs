@@ -136,7 +136,7 @@ fn names_and_links_count_together() {
     };
     let link = || Tar::default().symlink("name", "target");
     fits(10, link()).expect("it fits");
-    assert!(fits(9, link()).expect_err("a byte too many").contains("names and links of more than 256 MiB"));
+    assert!(fits(9, link()).expect_err("a byte too many").contains("names, links and attributes of more than 256 MiB"));
     // Over each other too: what is hidden was kept, and costs time.
     fits(20, link().symlink("name", "target")).expect("they fit");
     fits(19, link().symlink("name", "target")).expect_err("a byte too many");
@@ -166,4 +166,29 @@ fn device_nodes_are_entries_of_the_tree_alone() {
     header.set_device_minor(0o7_777_777).expect("a number");
     header.set_cksum();
     assert!(flat([Tar::default().header(&header, b"")]).expect_err("no such number").contains("a device of a number"));
+}
+
+#[test]
+fn extended_attributes_are_those_of_the_last_member() {
+    let xattr = |name: &str| format!("SCHILY.xattr.{name}");
+    let (user, rights) = (xattr("user.a"), xattr("security.capability"));
+    let lower = Tar::default()
+        .pax(&[(&user, "1"), (&rights, "r"), (&xattr("system.posix_acl_access"), "left out")])
+        .file("f", b"x")
+        .hard_link("g", "f")
+        .pax(&[(&user, "of d")])
+        .directory("d")
+        .pax(&[(&user, "of e")])
+        .directory("e")
+        .file("plain", b"y");
+    let upper = Tar::default().directory("d").file("e/in", b"");
+    let root = flat([lower, upper]).expect("a root");
+    let of = |path: &str| root.node(root.resolve(path.as_bytes(), LastLink::Keep).expect("there")).extended();
+    let pair = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+    assert_eq!(of("f"), [pair("security.capability", "r"), pair("user.a", "1")]);
+    assert_eq!((of("g"), of("e")), (of("f"), &[pair("user.a", "of e")][..]));
+    assert!(of("d").is_empty() && of("plain").is_empty());
+    let large = "v".repeat(70_000);
+    let error = flat([Tar::default().pax(&[(&user, &large)]).file("f", b"")]).expect_err("too large");
+    assert!(error.contains("extended attributes of more than 65536 bytes"), "{error}");
 }

@@ -12,6 +12,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use aegis_image::erofs::extended::{FILE_BYTES_MAX as ATTRIBUTE_BYTES_MAX, can_hold};
+use aegis_image::tree::ExtendedAttribute;
 use tar::{EntryType, Header};
 
 use crate::images::errors::{ImageError, shown};
@@ -29,6 +31,8 @@ const PATH_BYTES_MAX: usize = 4096;
 const OF_ALL: [&str; 3] = ["uid", "gid", "mtime"];
 /// Longest text of a number or time, which a header for all has looked at for each member.
 const NUMBER_BYTES_MAX: usize = 64;
+/// What stands before the name of an extended attribute in a record's key.
+const ATTRIBUTE_PREFIX: &str = "SCHILY.xattr.";
 /// Most pieces of a sparse file.
 const SEGMENT_COUNT_MAX: usize = 1 << 16;
 
@@ -52,7 +56,9 @@ pub(crate) struct Member {
     pub(crate) stored_bytes: u64,
     /// Length of a sparse file, and its pieces.
     pub(crate) sparse: Option<(u64, Vec<Segment>)>,
-    /// It has extended attributes of programs' rights, which a root image does not hold.
+    /// Extended attributes that a root image holds.
+    pub(crate) extended: Vec<ExtendedAttribute>,
+    /// It has extended attributes of programs' rights, which give none here.
     pub(crate) has_file_capabilities: bool,
 }
 
@@ -264,6 +270,7 @@ impl<'a> Members<'a> {
         let is_device = matches!(kind, EntryType::Char | EntryType::Block);
         let device = if is_device { (device(header.device_major()), device(header.device_minor())) } else { (0, 0) };
         let permissions = (header.mode().map_err(text)? & 0o7777) as u16;
+        let extended = self.extended(&own.pax)?;
         let has_file_capabilities = self.global_has_capabilities || own.pax.keys().any(|key| is_capability(key));
         let mut member = Member {
             path,
@@ -278,6 +285,7 @@ impl<'a> Members<'a> {
             offset_bytes: self.offset_bytes,
             stored_bytes: size,
             sparse: None,
+            extended,
             has_file_capabilities,
         };
         member.sparse = if kind == EntryType::GNUSparse {
@@ -287,6 +295,18 @@ impl<'a> Members<'a> {
         };
         self.skip(if has_contents { size } else { 0 })?;
         Ok(member)
+    }
+
+    /// Extended attributes as GNU tar and the engines write them; others, such as access control lists, are left out.
+    fn extended(&self, pax: &Pax) -> Result<Vec<ExtendedAttribute>> {
+        let named = pax.iter().filter_map(|(key, value)| Some((key.strip_prefix(ATTRIBUTE_PREFIX)?, value)));
+        let held = named.filter(|(name, _)| can_hold(name.as_bytes()));
+        let all: Vec<ExtendedAttribute> = held.map(|(name, value)| (name.into(), value.clone())).collect();
+        let byte_count: usize = all.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if byte_count > ATTRIBUTE_BYTES_MAX {
+            return Err(self.damaged(format!("extended attributes of more than {ATTRIBUTE_BYTES_MAX} bytes")));
+        }
+        Ok(all)
     }
 
     /// GNU tar's own form: the map is in the header and in blocks behind it.

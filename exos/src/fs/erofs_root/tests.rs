@@ -31,6 +31,7 @@ fn image() -> Vec<u8> {
     let large: Vec<u8> = (0..10_000_u32).map(|index| (index / 100) as u8 + 1).collect();
     let file = tree.add(directory, b"large", plain, Content::File(large)).unwrap();
     tree.link(directory, b"again", file).unwrap();
+    tree.set_extended(file, [(b"user.a".to_vec(), b"1".to_vec()), (b"security.b".to_vec(), b"22".to_vec())].to_vec());
     tree.add(directory, b"small", plain, Content::File(b"small".to_vec())).unwrap();
     tree.add(directory, b"link", plain, Content::Symlink(b"large".to_vec())).unwrap();
     let null = aegis_image::tree::DeviceNumber { major: 1, minor: 3 };
@@ -286,4 +287,26 @@ proptest! {
             explore(&over(&pool, &root), 5, &mut 400);
         }
     }
+}
+
+#[test]
+fn extended_attributes_are_shown_and_changed_in_memory() {
+    use crate::fs::extended_attribute::AttributeChange::{Any, Create};
+    let (pool, root) = opened();
+    let file = find(&root, "usr/lib/large");
+    assert_eq!(file.extended_attribute_names(), Ok(b"user.a\0security.b\0".to_vec()));
+    assert_eq!(
+        (file.extended_attribute(b"security.b"), file.extended_attribute(b"user.")),
+        (Ok(b"22".to_vec()), Err(Errno::ENODATA))
+    );
+    assert_eq!(file.set_extended_attribute(b"user.a", None, Any, NOW), Err(Errno::EOPNOTSUPP));
+    let over: InodeRef = overlay::over(pool, Identity { device: DEVICE, magic: OVERLAY_MAGIC }, LARGE, &root).unwrap();
+    let (file, again) = (find(&over, "usr/lib/large"), find(&over, "usr/lib/again"));
+    assert_eq!(file.extended_attribute(b"user.a"), Ok(b"1".to_vec()));
+    assert_eq!(file.set_extended_attribute(b"user.a", Some(b"x"), Create, NOW), Err(Errno::EEXIST));
+    assert_eq!(file.set_extended_attribute(b"user.c", Some(b"3"), Create, NOW), Ok(()));
+    assert_eq!(file.set_extended_attribute(b"user.a", None, Any, NOW), Ok(()));
+    assert_eq!(again.extended_attribute_names(), Ok(b"security.b\0user.c\0".to_vec()), "hard links stay");
+    assert_eq!(find(&over, "usr/lib/small").extended_attribute(b"user.a"), Err(Errno::ENODATA));
+    assert_eq!(find(&over, "usr/lib/small").extended_attribute_names(), Ok(Vec::new()));
 }

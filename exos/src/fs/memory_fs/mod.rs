@@ -16,6 +16,7 @@
 //! its files learns of it and lives, writes leave a sixteenth of the pod's frames to memory; mappings do not. Where the
 //! pod can have more frames than it has, a write waits for them before it says `ENOSPC`.
 
+mod attributes;
 mod content;
 mod directory;
 mod guards;

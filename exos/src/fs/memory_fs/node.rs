@@ -765,7 +765,7 @@ impl Inode for MemoryNode {
     }
 
     fn extended_attribute(&self, name: &[u8]) -> Result<Vec<u8>> {
-        self.state.lock().extended.as_ref().map_or(Err(Errno::ENODATA), |extended| extended.get(name))
+        self.attribute(name)
     }
 
     fn set_extended_attribute(
@@ -775,19 +775,11 @@ impl Inode for MemoryNode {
         change: AttributeChange,
         now: Timestamp,
     ) -> Result<()> {
-        self.change(|state| {
-            let extended = state.extended.get_or_insert_with(Box::default);
-            match value {
-                Some(value) => extended.set(name, value, change)?,
-                None => extended.remove(name)?,
-            }
-            state.changed = now;
-            Ok(())
-        })
+        self.set_attribute(name, value, change, now)
     }
 
     fn extended_attribute_names(&self) -> Result<Vec<u8>> {
-        self.state.lock().extended.as_ref().map_or(Ok(Vec::new()), |extended| extended.names())
+        self.attribute_names()
     }
 
     fn users(&self) -> Option<&FileUsers> {
