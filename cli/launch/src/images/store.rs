@@ -37,7 +37,7 @@ use crate::root::pack::{Packed, Root};
 use crate::root::write_image;
 
 /// Part of a root's name: a change of what roots look like changes it.
-const ROOT_FORMAT: &str = "aegis image root 1";
+const ROOT_FORMAT: &str = "aegis image root 2";
 /// Digits of an identifier that are shown, and the fewest that name an image.
 pub const ID_DIGIT_COUNT: usize = 12;
 const ID_DIGIT_COUNT_MIN: usize = 4;
@@ -141,7 +141,20 @@ impl Store {
     /// # Errors
     /// What is wrong with the image, its source, or this host.
     pub fn obtain(&self, source: &ImageSource, pull: Pull) -> Result<Image> {
-        let _lock = self.lock(FlockOperation::LockShared)?;
+        let lock = self.lock(FlockOperation::LockShared)?;
+        let obtained = self.obtain_locked(source, pull);
+        drop(lock);
+        // Layers whose digests are right and whose contents are not would stay, as many as somebody sends. Where
+        // others are at it, the next one clears up.
+        if matches!(obtained, Err(ImageError::Member { .. } | ImageError::TooLarge(_)))
+            && let Ok(_lock) = self.lock(FlockOperation::NonBlockingLockExclusive)
+        {
+            self.sweep();
+        }
+        obtained
+    }
+
+    fn obtain_locked(&self, source: &ImageSource, pull: Pull) -> Result<Image> {
         match source {
             ImageSource::DockerArchive(path, name) => {
                 let archive = self.archive(path)?;
@@ -258,7 +271,7 @@ impl Store {
         if flattener.capability_count > 0 {
             let count = flattener.capability_count;
             warnings.push(format!(
-                "rights of {count} programs (file capabilities) are not kept: they run as their user may"
+                "rights of {count} programs (file capabilities) are shown and give none: they run as their user may"
             ));
         }
         let tree = flattener.finish(directories.iter().map(String::as_bytes));

@@ -123,7 +123,7 @@ fn nothing_of_a_wrong_image_stays() {
     layout(&input.0.join("layout"), &[Tar::default().file("../../out", b"x").bytes()], "{}");
     let error = store.obtain(&source(), Pull::IfMissing).expect_err("hostile").to_string();
     assert!(error.contains("../../out") && error.contains("leads out"), "{error}");
-    assert_eq!((count(&cache.0, "roots"), store.records().len()), (0, 0));
+    assert_eq!((count(&cache.0, "layers"), count(&cache.0, "roots"), store.records().len()), (0, 0, 0));
     assert!(!cache.0.join("out").exists() && !cache.0.parent().expect("a folder").join("out").exists());
 }
 
