@@ -10,6 +10,7 @@ pub mod artifacts;
 mod backlog;
 pub mod boot;
 pub mod disks;
+mod file_links;
 pub mod mounts;
 pub mod network;
 pub mod process;

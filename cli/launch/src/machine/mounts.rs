@@ -13,19 +13,14 @@
 //! with a file that an engine binds, one that the host puts in its place by renaming is another.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::DirBuilder;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use aegis_link::config::{HostMount, HostMountFlags, MOUNT_COUNT_MAX, MOUNT_TAG_BYTES};
 
 use crate::errors::Error;
-
-/// Names that are tried for a directory beside a file.
-const LINK_TRIES: u32 = 100;
+use crate::machine::file_links::FileLink;
 
 /// `-v HOST:GUEST[:ro]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,39 +52,6 @@ pub fn parse_volume(text: OsString) -> Result<Volume, String> {
         return Err("GUEST is a path below /, without ..".into());
     }
     Ok(Volume { host: OsStr::from_bytes(host).into(), guest: guest.into(), is_read_only })
-}
-
-/// A directory beside a file, with a link to it; it goes with this.
-#[derive(Debug, PartialEq, Eq)]
-struct FileLink {
-    directory: PathBuf,
-}
-
-impl FileLink {
-    fn make(file: &Path) -> std::io::Result<Self> {
-        static LAST: AtomicU32 = AtomicU32::new(0);
-        let (parent, name) = (file.parent().unwrap_or(Path::new("/")), file.file_name().unwrap_or_default());
-        for _ in 0..LINK_TRIES {
-            let number = LAST.fetch_add(1, Ordering::Relaxed);
-            let directory = parent.join(format!(".aegis-{}-{number}", std::process::id()));
-            match DirBuilder::new().mode(0o700).create(&directory) {
-                // A tool that was killed has left it.
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
-                made => made?,
-            }
-            let link = Self { directory };
-            std::fs::hard_link(file, link.directory.join(name))?;
-            return Ok(link);
-        }
-        Err(std::io::ErrorKind::AlreadyExists.into())
-    }
-}
-
-impl Drop for FileLink {
-    fn drop(&mut self) {
-        // What cannot be removed was made so by the program, and is only in the way.
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
 }
 
 /// A directory that QEMU serves.
