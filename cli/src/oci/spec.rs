@@ -14,6 +14,9 @@ use serde_json::Value;
 
 use crate::oci::errors::{OciError, Result};
 
+/// The annotation that names ports of the program, as engines write them: `80,53/udp,9000-9010`. An engine that
+/// publishes ports says so to nobody but its own network, which leads to the namespace.
+const PORTS: &str = "aegis.ports";
 /// Least memory of a machine.
 const MEMORY_BYTES_MIN: u64 = 8 << 20;
 /// Where the machine has its own file systems, whatever the engine would mount.
@@ -206,6 +209,29 @@ impl Spec {
         self.mounts.iter().any(|mount| Path::new(path).starts_with(&mount.destination))
     }
 
+    /// What is to be published where the tool is, which is the container's network namespace: each port as itself.
+    fn ports(&self, network: &Network) -> Result<Vec<OsString>> {
+        let Some(text) = self.annotations.get(PORTS) else { return Ok(Vec::new()) };
+        let wrong = |why: &str| cannot(format!("annotations: {PORTS}: {why}"));
+        if *network == Network::None {
+            return Err(wrong("this container has no network"));
+        }
+        let one = |item: &str| {
+            let (ports, protocol) = item.split_once('/').unwrap_or((item, "tcp"));
+            let is_range = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit() || it == b'-');
+            let suffix = match protocol {
+                "tcp" => "",
+                "udp" => "/udp",
+                _ => return Err(wrong("each is PORT, PORT/udp or FIRST-LAST")),
+            };
+            if !is_range(ports) {
+                return Err(wrong("each is PORT, PORT/udp or FIRST-LAST"));
+            }
+            Ok(format!("0.0.0.0:{ports}:{ports}{suffix}").into())
+        };
+        text.split(',').map(|item| one(item.trim())).collect()
+    }
+
     fn network(&self, linux: &Linux) -> Result<Network> {
         let of_network = linux.namespaces.iter().find(|it| it.kind == "network");
         if linux.namespaces.iter().any(|it| it.kind == "user") || !linux.uid_mappings.is_empty() {
@@ -251,6 +277,9 @@ impl Spec {
         }
         add("-w", process.cwd.clone().into());
         add("--network", if network == Network::None { "none" } else { "user" }.into());
+        for value in self.ports(&network)? {
+            add("-p", value);
+        }
         if let Some(hostname) = self.hostname.as_ref().filter(|name| !name.is_empty()) {
             add("--hostname", hostname.into());
         }

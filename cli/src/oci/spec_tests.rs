@@ -76,6 +76,26 @@ fn what_may_change_is_as_the_engine_says() {
 }
 
 #[test]
+fn ports_that_an_annotation_names_lead_in() {
+    let with = |ports: &str, namespaces: serde_json::Value| {
+        plan(|config| {
+            config["annotations"] = serde_json::json!({ "aegis.ports": ports });
+            config["linux"]["namespaces"] = namespaces;
+        })
+    };
+    let joined = || serde_json::json!([{ "type": "network", "path": "/run/netns/x" }]);
+    let text = words(&with("80, 53/udp,9000-9010/tcp", joined()).expect("a plan"));
+    let expected = "|--network|user|-p|0.0.0.0:80:80|-p|0.0.0.0:53:53/udp|-p|0.0.0.0:9000-9010:9000-9010|";
+    assert!(text.contains(expected), "{text}");
+    assert!(words(&with("80", serde_json::json!([])).expect("a plan")).contains("0.0.0.0:80:80"));
+    for wrong in ["", "80,", "x", "80/sctp", "127.0.0.1:80", "80 -v /:/x"] {
+        assert!(with(wrong, joined()).expect_err(wrong).contains("aegis.ports"), "{wrong}");
+    }
+    let none = serde_json::json!([{ "type": "network" }]);
+    assert!(with("80", none).expect_err("no network").contains("no network"));
+}
+
+#[test]
 fn what_cannot_be_kept_is_named() {
     type Change = fn(&mut serde_json::Value);
     let cases: [(Change, &str); 11] = [
