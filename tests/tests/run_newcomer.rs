@@ -1,4 +1,5 @@
-//! What a newcomer types (`tests/newcomer/commands.list`), and what a program without a root of its own cannot reach.
+//! What a newcomer types (`tests/newcomer/commands.list`, and `habits.list` for a shell's lines), and what a program
+//! without a root of its own cannot reach.
 //!
 //! Linux is the oracle: output, status and the names of the files that are left, each in a copy of the same folder.
 
@@ -61,15 +62,17 @@ fn answer(command: &mut Command, folder: &Path) -> (Output, BTreeSet<String>) {
     (output, names(folder))
 }
 
+/// A shell in a terminal's environment.
+fn shell(text: &str) -> Command {
+    let mut shell = Command::new("sh");
+    let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    shell.args(["-c", text]).env_clear().envs(kept);
+    shell
+}
+
 /// What differs, if something does.
 fn difference(number: usize, line: &Line) -> Option<String> {
     let (here, there) = (copied(&format!("{number}-host")), copied(&format!("{number}-aegis")));
-    let shell = |text: &str| {
-        let mut shell = Command::new("sh");
-        let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-        shell.args(["-c", text]).env_clear().envs(kept);
-        shell
-    };
     let (expected, left) = answer(&mut shell(&format!("exec {}", line.command)), &here);
     let options: Vec<&str> = if line.options.is_empty() { Vec::new() } else { vec![&line.options] };
     let options: Vec<String> = options.iter().map(|option| format!("--{option}")).collect();
@@ -85,12 +88,19 @@ fn difference(number: usize, line: &Line) -> Option<String> {
     }
     let (found, found_left) = answer(&mut typed, &there);
     let _ = (std::fs::remove_dir_all(here), std::fs::remove_dir_all(there));
-    let is_alike =
-        (expected.status.code(), &expected.stdout, &left) == (found.status.code(), &found.stdout, &found_left);
+    shown_difference(&line.command, (&expected, &left), (&found, &found_left))
+}
+
+/// Both answers, if they are not the same.
+fn shown_difference(
+    command: &str,
+    (expected, left): (&Output, &BTreeSet<String>),
+    (found, found_left): (&Output, &BTreeSet<String>),
+) -> Option<String> {
+    let is_alike = (expected.status.code(), &expected.stdout, left) == (found.status.code(), &found.stdout, found_left);
     (!is_alike).then(|| {
         format!(
-            "{}\n  host:  {:?} {:?} {left:?}\n  aegis: {:?} {:?} {found_left:?} {:?}",
-            line.command,
+            "{command}\n  host:  {:?} {:?} {left:?}\n  aegis: {:?} {:?} {found_left:?} {:?}",
             expected.status.code(),
             String::from_utf8_lossy(&expected.stdout),
             found.status.code(),
@@ -121,6 +131,51 @@ fn what_is_typed_as_on_the_host_does_what_it_does_there() {
         }
     }
     println!("{count} commands, {known_count} differ as the list says, {} otherwise", differences.len());
+    assert!(count > 20, "too little is on this host");
+    assert!(differences.is_empty(), "of {count} differ:\n{}", differences.join("\n"));
+}
+
+/// Words of `habits.list` that stand before what is to run, and the options that they are.
+const PREFIXES: [(&str, &[&str]); 3] = [("run", &[]), ("here", &["--here"]), ("write", &["--here=rw"])];
+
+/// The prefixes as functions of a shell: nothing on the host, and the tool in a machine.
+fn functions(is_host: bool) -> (String, Vec<(std::ffi::OsString, std::ffi::OsString)>) {
+    let (mut text, mut variables) = (String::new(), Vec::new());
+    for (name, options) in PREFIXES {
+        let run = tool(options, &[]);
+        let words = std::iter::once(run.get_program()).chain(run.get_args());
+        let quoted = words.map(|word| format!("'{}' ", word.to_string_lossy())).collect::<String>();
+        text.push_str(&format!("{name}() {{ {}\"$@\"; }}\n", if is_host { "" } else { &quoted }));
+        variables = run.get_envs().filter_map(|(name, value)| Some((name.into(), value?.into()))).collect();
+    }
+    (text, variables)
+}
+
+#[test]
+fn a_shells_line_with_the_tool_in_it_does_what_it_does_without() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("newcomer/habits.list");
+    let text = std::fs::read_to_string(path).expect("the list is there");
+    let (mut count, mut differences) = (0, Vec::new());
+    for (number, line) in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).enumerate() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_prefix = |word: &str| PREFIXES.iter().any(|(name, _)| *name == word);
+        let missing = words.windows(2).find(|pair| is_prefix(pair[0]) && !is_there(pair[1]));
+        if let Some(pair) = missing {
+            println!("left out: {} is not on this host", pair[1]);
+            continue;
+        }
+        count += 1;
+        let run = |is_host: bool| {
+            let folder = copied(&format!("habit-{number}-{is_host}"));
+            let (prelude, variables) = functions(is_host);
+            let answered = answer(shell(&format!("{prelude}{line}")).envs(variables), &folder);
+            let _ = std::fs::remove_dir_all(folder);
+            answered
+        };
+        let ((expected, left), (found, found_left)) = (run(true), run(false));
+        differences.extend(shown_difference(line, (&expected, &left), (&found, &found_left)));
+    }
+    println!("{count} lines, {} differ", differences.len());
     assert!(count > 20, "too little is on this host");
     assert!(differences.is_empty(), "of {count} differ:\n{}", differences.join("\n"));
 }

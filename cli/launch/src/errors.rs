@@ -80,7 +80,10 @@ impl fmt::Display for Error {
         match self {
             Self::Usage(text) => write!(out, "{text}"),
             Self::ProgramNotOnPath(name) => {
-                write!(out, "{}: not found on this host's PATH", name.display())
+                write!(out, "{}: not found on this host's PATH", name.display())?;
+                // As an image's name and tag are written, and hardly a program's name.
+                let is_tagged = name.as_encoded_bytes().contains(&b':');
+                write!(out, "{}", if is_tagged { "; an image is run by --image (docs/guide/images.md)" } else { "" })
             }
             Self::ProgramMissing(path) => write!(out, "{}: no such file", path.display()),
             Self::ProgramUnfit(path, why) => write!(out, "{}: {why}", path.display()),
@@ -231,5 +234,6 @@ mod tests {
             assert!(!error.to_string().contains('\n'));
         }
         assert_eq!(Error::ProgramNotOnPath("foo".into()).to_string(), "foo: not found on this host's PATH");
+        assert!(Error::ProgramNotOnPath("alpine:3".into()).to_string().contains("--image"));
     }
 }

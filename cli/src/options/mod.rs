@@ -12,6 +12,7 @@ pub(crate) mod groups;
 pub(crate) mod health;
 pub(crate) mod image;
 pub(crate) mod network;
+mod other_words;
 pub(crate) mod values;
 pub(crate) mod view;
 
@@ -313,7 +314,10 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Parsed,
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Help(error.render().to_string())),
                 ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Ok(Parsed::Nothing(error.render().to_string())),
                 ErrorKind::MissingSubcommand => Err(NO_PROGRAM.into()),
-                _ => Err(one_line(&error)),
+                _ => Err(match other_words::instead(&error) {
+                    Some(text) => text,
+                    None => one_line(&error),
+                }),
             };
         }
     };

@@ -62,6 +62,8 @@ const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 pub(crate) struct Session<'a> {
     /// The pods' names, where there are several.
     pub(crate) names: &'a [String],
+    /// Lines of output say whose they are, where there are names.
+    pub(crate) has_marks: bool,
     /// Where commands for the machine come in.
     pub(crate) server: Option<ControlServer>,
     /// It has a terminal of its own.
@@ -86,7 +88,7 @@ pub(crate) struct Finished {
 }
 
 /// Moves everything until QEMU has ended. Without names there is one pod, which has the tool's own standard streams;
-/// with names the pods have no input, and their lines are marked.
+/// with names the pods have no input, and their output is passed on by lines.
 pub(crate) fn relay(
     machine: Machine,
     ends: HostEnds,
@@ -161,7 +163,7 @@ impl<'a> Relay<'a> {
         stats: &'a mut Stats,
     ) -> Result<Self, Error> {
         let what = "taking over the standard streams";
-        let marks = marks(session.names);
+        let marks = if session.has_marks { marks(session.names) } else { vec![String::new(); session.names.len()] };
         let (mut links, mut outs, mut errs) = (Vec::new(), Vec::new(), Vec::new());
         for (number, pod) in ends.pods.into_iter().enumerate() {
             let mark = marks.get(number);

@@ -187,7 +187,8 @@ pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
             Ok(report) => reports.push(report),
             // It may have ended meanwhile, which is no failure where nobody asked for it by name.
             Err(error) if options.choice.machine.is_some() => return Err(error),
-            Err(error) => eprintln!("aegis: {error}"),
+            Err(error) if running()?.iter().any(|it| it.name == machine.name) => eprintln!("aegis: {error}"),
+            Err(_) => {}
         }
     }
     if options.all {

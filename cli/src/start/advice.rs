@@ -13,6 +13,8 @@ use crate::start::program::absolute;
 const WORD_COUNT_MAX: usize = 64;
 /// Longest word that is taken for a path.
 const WORD_BYTES_MAX: usize = 4095;
+/// What a shell calls a descriptor that it has opened for a program.
+const DESCRIPTORS: &[u8] = b"/dev/fd/";
 /// Directories that are the machine's own.
 const OWN_DIRECTORIES: [&str; 5] = ["/dev", "/proc", "/sys", "/etc", "/tmp"];
 
@@ -35,6 +37,13 @@ pub(crate) fn advice(words: &[OsString], shown: &Shown, current: &Path) -> Optio
         return None;
     }
     let words = words.iter().skip(1).take(WORD_COUNT_MAX);
+    if let Some(word) = words.clone().find(|word| word.as_bytes().starts_with(DESCRIPTORS)) {
+        // `<(…)` of a shell.
+        return Some(format!(
+            "{}: of descriptors only 0, 1 and 2 reach the machine: write to a file, or let a shell there do it",
+            word.to_string_lossy().escape_debug()
+        ));
+    }
     let mut words =
         words.filter(|word| !word.is_empty() && word.len() <= WORD_BYTES_MAX && !word.as_bytes().contains(&0));
     let word = words.find(|word| !word.as_bytes().starts_with(b"-") && is_missed(Path::new(word), shown, current))?;
@@ -90,6 +99,8 @@ mod tests {
         {
             assert_eq!(said(words, &shown, &folder), None, "{words:?}");
         }
+        let line = said(&["comm", "/dev/fd/63", "README.md"], &shown, &folder).expect("advice");
+        assert!(line.starts_with("/dev/fd/63: of descriptors only"), "{line}");
         let here = Shown { same: vec![folder.clone()], working_directory: folder.clone(), ..Shown::default() };
         assert_eq!(said(&["cat", "README.md"], &here, &folder), None);
         let clear = Shown { is_clear: true, ..shown };

@@ -209,8 +209,9 @@ pub(crate) fn names(options: &PodOptions, network: Option<&PodNetwork>) -> Vec<H
 pub(crate) fn etc_files(options: &PodOptions, hostname: &[u8], network: Option<&PodNetwork>) -> Flags {
     let given = &options.network;
     let mut flags = Flags::empty();
-    // The usual name is in the root that the tool packs.
-    let has_names = network.is_some() || hostname != HOSTNAME || !given.add_host.is_empty();
+    // The usual name is in the root that the tool packs, and in no image.
+    let is_told = hostname != HOSTNAME || !given.add_host.is_empty() || options.image.image.is_some();
+    let has_names = network.is_some() || is_told;
     flags.set(Flags::HOSTS | Flags::HOSTNAME, has_names);
     flags.set(Flags::NAME_SERVERS, !given.dns.is_empty());
     let with = options.with.iter().filter_map(|with| with.guest.as_deref().or(Some(&with.host)));

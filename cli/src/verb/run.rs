@@ -52,7 +52,9 @@ pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&s
     for warning in settle(&mut pod_options, &mut words, &cwd)?.iter().filter(|_| !options.machine.quiet) {
         eprintln!("aegis: {warning}");
     }
-    if is_named(options) {
+    // A terminal is the tool's own, which has no manager in between.
+    let name = name.or(options.engine_words.name.as_deref().filter(|_| options.terminal));
+    if name.is_none() && is_named(options) {
         return run_named(options, pod_options, words, &cwd, start);
     }
     let mut pod = Pod::find(&pod_options, &words, &cwd)?;
@@ -93,7 +95,8 @@ pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&s
     let Some(machine) = starter.prepare(spec, accelerator, host, guest)? else { return Ok(0) };
     drop(bundle);
     let (server, _orders) = attended.map(|attended| (attended.server, attended.orders)).unzip();
-    let mut session = Session { names: &[], server, has_terminal: options.terminal, start, mappings: None };
+    let mut session =
+        Session { names: &[], has_marks: false, server, has_terminal: options.terminal, start, mappings: None };
     let Some(profiled) = profiled else {
         let status = run_machine(options, &starter, machine, session)?;
         // A signal's end says nothing about files.

@@ -3,6 +3,8 @@
 //! It is `aegis up` with a file of one pod. In the background the tool starts itself again, in a session of its own;
 //! what goes wrong before the machine starts is still told here, and the name is printed once it starts. Afterwards
 //! the pod's output is in the machine's log alone.
+//!
+//! A named run with a terminal is none of these: it is a plain run in a machine that can be found (`verb/run.rs`).
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -33,7 +35,7 @@ pub(crate) fn is_named(options: &RunOptions) -> bool {
 /// Lets a run in the background go on in another process, and answers the status of its start; nothing for a run that
 /// goes on here.
 pub(crate) fn in_background(options: &RunOptions) -> Result<Option<u8>, Error> {
-    if is_named(options) {
+    if is_named(options) && (options.engine_words.detach || !options.terminal) {
         check(options)?;
     }
     let is_here = !options.engine_words.detach || std::env::var_os(BACKGROUND).is_some() || options.machine.dry_run;
@@ -70,7 +72,9 @@ pub(crate) fn run_named(
     };
     let is_named = options.engine_words.name.is_some();
     let on_start: &dyn Fn(&str) -> Result<(), Error> = if options.engine_words.detach { &let_go } else { &|_| Ok(()) };
-    run_pods(&file, current, &Wanted { machine: &options.machine, name, is_named, on_start, metrics: None }, start)
+    let machine = &options.machine;
+    let wanted = Wanted { machine, name, is_named, has_marks: false, on_start, metrics: None };
+    run_pods(&file, current, &wanted, start)
 }
 
 /// What a pod of several cannot have.

@@ -67,7 +67,9 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     check_dependencies(&file)?;
     let name = NameChoice::new(options.name.as_deref(), &options.file);
     let is_named = options.name.is_some();
-    let wanted = Wanted { machine: &options.machine, name, is_named, on_start: &|_| Ok(()), metrics: options.metrics };
+    let on_start = &|_: &str| Ok(());
+    let (machine, metrics) = (&options.machine, options.metrics);
+    let wanted = Wanted { machine, name, is_named, has_marks: true, on_start, metrics };
     run_pods(&file, folder, &wanted, start)
 }
 
@@ -105,6 +107,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) name: NameChoice,
     /// It has to be called so.
     pub(crate) is_named: bool,
+    /// Lines of output say whose they are.
+    pub(crate) has_marks: bool,
     /// What is done with the machine's name when all that can be wrong beforehand is right.
     pub(crate) on_start: &'a dyn Fn(&str) -> Result<(), Error>,
     /// Where browsers and collectors find it.
@@ -179,7 +183,8 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let dependencies = file.pods.iter().map(|entry| entry.dependencies.clone());
     let server = Some(server.with_dependencies(dependencies));
     (options.on_start)(&name)?;
-    let session = Session { names: &names, server, has_terminal: false, start, mappings: None };
+    let has_marks = options.has_marks;
+    let session = Session { names: &names, has_marks, server, has_terminal: false, start, mappings: None };
     let (finished, _) = starter.run(machine, session)?;
     let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
     starter.report(&verdict, &finished.log);
