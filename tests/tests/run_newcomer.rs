@@ -222,3 +222,18 @@ fn a_file_that_is_not_shown_is_named() {
     assert!(shown.status.success() && shown.stdout.starts_with(b"A first line"), "{shown:?}");
     let _ = std::fs::remove_dir_all(folder);
 }
+
+#[test]
+fn a_named_run_has_its_own_output_and_may_have_a_terminal() {
+    let runtime = copied("named");
+    let run = |options: &[&str], words: &[&str]| {
+        let mut run = tool(options, words);
+        let ended = run.env("XDG_RUNTIME_DIR", &runtime).stdin(Stdio::null()).output().expect("the tool runs");
+        (ended.status.code(), String::from_utf8_lossy(&ended.stdout).into_owned())
+    };
+    let plain = run(&["--name", "plain"], &["sh", "-c", "echo one; echo two; exit 3"]);
+    assert_eq!(plain, (Some(3), "one\ntwo\n".to_owned()), "no marks where there is one pod");
+    let (status, shown) = run(&["-it", "--rm", "--name", "shell"], &["sh", "-c", "tty; exit 4"]);
+    assert_eq!((status, shown.trim()), (Some(4), "/dev/pts/0"));
+    let _ = std::fs::remove_dir_all(runtime);
+}
