@@ -110,6 +110,8 @@ pub fn start(maker: &mut impl Maker, image: &Image<'_>, slots: &Slots, plan: &Pl
     maker.repeat(&mut || call::frame_allocate(slots.tables, TABLE_FRAME_COUNT, None, 0))?;
     maker.repeat(&mut || call::environment_create(environment, slots.tables, 0))?;
     call::environment_share(environment, Table::DmaRanges, image.dma_range_count)?;
+    // It has its home space alone, and programs' processes are many.
+    call::environment_share(environment, Table::Spaces, 0)?;
     call::environment_watch(environment, slots.watch)?;
     let grants = [
         (slots.memory, SLOT_MEMORY, READ_WRITE | Rights::DMA),

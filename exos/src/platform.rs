@@ -25,6 +25,11 @@ pub trait Kernel: Send + Sync {
     /// in it; it is ended later, and until then its mappings stay.
     fn destroy_space(&self, space: CapSlot) -> Result<(), Status>;
 
+    /// Address spaces that there are now, and how many there may be at most; `None`: nobody counts them.
+    fn space_counts(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// Whether an address space that has at most `table_count` page tables more than when it was made or this was asked
     /// last may be another process's, with its tables. False: the caller ends the space.
     fn keep_space(&self, _space: CapSlot, _table_count: u64) -> bool {

@@ -186,6 +186,12 @@ impl KeptSpaces {
         Some(spaces.remove(place))
     }
 
+    /// The one that was used longest ago, whatever it was kept for.
+    fn take_oldest(&self) -> Option<KeptSpace> {
+        let mut spaces = self.spaces.lock();
+        if spaces.is_empty() { None } else { Some(spaces.remove(0)) }
+    }
+
     /// Keeps a space; answers the oldest if there are too many.
     fn put(&self, space: KeptSpace) -> Option<KeptSpace> {
         let mut spaces = self.spaces.lock();

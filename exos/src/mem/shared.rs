@@ -10,6 +10,9 @@ use crate::mem::frames::FramePool;
 use crate::mem::kept::KeptSpaces;
 use crate::mem::patched_text::PatchedText;
 
+/// One address space in so many is left to processes that run another program.
+const LEFT_TO_EXEC_SHARE: u64 = 32;
+
 /// One for each pod.
 pub struct SharedState {
     pool: Arc<FramePool>,
@@ -52,6 +55,15 @@ impl SharedState {
     #[must_use]
     pub fn kept_space_count(&self) -> usize {
         self.kept_spaces.count()
+    }
+
+    /// Whether there are address spaces for one more process, besides those that are left to processes that run another
+    /// program: they need a second one for a moment.
+    #[must_use]
+    pub fn may_fork(&self) -> bool {
+        let Some((made_count, count_max)) = self.pool.kernel().space_counts() else { return true };
+        let used_count = made_count.saturating_sub(self.kept_space_count() as u64);
+        used_count < count_max - count_max.div_ceil(LEFT_TO_EXEC_SHARE)
     }
 
     /// Ends all kept spaces: their page tables are the pod's memory.

@@ -30,8 +30,7 @@ impl<M: Machine> State<'_, M> {
     fn entry_place(&self, at: CapRef) -> Option<(FrameNumber, usize)> {
         let index = (at.slot / SLOTS_PER_FRAME) as usize;
         let frame = (*self.environments[at.environment].table.get(index)?)?;
-        let word = (at.slot % SLOTS_PER_FRAME) as usize * WORDS_PER_ENTRY;
-        Some((FrameNumber(u64::from(frame.get())), word))
+        Some((FrameNumber(u64::from(frame.get())), (at.slot % SLOTS_PER_FRAME) as usize * WORDS_PER_ENTRY))
     }
 
     /// The capability in a slot; `None` if the slot is empty or beyond the table.
@@ -57,15 +56,17 @@ impl<M: Machine> State<'_, M> {
 
     /// A slot that is empty and has a table frame; takes a donated frame for the table if need be.
     pub(crate) fn empty_slot(&mut self, environment: EnvironmentId, slot: CapSlot) -> Result<CapRef, Status> {
-        refuse_if(slot.0 == 0 || slot.0 >= SLOT_COUNT_MAX, Status::BadSlot)?;
+        self.empty_slot_before(SLOT_COUNT_MAX, environment, slot)
+    }
+
+    /// The same, before this one.
+    pub(crate) fn empty_slot_before(&mut self, end: u32, environment: EnvironmentId, slot: CapSlot) -> Live<CapRef> {
+        refuse_if(slot.0 == 0 || slot.0 >= end, Status::BadSlot)?;
         let at = CapRef { environment, slot: slot.0 };
         if self.entry_place(at).is_none() {
             let frame = self.take_donated(environment, FrameKind::CapabilityTable).ok_or(Status::NoTables)?;
             let number = u32::try_from(frame.0).ok().and_then(NonZeroU32::new);
-            let index = (slot.0 / SLOTS_PER_FRAME) as usize;
-            if let Some(place) = self.environments[environment].table.get_mut(index) {
-                *place = number;
-            }
+            self.environments[environment].table[(slot.0 / SLOTS_PER_FRAME) as usize] = number;
         }
         refuse_if(self.kind_in(environment, slot) != CapType::Null, Status::SlotInUse)?;
         Ok(at)

@@ -29,15 +29,12 @@ macro_rules! ids {
         impl Id for $name {
             const COUNT: usize = $count;
             fn from_index(index: usize) -> Option<Self> {
-                if index >= $count {
-                    return None;
-                }
-                u16::try_from(index + 1).ok().and_then(NonZeroU16::new).map(Self)
+                if index >= $count { None } else { u16::try_from(index + 1).ok().and_then(NonZeroU16::new).map(Self) }
             }
             fn index(self) -> usize {
-                const { assert!($count.is_power_of_two(), "the mask changes no index of the table") };
                 // What `from_index` checked is said again so that it needs no check where the table is indexed.
-                usize::from(self.0.get() - 1) & ($count - 1)
+                let index = usize::from(self.0.get() - 1);
+                if const { $count.is_power_of_two() } { index & ($count - 1) } else { index.min($count - 1) }
             }
         }
     )* };
@@ -45,8 +42,8 @@ macro_rules! ids {
 
 /// Most environments.
 pub const ENVIRONMENT_COUNT_MAX: usize = 64;
-/// Most address spaces, home spaces aside.
-pub const SPACE_COUNT_MAX: usize = 1024;
+/// Most address spaces, home spaces aside: 4,096 and some for what begins while the others go on.
+pub const SPACE_COUNT_MAX: usize = 4096 + 256;
 /// Most virtual processors.
 pub const PROCESSOR_COUNT_MAX: usize = 256;
 /// Most bells.

@@ -10,9 +10,9 @@
 use aegis_abi::call::ProcessorState;
 use aegis_abi::layout::PAGE_TABLE_SLOT;
 use aegis_abi::share::Table;
-use aegis_abi::types::{CapSlot, CapType, Status};
+use aegis_abi::types::{CapSlot, CapType, FrameNumber, Status};
 
-use crate::id::{EnvironmentId, Named, SPACE_COUNT_MAX, SpaceId};
+use crate::id::{EnvironmentId, Id, Named, SPACE_COUNT_MAX, SpaceId};
 use crate::object::{CapRef, Capability, DYING, FrameKind, Space, Tables, named};
 use crate::outcome::{Caller, Progress};
 use crate::space::WINDOW_SLOT;
@@ -21,8 +21,8 @@ use crate::{Machine, State};
 impl<M: Machine> State<'_, M> {
     /// The tables of a space, if it is one of this environment's.
     pub(crate) fn space_tables(&self, space: SpaceId, environment: EnvironmentId) -> Option<Tables> {
-        let object = &self.spaces[space];
-        (object.environment == Some(environment)).then_some(Tables { environment, root: object.root })
+        let root = FrameNumber(self.spaces[space].root.into());
+        (self.spaces[space].environment == Some(environment)).then_some(Tables { environment, root })
     }
 
     /// The tables that a slot stands for: those of a space, or of an environment's home space.
@@ -54,21 +54,21 @@ impl<M: Machine> State<'_, M> {
     fn live_space(&self, named: Named<SpaceId>) -> Option<Tables> {
         let object = &self.spaces[named.id];
         let environment = object.environment.filter(|_| object.serial == named.serial)?;
-        Some(Tables { environment, root: object.root })
+        Some(Tables { environment, root: FrameNumber(object.root.into()) })
     }
 
     /// Makes a space with an empty program's half.
     pub(crate) fn make_space(&mut self, environment: EnvironmentId) -> Result<Named<SpaceId>, Status> {
         self.environments[environment].check_share(Table::Spaces)?;
-        let id = self.spaces.find(|space| space.serial == 0).ok_or(Status::TableFull)?;
+        let id = SpaceId::from_index(self.free_space.into()).ok_or(Status::TableFull)?;
         let root = self.take_donated(environment, FrameKind::PageTable).ok_or(Status::NoTables)?;
         self.prepare_root(root);
         for slot in WINDOW_SLOT..PAGE_TABLE_SLOT {
-            let word = self.machine.load(self.environments[environment].root, slot);
-            self.machine.store(root, slot, word);
+            self.machine.store(root, slot, self.machine.load(self.environments[environment].root, slot));
         }
         let serial = self.new_serial();
-        self.spaces[id] = Space { serial, environment: Some(environment), root };
+        self.free_space = self.spaces[id].next_free.wrapping_add(self.free_space + 1);
+        self.spaces[id] = Space { serial, environment: Some(environment), next_free: 0, root: root.0 as u32 };
         self.environments[environment].count_entry(Table::Spaces, true);
         Ok(Named { id, serial })
     }
@@ -76,6 +76,7 @@ impl<M: Machine> State<'_, M> {
     /// Puts a table into a slot of the library OS window, in every root of an environment.
     pub(crate) fn store_window_slot(&mut self, environment: EnvironmentId, slot: usize, word: u64) {
         self.machine.store(self.environments[environment].root, slot, word);
+        self.spend(SPACE_COUNT_MAX + usize::from(self.environments[environment].used[Table::Spaces as usize]));
         for space in self.spaces.ids() {
             if let Some(tables) = self.space_tables(space, environment) {
                 self.machine.store(tables.root, slot, word);
@@ -102,7 +103,8 @@ impl<M: Machine> State<'_, M> {
     fn end_space(&mut self, space: SpaceId, tables: Tables) -> Progress {
         self.tear_down(tables, WINDOW_SLOT)?;
         self.donate_frame(tables.environment, tables.root);
-        self.spaces[space] = Space::EMPTY;
+        let next_free = self.free_space.wrapping_sub(space.index() as u16 + 1);
+        (self.spaces[space], self.free_space) = (Space { next_free, ..Space::EMPTY }, space.index() as u16);
         self.environments[tables.environment].count_entry(Table::Spaces, false);
         Ok(())
     }
@@ -112,8 +114,7 @@ impl<M: Machine> State<'_, M> {
         self.spend(SPACE_COUNT_MAX);
         for space in self.spaces.ids() {
             let Some(tables) = self.space_tables(space, environment) else { continue };
-            self.end_space(space, tables)?;
-            self.check_budget()?;
+            self.end_space(space, tables).and_then(|()| self.check_budget())?;
         }
         self.tear_down(self.home_tables(environment), PAGE_TABLE_SLOT)
     }

@@ -36,6 +36,8 @@ begins! {
             Arena::new([const { Environment::EMPTY }; ENVIRONMENT_COUNT_MAX]),
         pub(crate) spaces: Arena<SpaceId, Space, SPACE_COUNT_MAX> =
             Arena::new([const { Space::EMPTY }; SPACE_COUNT_MAX]),
+        /// The first free entry of these.
+        pub(crate) free_space: u16 = 0,
         pub(crate) processors: Arena<ProcessorId, Processor, PROCESSOR_COUNT_MAX> =
             Arena::new([const { Processor::EMPTY }; PROCESSOR_COUNT_MAX]),
         pub(crate) bells: Arena<BellId, Bell, BELL_COUNT_MAX> = Arena::new([const { Bell::EMPTY }; BELL_COUNT_MAX]),

@@ -36,6 +36,7 @@ use crate::task::caller::Restart;
 use crate::task::exit::{ChildChange, child_code, claim, forget};
 use crate::task::interruption::interruption;
 use crate::task::process::{Birth, Ending, Process, Thread};
+use crate::task::processes::CHILDREN_AT_ONCE;
 use crate::task::system::ThreadStart;
 use crate::task::timers::arm_processor_limit;
 use crate::task::used_time::UsedTime;
@@ -228,6 +229,9 @@ fn check_count(context: &Context<'_>) -> Result<()> {
     if uid == 0 || context.can(Capability::SYS_RESOURCE) || context.can(Capability::SYS_ADMIN) {
         return Ok(());
     }
+    if (context.system.processes.number_count() as u64) < limit {
+        return Ok(());
+    }
     let own = context.system.processes.all();
     let count: usize = own
         .iter()
@@ -281,6 +285,9 @@ fn write_tids(context: &Context<'_>, args: &CloneArgs, tid: u32) -> Result<()> {
 fn make_process(context: &mut Context<'_>, args: &CloneArgs) -> Result<u64> {
     check_thread_storage(args)?;
     check_count(context)?;
+    if !context.system.shared.may_fork() {
+        return Err(Errno::EAGAIN);
+    }
     let pid = context.system.processes.take_number()?;
     let made = new_process(context, pid, args).and_then(|process| {
         let descriptor = open_descriptor(context, &process, args)?;
@@ -375,6 +382,7 @@ fn start_process(context: &Context<'_>, process: &Arc<Process>, args: &CloneArgs
         *thread.stack.lock() = *context.thread.stack.lock();
     }
     context.system.listing.make_room(process.pid)?;
+    context.system.processes.make_room(process.parent())?;
     process.threads.lock().push(thread.clone());
     context.system.processes.add(process.clone());
     arm_processor_limit(context.system, process);
@@ -462,16 +470,39 @@ fn parent_thread(context: &Context<'_>, child: &Process) -> u32 {
     if is_there { maker } else { threads.first().map_or(maker, |thread| thread.tid()) }
 }
 
+/// The first answer about one of the children that are chosen, of which there may be thousands.
+fn find_child<T>(
+    context: &Context<'_>,
+    choice: &Choice,
+    options: u64,
+    mut look: impl FnMut(&Arc<Process>) -> Option<T>,
+) -> Option<T> {
+    let (processes, own) = (&context.system.processes, context.process.pid);
+    let mut children = match choice {
+        // One that is named is not looked for among all.
+        Choice::Process(pid) => processes.get(*pid).filter(|child| child.parent() == own).into_iter().collect(),
+        _ => processes.children_after(own, 0),
+    };
+    loop {
+        let found = children.iter().filter(|child| is_chosen(context, child, choice, options)).find_map(&mut look);
+        match children.last() {
+            Some(last) if found.is_none() && children.len() == CHILDREN_AT_ONCE => {
+                children = processes.children_after(own, last.pid);
+            }
+            _ => return found,
+        }
+    }
+}
+
 /// The first change among the children that are chosen; `ECHILD` if there are no such children.
 fn look(context: &Context<'_>, choice: &Choice, options: u64) -> Result<Option<Found>> {
-    let children = context.system.processes.children_of(context.process.pid);
-    let chosen: Vec<_> = children.into_iter().filter(|child| is_chosen(context, child, choice, options)).collect();
     // Of one that has ended nothing but that can be told, and once.
     let is_told = |child: &Process| options & WEXITED == 0 || child.is_claimed.load(Ordering::Acquire);
     let may_tell = |child: &Arc<Process>| !child.is_zombie.load(Ordering::Acquire) || !is_told(child);
-    let found = chosen.iter().find_map(|child| look_at(context, child, options));
+    let found = find_child(context, choice, options, |child| look_at(context, child, options));
     // Asked after the look: of one that another thread has claimed during it no news will come.
-    if found.is_none() && !chosen.iter().any(may_tell) {
+    let told = |child: &Arc<Process>| may_tell(child).then_some(());
+    if found.is_none() && find_child(context, choice, options, told).is_none() {
         return Err(Errno::ECHILD);
     }
     Ok(found)

@@ -17,7 +17,7 @@ use crate::abi::time::IntervalTimer;
 use crate::abi::user_memory::{read_array, write_all};
 use crate::call::context::{Arguments, Context};
 use crate::call::entry::entries;
-use crate::task::timers::{arm, base_ns, look_ns};
+use crate::task::timers::{arm, arm_at, base_ns, look_ns};
 
 entries! {
     getitimer;
@@ -86,7 +86,7 @@ fn set_interval(context: &Context<'_>, which: usize, base: TimeBase, value_ns: u
     let timer = IntervalTimer { deadline_ns, period_ns: if deadline_ns == 0 { 0 } else { period_ns } };
     let before = core::mem::replace(&mut context.process.interval_timers.lock()[which], timer);
     if deadline_ns != 0 {
-        context.system.platform.arm_timer(Some(look_ns(context.process, base, deadline_ns, now_ns)));
+        arm_at(context.system, context.process, look_ns(context.process, base, deadline_ns, now_ns));
     }
     before
 }

@@ -5,6 +5,7 @@
 use aegis_abi::call::EnvironmentField;
 use aegis_abi::layout::{PAGE_TABLE_SLOT, PAGE_TABLE_WINDOW};
 use aegis_abi::memory::BindEntry;
+use aegis_abi::share::{FIELD_SHARE_FIRST, Table};
 use aegis_abi::types::SLOT_SELF;
 use aegis_abi::{CapSlot, FrameNumber, Status};
 use aegis_link::memory::{FRAMES_PER_MIB, described_mib, program_frame_count};
@@ -20,8 +21,10 @@ use super::shortage;
 
 /// Slots below are the kernel's choice for the first environment (`aegis_abi::types::SLOT_*`).
 const SLOT_FREE_FIRST: u32 = SLOT_OF_DONATIONS.0 + 1;
-/// Slots of an environment.
+/// Slots of an environment that any capability may be in. Behind them are those for address spaces.
 const SLOT_COUNT: u32 = 4096;
+/// Slots for address spaces: as many as the kernel has spaces for all.
+const SPACE_SLOT_COUNT: usize = 4352;
 /// Where frames are between being taken and being donated. A slot that was never used may need a table frame itself,
 /// which is what there is none of then; this one's is there, since the next slots are taken at the start.
 const SLOT_OF_DONATIONS: CapSlot = CapSlot(128);
@@ -66,10 +69,10 @@ fn free_program_slot(slot: CapSlot) {
 
 /// Slots that hold a capability that exos took, without those of address spaces that are kept for the next process.
 pub(crate) fn capability_count(kept_count: usize) -> u64 {
-    let free_count = (SPACE_SLOTS.lock().free.len() + kept_count) as u32;
+    let space_count = space_counts().0 - kept_count as u64;
     let program_count: u32 = PROGRAM_SLOTS.lock().iter().map(|word| word.count_ones()).sum();
     let program_count = program_count.saturating_sub(SLOT_FREE_FIRST % 64);
-    u64::from(SLOT_COUNT - SLOT_NEXT.load(Ordering::Relaxed) + program_count - free_count)
+    u64::from(SLOT_COUNT - SLOT_NEXT.load(Ordering::Relaxed) + program_count) + space_count
 }
 
 /// Repeats a call with donations for as long as it asks for table frames.
@@ -97,12 +100,46 @@ const KEPT_TABLE_COUNT_MAX: u64 = 256;
 struct SpaceSlots {
     free: Vec<CapSlot>,
     ending: Vec<CapSlot>,
-    /// Slots that were kept before, and the most page tables that they have: kept ones and those in use.
-    table_counts: Vec<(CapSlot, u64)>,
+    /// Slots that were ever used.
+    used_count: usize,
+    /// The most page tables that each has, of those that were kept before: kept ones and those in use.
+    table_counts: [u16; SPACE_SLOT_COUNT],
 }
 
-static SPACE_SLOTS: SpinMutex<SpaceSlots> =
-    SpinMutex::new(SpaceSlots { free: Vec::new(), ending: Vec::new(), table_counts: Vec::new() });
+static SPACE_SLOTS: SpinMutex<SpaceSlots> = SpinMutex::new(SpaceSlots {
+    free: Vec::new(),
+    ending: Vec::new(),
+    used_count: 0,
+    table_counts: [0; SPACE_SLOT_COUNT],
+});
+/// Address spaces that there are, those whose end is held up too.
+static SPACE_COUNT: AtomicU64 = AtomicU64::new(0);
+/// Our share of the kernel's table, 0: nobody has asked yet. It is what was left when the pod began.
+static SPACE_SHARE: AtomicU64 = AtomicU64::new(0);
+
+impl SpaceSlots {
+    fn take(&mut self) -> Option<CapSlot> {
+        if let Some(slot) = self.free.pop() {
+            return Some(slot);
+        }
+        let number = Some(self.used_count).filter(|number| *number < SPACE_SLOT_COUNT)?;
+        self.used_count += 1;
+        Some(CapSlot(SLOT_COUNT + number as u32))
+    }
+
+    fn table_count(&mut self, slot: CapSlot) -> &mut u16 {
+        &mut self.table_counts[(slot.0 - SLOT_COUNT) as usize]
+    }
+}
+
+/// Address spaces that there are, and that there can be.
+pub(crate) fn space_counts() -> (u64, u64) {
+    if SPACE_SHARE.load(Ordering::Relaxed) == 0 {
+        let share = call::environment_read_share(SLOT_SELF, FIELD_SHARE_FIRST, Table::Spaces);
+        SPACE_SHARE.store(share.unwrap_or(1).max(1), Ordering::Relaxed);
+    }
+    (SPACE_COUNT.load(Ordering::Relaxed), SPACE_SHARE.load(Ordering::Relaxed))
+}
 
 /// Makes an address space.
 pub(crate) fn create_space() -> Result<CapSlot, Status> {
@@ -113,24 +150,27 @@ pub(crate) fn create_space() -> Result<CapSlot, Status> {
     for slot in ending {
         let _ = destroy_space(slot);
     }
-    let free = SPACE_SLOTS.lock().free.pop();
-    let slot = free.unwrap_or_else(next_slot);
+    let slot = SPACE_SLOTS.lock().take().ok_or(Status::TableFull)?;
     let made = with_tables(|| call::space_create(slot));
-    if made.is_err() {
-        SPACE_SLOTS.lock().free.push(slot);
+    match made {
+        Ok(_) => _ = SPACE_COUNT.fetch_add(1, Ordering::Relaxed),
+        Err(_) => SPACE_SLOTS.lock().free.push(slot),
     }
     made.map(|_| slot)
 }
 
 /// Ends an address space. `Busy`: a processor is in it; it is ended later.
 pub(crate) fn destroy_space(slot: CapSlot) -> Result<(), Status> {
-    SPACE_SLOTS.lock().table_counts.retain(|(other, _)| *other != slot);
+    *SPACE_SLOTS.lock().table_count(slot) = 0;
     // The slot is in no list, so it is nobody else's while this takes its time.
     // SAFETY: no program's thread is in the space any more, and exos's own memory is in the window.
     let ended = with_tables_between(|| unsafe { call::cap_drop(slot) }, preempt::offer);
     let mut slots = SPACE_SLOTS.lock();
     match ended {
-        Ok(_) => slots.free.push(slot),
+        Ok(_) => {
+            SPACE_COUNT.fetch_sub(1, Ordering::Relaxed);
+            slots.free.push(slot);
+        }
         Err(_) => slots.ending.push(slot),
     }
     ended.map(|_| ())
@@ -140,15 +180,12 @@ pub(crate) fn destroy_space(slot: CapSlot) -> Result<(), Status> {
 /// Processes lie at different addresses, so they become more.
 pub(crate) fn keep_space(slot: CapSlot, table_count: u64) -> bool {
     let mut slots = SPACE_SLOTS.lock();
-    let known = slots.table_counts.iter().position(|(other, _)| *other == slot);
-    let all = table_count + known.map_or(0, |index| slots.table_counts[index].1);
+    let known = slots.table_count(slot);
+    let all = table_count + u64::from(*known);
     if all > KEPT_TABLE_COUNT_MAX {
         return false;
     }
-    match known {
-        Some(index) => slots.table_counts[index].1 = all,
-        None => slots.table_counts.push((slot, all)),
-    }
+    *known = all as u16;
     true
 }
 

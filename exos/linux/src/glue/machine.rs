@@ -106,6 +106,10 @@ impl Kernel for MachineKernel {
         kernel::destroy_space(space)
     }
 
+    fn space_counts(&self) -> Option<(u64, u64)> {
+        Some(kernel::space_counts())
+    }
+
     fn keep_space(&self, space: CapSlot, table_count: u64) -> bool {
         kernel::keep_space(space, table_count)
     }
@@ -215,8 +219,7 @@ impl MachinePlatform {
         self.bells.armed_ns.store(u64::MAX, Ordering::Release);
         let now_ns = kernel::now_ns();
         system.scheduler.expire(now_ns);
-        let timers = system.processes.all().into_iter();
-        let next_ns = timers.filter_map(|process| exos_linux::task::timers::check(&process, now_ns)).min();
+        let next_ns = exos_linux::task::timers::check_all(system, now_ns);
         let others_ns = system.scheduler.next_deadline_ns().into_iter().chain(net_card::ring_ns(now_ns));
         let others_ns = others_ns.chain(disk::ring_ns());
         if let Some(deadline_ns) = next_ns.into_iter().chain(others_ns).min() {

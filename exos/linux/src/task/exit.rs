@@ -174,7 +174,7 @@ fn adopt_children(system: &Arc<System>, process: &Arc<Process>) {
             }
             child.interrupt_threads();
         }
-        child.set_parent(heir);
+        system.processes.set_parent(&child, heir);
         fence(Ordering::SeqCst);
         if let Ok(signal) = Signal::new(u64::from(child.parent_death_signal.load(Ordering::Relaxed))) {
             child.raise(signal, SignalInfo::default());

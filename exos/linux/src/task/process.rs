@@ -99,8 +99,10 @@ pub struct Process {
     pub traps: crate::entry::hot_sites::TrapCounts,
     /// Process number.
     pub pid: u32,
-    /// Its parent's number; 0 for the first.
+    /// Its parent's number; 0 for the first. Written by the table of processes alone.
     pub parent: AtomicU32,
+    /// The timer looks at it when it rings: written by the table of processes alone.
+    pub is_timed: AtomicBool,
     /// The signal that its parent gets when it ends, 0 for none.
     pub exit_signal: AtomicU8,
     /// The thread that made it, whose child it is for `__WNOTHREAD` as long as that thread is there.
@@ -318,6 +320,7 @@ impl Process {
             traps: crate::entry::hot_sites::TrapCounts::default(),
             pid: birth.pid,
             parent: AtomicU32::new(birth.parent),
+            is_timed: AtomicBool::new(false),
             exit_signal: AtomicU8::new(Signal::CHLD.number()),
             peak_bytes: AtomicU64::new(0),
             maker: AtomicU32::new(0),
@@ -408,9 +411,8 @@ impl Process {
         self.parent.load(Ordering::Acquire)
     }
 
-    /// Gives it another parent.
-    pub fn set_parent(&self, parent: u32) {
-        self.parent.store(parent, Ordering::Release);
+    /// Has its threads know their parent.
+    pub fn show_parent(&self) {
         for thread in self.threads.lock().iter() {
             thread.facts.parent.store(self.visible_parent(), Ordering::Relaxed);
         }

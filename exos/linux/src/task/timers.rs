@@ -1,10 +1,10 @@
 //! When timers of a process fire that end in signals: interval timers, those of `timer_create`, the limit of processor
 //! time. And when requests of rings are over ([`crate::task::work`]).
 //!
-//! Nothing runs when a timer is due: the machine's one timer has processor 0 call [`check`] for every process, which
-//! raises the signals and says when to look again. Timers of processor time are looked at as often as they could be
-//! due, at most every [`LOOK_STEP_NS`]. What expires of a `timer_create` timer is `exos::task::timer`'s. The calls are
-//! in `crate::call::timer`.
+//! Nothing runs when a timer is due: the machine's one timer has processor 0 call [`check_all`], which asks each
+//! process that may have some ([`arm_at`]), raises the signals and says when to look again. Timers of processor time
+//! are looked at as often as they could be due, at most every [`LOOK_STEP_NS`]. What expires of a `timer_create` timer
+//! is `exos::task::timer`'s. The calls are in `crate::call::timer`.
 
 use exos::task::limits::{Limit, Resource, UNLIMITED};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
@@ -37,9 +37,27 @@ pub(crate) fn look_ns(process: &Process, base: TimeBase, deadline_ns: u64, now_n
     now_ns.saturating_add((left_ns / thread_count).max(LOOK_STEP_NS))
 }
 
-/// Looks whether timers of the process have fired, raises their signals, and says when to look next. Called on every
-/// ring of the machine's timer.
-pub fn check(process: &Process, now_ns: u64) -> Option<u64> {
+/// Has the machine look at a process's timers at that time. Whoever arms one has stored it before.
+pub(crate) fn arm_at(system: &System, process: &Process, when_ns: u64) {
+    system.processes.note_timed(process);
+    system.platform.arm_timer(Some(when_ns));
+}
+
+/// Looks at the timers of all processes that have some, and says when to look next. Called on every ring of the
+/// machine's timer.
+pub fn check_all(system: &System, now_ns: u64) -> Option<u64> {
+    let look = |process: alloc::sync::Arc<Process>| {
+        let next_ns = check(&process, now_ns);
+        if next_ns.is_some() || process.work.is_used() {
+            system.processes.note_timed(&process);
+        }
+        next_ns
+    };
+    system.processes.take_timed().into_iter().filter_map(look).min()
+}
+
+/// Looks whether timers of the process have fired, raises their signals, and says when to look next.
+fn check(process: &Process, now_ns: u64) -> Option<u64> {
     if process.has_ended() {
         return None;
     }
@@ -83,7 +101,7 @@ pub fn arm_processor_limit(system: &System, process: &Process) {
     if let Some(limit) = processor_limit(process) {
         let now_ns = system.kernel.now_ns();
         let end_ns = limit.soft.min(limit.hard).max(1).saturating_mul(1_000_000_000);
-        system.platform.arm_timer(Some(look_ns(process, TimeBase::Process, end_ns, now_ns)));
+        arm_at(system, process, look_ns(process, TimeBase::Process, end_ns, now_ns));
     }
 }
 
@@ -160,7 +178,7 @@ pub fn forget_signal(system: &System, process: &Process, signal: Signal) {
 pub(crate) fn arm(system: &System, process: &Process, now_ns: u64) {
     let deadlines: alloc::vec::Vec<_> = process.timers.lock().deadlines().collect();
     let next_ns = deadlines.into_iter().map(|(base, deadline_ns)| look_ns(process, base, deadline_ns, now_ns)).min();
-    if next_ns.is_some() {
-        system.platform.arm_timer(next_ns);
+    if let Some(next_ns) = next_ns {
+        arm_at(system, process, next_ns);
     }
 }

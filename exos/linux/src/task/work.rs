@@ -80,6 +80,11 @@ impl WorkList {
         caller.thread.is_at_work.store(false, Ordering::Relaxed);
     }
 
+    /// Whether one was added at some time.
+    pub fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
+    }
+
     /// Ends what is over; when to ask again.
     pub fn expire(&self, now_ns: u64) -> Option<u64> {
         if !self.is_used.load(Ordering::Acquire) {

@@ -409,9 +409,13 @@ fn take_space(shared: &SharedState, wanted: Option<&Next>) -> Result<(CapSlot, O
     if let Some(space) = shared.kept_spaces().take(wanted) {
         return Ok((space.slot, space.residue));
     }
-    let slot = shared.pool().kernel().create_space().map_err(|status| match status {
-        Status::TableFull => Errno::EAGAIN,
-        _ => Errno::ENOMEM,
-    })?;
-    Ok((slot, None))
+    match shared.pool().kernel().create_space() {
+        Ok(slot) => Ok((slot, None)),
+        // Then it is any that is kept.
+        Err(Status::TableFull) => {
+            let space = shared.kept_spaces().take_oldest().ok_or(Errno::EAGAIN)?;
+            Ok((space.slot, space.residue))
+        }
+        Err(_) => Err(Errno::ENOMEM),
+    }
 }

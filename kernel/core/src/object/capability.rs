@@ -5,14 +5,17 @@ use core::num::NonZeroU32;
 
 use aegis_abi::types::{CapType, FrameNumber, Rights, Status};
 
-use crate::id::{EnvironmentId, Id, Named};
+use crate::id::{EnvironmentId, Id, Named, SPACE_COUNT_MAX};
 
 /// Entries in one frame of a capability table.
 pub const SLOTS_PER_FRAME: u32 = 64;
-/// Most slots of an environment.
+/// Slots of an environment that hold capabilities of all types: what searches look at.
 pub const SLOT_COUNT_MAX: u32 = 4096;
+/// One behind the slots that follow, one for each address space there can be. They hold what `SpaceCreate` makes and
+/// nothing else: no search is for that, so they make none longer.
+pub(crate) const SPACE_SLOT_END: u32 = SLOT_COUNT_MAX + SPACE_COUNT_MAX as u32;
 /// Frames in a full table.
-pub(crate) const TABLE_FRAME_COUNT_MAX: usize = (SLOT_COUNT_MAX / SLOTS_PER_FRAME) as usize;
+pub(crate) const TABLE_FRAME_COUNT_MAX: usize = SPACE_SLOT_END.div_ceil(SLOTS_PER_FRAME) as usize;
 /// Most generations from an original to a derived capability.
 pub const DEPTH_MAX: u8 = 64;
 /// What looking at a slot costs of an entry's budget.

@@ -11,7 +11,11 @@ begins! {
         /// 0: the table entry is free.
         pub(crate) serial: u64 = 0,
         pub(crate) environment: Option<EnvironmentId> = None,
-        pub(crate) root: FrameNumber = FrameNumber(0),
+        /// Of a free entry: how far it is to the next free one behind the entry that follows, so that zeros are a list
+        /// of all.
+        pub(crate) next_free: u16 = 0,
+        /// A frame number: there are thousands of spaces, and these fit into 32 bits.
+        pub(crate) root: u32 = 0,
     }
 }
 

@@ -9,8 +9,11 @@ use aegis_abi::share::TABLE_COUNT;
 use aegis_abi::types::{CapType, FrameNumber, Rights};
 
 use super::world::{FRAME_COUNT, Fake, TEMPLATE_ROOT, World};
-use crate::id::{BellId, DeviceId, EnvironmentId, Id};
-use crate::object::{CapRef, Capability, DYING, FILLING, FrameKind, Source, Space, WHOLE};
+use crate::id::{BellId, DeviceId, EnvironmentId, Id, SpaceId};
+use crate::object::{
+    CapRef, Capability, DYING, FILLING, FrameKind, SLOT_COUNT_MAX, SLOTS_PER_FRAME, Source, Space, WHOLE,
+    capability::SPACE_SLOT_END,
+};
 use crate::{Machine, State};
 
 #[derive(Default)]
@@ -25,7 +28,11 @@ impl<M: Machine> State<'_, M> {
     pub(super) fn slots(&self, environment: EnvironmentId) -> impl Iterator<Item = CapRef> {
         let after = |at: &CapRef| self.find_slot(environment, at.slot + 1, |_, [_]| true);
         let all: Vec<CapRef> = std::iter::successors(self.find_slot(environment, 0, |_, [_]| true), after).collect();
-        all.into_iter()
+        // Those behind are for spaces, and nothing searches them.
+        let has_frame = |at: &u32| self.environments[environment].table[(at / SLOTS_PER_FRAME) as usize].is_some();
+        let firsts = (SLOT_COUNT_MAX..SPACE_SLOT_END).step_by(SLOTS_PER_FRAME as usize).filter(has_frame);
+        let behind: Vec<u32> = firsts.flat_map(|first| first..first + SLOTS_PER_FRAME).collect();
+        all.into_iter().chain(behind.into_iter().map(move |slot| CapRef { environment, slot }))
     }
 }
 
@@ -35,6 +42,18 @@ impl World {
     pub(super) fn check(&self) {
         check(&self.state);
     }
+}
+
+/// The list of free entries has each once, and no other.
+fn check_free_spaces(state: &State<Fake>) {
+    let after = |space: &SpaceId| {
+        SpaceId::from_index(usize::from(state.spaces[*space].next_free.wrapping_add(space.index() as u16 + 1)))
+    };
+    let first = SpaceId::from_index(usize::from(state.free_space));
+    let listed: BTreeSet<usize> =
+        std::iter::successors(first, after).take(SpaceId::COUNT + 1).map(|space| space.index()).collect();
+    let free = state.spaces.iter().filter(|(_, space)| space.serial == 0).map(|(space, _)| space.index());
+    assert_eq!(listed, free.collect());
 }
 
 pub(super) fn check(state: &State<Fake>) {
@@ -51,6 +70,7 @@ pub(super) fn check(state: &State<Fake>) {
     check_tree(state, &everybodys);
     check_frames(state, &live, &counts, &everybodys);
     check_processors(state);
+    check_free_spaces(state);
     check_authority(state, &everybodys);
     let quota: u64 = live.iter().map(|e| state.environments[*e].frame_quota).sum();
     let mut shares = [0; TABLE_COUNT];
@@ -339,7 +359,9 @@ fn check_processors(state: &State<Fake>) {
         }
         if object.state() != ProcessorState::Stopped {
             let environment = object.environment_id();
-            let is_in = |(_, space): (_, &Space)| space.environment == Some(environment) && space.root == object.root;
+            let is_in = |(_, space): (_, &Space)| {
+                space.environment == Some(environment) && u64::from(space.root) == object.root.0
+            };
             assert!(object.root == state.environments[environment].root || state.spaces.iter().any(is_in));
         }
         assert_eq!(object.state() == ProcessorState::Calling, object.transfer.calling.is_some());

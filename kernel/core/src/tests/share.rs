@@ -50,19 +50,19 @@ impl World {
 #[test]
 fn the_first_has_all_and_passes_a_part_on() {
     let mut world = World::new();
-    assert_eq!(world.counts(SLOT_SELF.0, FIELD_SHARE_FIRST), [63, 1024, 256, 1024, 256, 512]);
+    assert_eq!(world.counts(SLOT_SELF.0, FIELD_SHARE_FIRST), [63, 4352, 256, 1024, 256, 512]);
     assert_eq!(world.counts(SLOT_SELF.0, FIELD_USED_FIRST), [0, 0, 1, 0, 0, 0]);
     world.environment(S, 0);
     // A sixteenth of what was left: the environment itself and the first processor are counted before.
-    assert_eq!(world.counts(S, FIELD_SHARE_FIRST), [3, 64, 16, 64, 16, 32]);
-    assert_eq!(world.counts(SLOT_SELF.0, FIELD_SHARE_FIRST), [60, 960, 240, 960, 240, 480]);
+    assert_eq!(world.counts(S, FIELD_SHARE_FIRST), [3, 272, 16, 64, 16, 32]);
+    assert_eq!(world.counts(SLOT_SELF.0, FIELD_SHARE_FIRST), [60, 4080, 240, 960, 240, 480]);
     assert_eq!(world.counts(SLOT_SELF.0, FIELD_USED_FIRST), [1, 0, 1, 0, 0, 0]);
     for (before, table) in [(22, 22), (31, 31), (38, 38)] {
         let unknown = Call::EnvironmentRead(EnvironmentRead { slot: CapSlot(S), field: before });
         assert_eq!(world.call(unknown), (Status::BadArgument, 1), "{table}");
     }
     world.ok(Call::EnvironmentDestroy(EnvironmentDestroy { slot: CapSlot(S) }));
-    assert_eq!(world.counts(SLOT_SELF.0, FIELD_SHARE_FIRST), [63, 1024, 256, 1024, 256, 512]);
+    assert_eq!(world.counts(SLOT_SELF.0, FIELD_SHARE_FIRST), [63, 4352, 256, 1024, 256, 512]);
     assert_eq!(world.counts(SLOT_SELF.0, FIELD_USED_FIRST), [0, 0, 1, 0, 0, 0]);
 }
 
@@ -222,7 +222,7 @@ fn no_subtree_takes_what_a_neighbour_has() {
         check(&world.state);
         world.ok(Call::EnvironmentDestroy(EnvironmentDestroy { slot: CapSlot(S) }));
         world.ok(Call::EnvironmentDestroy(EnvironmentDestroy { slot: CapSlot(S + 10) }));
-        assert_eq!(world.counts(SLOT_SELF.0, FIELD_SHARE_FIRST), [63, 1024, 256, 1024, 256, 512]);
+        assert_eq!(world.counts(SLOT_SELF.0, FIELD_SHARE_FIRST), [63, 4352, 256, 1024, 256, 512]);
         assert_eq!(world.counts(SLOT_SELF.0, FIELD_USED_FIRST), [0, 0, 1, 0, 0, 0]);
     }
 }

@@ -3,21 +3,24 @@
 use std::vec::Vec;
 
 use aegis_abi::call::{
-    Call, CapDerive, CapDrop, CapRevoke, CounterRead, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate,
-    FrameDonate, FrameFree, ProcessorStart, ProcessorStop, SpaceCreate, SpaceEnter,
+    BellCreate, Call, CapDerive, CapDrop, CapGrant, CapRevoke, CounterRead, EnvironmentCreate, EnvironmentDestroy,
+    EnvironmentReclaim, FrameAllocate, FrameDonate, FrameFree, FrameSplit, GateCreate, ProcessorStart, ProcessorStop,
+    SpaceCreate, SpaceEnter,
 };
 use aegis_abi::counter::Counter;
 use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
 use aegis_abi::share::Table;
-use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_SELF, Status};
+use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Status};
 use aegis_abi::upcall::UpcallKind;
 
+use super::random::Random;
 use super::share::share;
 use super::world::{CODE, S, SCRATCH, World, cpu};
 use crate::id::{EnvironmentId, Id, SPACE_COUNT_MAX, SpaceId};
 use crate::machine::Holders;
-use crate::object::{CapRef, Tables};
+use crate::object::capability::SPACE_SLOT_END;
+use crate::object::{CapRef, SLOT_COUNT_MAX, Tables};
 
 const VA: u64 = 0x4000_0000;
 /// In a part of the window where nothing is at the start.
@@ -186,7 +189,8 @@ fn a_space_is_entered_by_the_short_way_as_by_the_long_one() {
         }
         assert_eq!(world.call(drop(S + 14)).0, Status::Again);
         let good = [S + 10, SLOT_SELF.0, S + 11].map(u64::from);
-        let bad = [S, S + 12, S + 13, S + 14, S + 30, 0, 4095, 4096, u32::MAX].map(u64::from);
+        let bad = [S, S + 12, S + 13, S + 14, S + 30, 0, 4095, 4096, SPACE_SLOT_END - 1, SPACE_SLOT_END, u32::MAX]
+            .map(u64::from);
         let mut order = Vec::new();
         for slot in bad.into_iter().chain([1 << 32 | good[0], u64::MAX]) {
             order.extend([good[order.len() % 3], slot, slot]);
@@ -316,13 +320,17 @@ fn spaces_are_limited_by_donation_share_and_table() {
     for number in 0..20 {
         world.ok(drop(1000 + number));
     }
-    // Each further environment makes as many as it may, until the table is full.
+    // One has all but these, and makes none: the fake machine has no frames for so many.
+    const LEFT: usize = 1024;
+    world.environment(S + 90, 0);
+    world.ok(share(S + 90, Table::Spaces, (SPACE_COUNT_MAX - LEFT) as u32));
+    // Each further environment makes as many as it may, until the rest is used up.
     let mut total = usize::from(spaces(&world, world.first));
     for number in 1..4 {
         let slot = S + 20 * number;
         let environment = world.environment(slot, 0);
         world.donate(slot, 700);
-        world.ok(share(slot, Table::Spaces, if number == 3 { 1024 - total as u32 } else { 400 }));
+        world.ok(share(slot, Table::Spaces, if number == 3 { (LEFT - total) as u32 } else { 400 }));
         world.processor(slot + 2, slot);
         world.start(slot + 2);
         world.check_after_entry = false;
@@ -330,9 +338,9 @@ fn spaces_are_limited_by_donation_share_and_table() {
         let status = made(&mut world, number as usize);
         assert_eq!(status, Some(Status::TableFull));
         total += usize::from(spaces(&world, environment));
-        assert!(spaces(&world, environment) == 400 || total == SPACE_COUNT_MAX);
+        assert!(spaces(&world, environment) == 400 || total == LEFT);
     }
-    assert_eq!(total, SPACE_COUNT_MAX);
+    assert_eq!(total, LEFT);
     world.check();
     // An environment ends with its spaces, one bounded step after the other.
     let destroy = Call::EnvironmentDestroy(EnvironmentDestroy { slot: CapSlot(S + 20) });
@@ -344,6 +352,104 @@ fn spaces_are_limited_by_donation_share_and_table() {
     }
     assert!(steps > 4, "{steps} steps");
     assert_eq!(world.state.spaces.iter().filter(|(_, space)| space.serial != 0).count(), total - 400);
+}
+
+#[test]
+fn slots_behind_the_searched_ones_hold_spaces_alone() {
+    let mut world = World::new();
+    world.donate(SLOT_SELF.0, 100);
+    world.environment(S, 0);
+    world.frames(S + 1, 8);
+    let [first, last] = [SLOT_COUNT_MAX, SPACE_SLOT_END - 1];
+    for slot in [first, last] {
+        let root = world.space(slot).root;
+        assert_eq!(world.refused(create(slot)), Status::SlotInUse);
+        world.ok(enter(slot));
+        assert_eq!(world.state.machine.entered_root, Some(root));
+    }
+    assert_eq!(world.refused(create(SPACE_SLOT_END)), Status::BadSlot);
+    assert_eq!(world.refused(create(u32::MAX)), Status::BadSlot);
+    let free = CapSlot(first + 1);
+    let rights = Rights::all().bits();
+    let derive =
+        |target: CapSlot| Call::CapDerive(CapDerive { source: CapSlot(last), target, rights, offset: 0, count: 0 });
+    let (source, environment, processor) = (CapSlot(S + 1), CapSlot(S), SLOT_FIRST_PROCESSOR);
+    let others = [
+        derive(free),
+        Call::CapGrant(CapGrant { source, environment, target: free, rights }),
+        Call::FrameAllocate(FrameAllocate { slot: free, count: 1, frame: FrameNumber(u64::MAX), alignment_log2: 0 }),
+        Call::FrameSplit(FrameSplit { slot: source, target: free, count: 1 }),
+        Call::BellCreate(BellCreate { slot: free, processor: SLOT_NONE }),
+        Call::GateCreate(GateCreate { slot: free, processor, rip: CODE, badge: 0 }),
+        Call::EnvironmentCreate(EnvironmentCreate { slot: free, frames: source, frame_quota: 0 }),
+    ];
+    for call in others {
+        assert_eq!(world.refused(call), Status::BadSlot, "{call:?}");
+    }
+    // What is derived of one is where all is, and goes with it.
+    world.ok(derive(CapSlot(S + 10)));
+    world.ok(enter(S + 10));
+    world.ok(enter(SLOT_SELF.0));
+    world.ok(Call::CapRevoke(CapRevoke { slot: CapSlot(last) }));
+    assert_eq!(world.refused(enter(S + 10)), Status::BadSlot);
+    world.ok(drop(last));
+    assert_eq!(world.refused(enter(last)), Status::BadSlot);
+    world.space(last);
+    world.check();
+}
+
+/// Entries of the table are used and given back in every order.
+#[test]
+fn free_entries_are_found_at_once_and_each_once() {
+    const COUNT: u32 = 300;
+    let mut world = World::new();
+    world.donate(SLOT_SELF.0, u64::from(COUNT) + 20);
+    world.check_after_entry = false;
+    let mut random = Random::new(5);
+    let mut is_made = [false; COUNT as usize];
+    for round in 0..4 * COUNT {
+        let number = random.below(u64::from(COUNT)) as usize;
+        let slot = SLOT_COUNT_MAX + number as u32;
+        is_made[number] = !is_made[number];
+        world.ok(if is_made[number] { create(slot) } else { drop(slot) });
+        if round % 16 == 0 {
+            world.check();
+        }
+    }
+    world.words_max = 0;
+    let free = is_made.iter().position(|is_made| !is_made).expect("one is free");
+    world.ok(create(SLOT_COUNT_MAX + free as u32));
+    assert!(world.words_max < 2_000, "{}", world.words_max);
+}
+
+/// Every root gets a table that the window gains, so a batch that makes several goes by and by.
+#[test]
+fn what_the_window_gains_is_stored_to_many_roots_within_the_budget() {
+    const COUNT: u32 = 1500;
+    let mut world = World::new();
+    world.donate(SLOT_SELF.0, u64::from(COUNT) + 50);
+    world.check_after_entry = false;
+    (0..COUNT).for_each(|number| {
+        world.ok(create(SLOT_COUNT_MAX + number));
+    });
+    let frame = world.frames(S, 1);
+    let entries: Vec<BindEntry> = (3..8).map(|slot| map_at(LIBOS_BASE + (slot << 39), frame, S)).collect();
+    let (mut done, mut calls) = (0, 0);
+    while done < entries.len() {
+        let (status, count) = world.bind_in(SLOT_SELF, &entries[done..]);
+        done += count as usize;
+        calls += 1;
+        assert!(status == Status::Ok && done == entries.len() || status == Status::Again && count > 0, "{status:?}");
+    }
+    assert!(calls > 1, "the batch was cut");
+    let last = CapRef { environment: world.first, slot: SLOT_COUNT_MAX + COUNT - 1 };
+    let object = world.state.capability(last).expect("it was made").object;
+    let id = SpaceId::from_index((object & 0xffff) as usize).expect("a space");
+    let root = world.state.space_tables(id, world.first).expect("of its maker").root;
+    for slot in 3..8 {
+        assert_eq!(world.seen(root, LIBOS_BASE + (slot << 39)), Some(frame));
+    }
+    world.check();
 }
 
 /// A physical processor looks again.

@@ -86,6 +86,7 @@ pub fn io_uring_setup(context: &mut Context<'_>, [count, address, ..]: Arguments
     let told = params(flags, queues.counts(), queues.array(), thread);
     let ring = Ring::new(queues, flags, issue::go_on);
     context.process.work.add(&ring.as_work())?;
+    context.system.processes.note_timed(context.process);
     // As on Linux, before there is a descriptor that would have to be taken back.
     write_all(context.memory, address, &told)?;
     let now = crate::file::paths::now(context);
@@ -157,6 +158,7 @@ fn owner_of(context: &Context<'_>) -> Owner {
 /// Takes up to `count` entries and begins what they say: how many were taken.
 fn submit(context: &mut Context<'_>, ring: &Arc<Ring>, count: u32) -> Result<u32> {
     context.process.work.add(&ring.as_work())?;
+    context.system.processes.note_timed(context.process);
     let mut taken = 0;
     let wanted = ring.submitted_count(count);
     while taken < wanted {

@@ -131,7 +131,7 @@ fn new_process(system: &Arc<System>, pid: u32, config: &Config) -> Arc<Process> 
         start_ns: system.kernel.now_ns(),
     });
     // Programs see it as an orphan's.
-    process.set_parent(NO_PARENT);
+    process.show_parent();
     Arc::new(process)
 }
 
