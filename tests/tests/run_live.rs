@@ -170,6 +170,73 @@ fn a_directory_changes_in_both_directions() {
 }
 
 #[test]
+fn what_was_asked_ahead_is_forgotten_when_the_host_says_something() {
+    let folder = Folder::new("ahead");
+    (0..40).for_each(|number| folder.put(&format!("f{number:02}"), ""));
+    // Each turn goes through the first names of a listing, so the others are asked for too; then the host changes one
+    // and says so, and the guest looks at it at once.
+    let script = "cd /v; while :; do for f in *; do [ -s $f ]; [ $f = f05 ] && break; done; \
+                  echo ready; read name || exit 0; if [ -s $name ]; then echo full; else echo empty; fi; \
+                  if [ -e $name ]; then echo there; else echo gone; fi; done";
+    let options = ["-v", &folder.volume("")];
+    let mut run = tool(&options, &["busybox", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the tool starts");
+    let mut input = run.stdin.take().expect("a pipe");
+    let mut output = BufReader::new(run.stdout.take().expect("a pipe"));
+    let mut line = || {
+        let mut line = String::new();
+        output.read_line(&mut line).expect("the program answers");
+        line.trim_end().to_owned()
+    };
+    for number in 6..26 {
+        let name = format!("f{number:02}");
+        assert_eq!(line(), "ready");
+        let is_removed = number % 2 == 0;
+        if is_removed {
+            std::fs::remove_file(folder.0.join(&name)).expect("it is there");
+        } else {
+            folder.put(&name, "new");
+        }
+        writeln!(input, "{name}").expect("the program reads");
+        let expected = if is_removed { ["empty", "gone"] } else { ["full", "there"] };
+        assert_eq!([line(), line()], expected, "{name}");
+    }
+    drop(input);
+    assert!(run.wait().expect("the tool ends").success());
+}
+
+#[test]
+fn a_pass_over_a_directory_that_changes_meanwhile_finds_what_stays() {
+    let folder = Folder::new("churn");
+    (0..600).for_each(|number| folder.put(&format!("stays{number:03}"), "12345"));
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let listed = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let at = |name: &str| folder.0.join(name);
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                for number in 0..50 {
+                    let (here, there) = (at(&format!("stays{number:03}-x")), at(&format!("moved{number}")));
+                    let _ = std::fs::write(&here, "1");
+                    let _ = std::fs::rename(&here, &there);
+                    let _ = std::os::unix::fs::symlink("/etc/passwd", &here);
+                    let _ = std::fs::remove_file(&there).and_then(|()| std::fs::remove_file(&here));
+                }
+                std::thread::yield_now();
+            }
+        });
+        let script = "for i in 1 2 3; do find /v -type f -size -2 -name 'stays???' 2>/dev/null | wc -l; done; \
+                      ls -l /v 2>/dev/null | grep -c ' 5 .*stays...$'";
+        let ended = aegis(&["-v", &folder.volume("")], &["busybox", "sh", "-c", script], b"");
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        ended
+    });
+    assert_eq!(String::from_utf8_lossy(&listed.output), "600\n600\n600\n600\n", "{listed:?}");
+}
+
+#[test]
 fn what_programs_do_to_a_directory_is_done_on_the_host() {
     let folder = Folder::new("changes");
     folder.put("old", "contents\n");

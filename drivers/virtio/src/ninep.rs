@@ -3,16 +3,19 @@
 //! The driver knows messages as bytes with a length; what they say is the business of exos's 9P client. A message goes
 //! out of one of a fixed number of *slots*, each with memory for a request and for its reply, so that several can be
 //! under way: they form *lanes*, in each of which the first is large (reads and writes of files) and the others are
-//! small (messages that go along and have short answers). The caller puts messages into slots, [`Channel::submit`]s
-//! them with one notification, and looks with [`Channel::poll`] until their replies are there, in whatever order they
-//! come. How long it looks, and what it does meanwhile, is its own affair: there is no time here (VIRTIO-5).
+//! small (messages that go along and have short answers). What the queue has room for besides is one more lane, the
+//! *wide* one ([`WIDE_LANE`]), of small slots alone, for many short messages at once. The caller puts messages into
+//! slots, [`Channel::submit`]s them with one notification, and looks with [`Channel::poll`] until their replies are
+//! there, in whatever order they come. How long it looks, and what it does meanwhile, is its own affair: there is no
+//! time here (VIRTIO-5).
 //!
 //! Trust: the device decides the bytes of a reply, and how many of them it claims; the count is cut to what the slot
 //! can hold, and which slot a reply belongs to is decided by the queue's own shadow (VIRTIO-1). A reply that never
 //! comes leaves its slot in use for ever, which is the safe answer: the device may still write there.
 //!
-//! Limits: [`LANE_COUNT`] lanes of [`LANE_SLOT_COUNT`] slots; [`Limits::message_page_count`] pages each way in the
-//! first slot of a lane; [`SMALL_BYTES`] each way in the others; tags of [`TAG_BYTES`] bytes exactly (see there).
+//! Limits: [`LANE_COUNT`] lanes of [`LANE_SLOT_COUNT`] slots; [`Channel::wide_slot_count`] in the wide lane, by the
+//! device's queue; [`Limits::message_page_count`] pages each way in the first slot of a lane; [`SMALL_BYTES`] each way
+//! in the others; tags of [`TAG_BYTES`] bytes exactly (see there).
 
 use aegis_hal::{Dma, DmaBuffer, Irq, PAGE_BYTES};
 
@@ -28,25 +31,31 @@ pub const TAG_BYTES: usize = 6;
 /// Lanes: requests that can be under way at the same time.
 pub const LANE_COUNT: usize = 4;
 /// Slots of a lane: its first is large, the others small.
-pub const LANE_SLOT_COUNT: usize = 8;
-/// Slots in all; those of a lane are in a row.
-pub const SLOT_COUNT: usize = LANE_COUNT * LANE_SLOT_COUNT;
-/// Bytes of a message in a small slot, each way.
-pub const SMALL_BYTES: usize = 64;
+pub const LANE_SLOT_COUNT: usize = 4;
+/// The number of the wide lane.
+pub const WIDE_LANE: usize = LANE_COUNT;
+/// The first slot of the wide lane, behind those of the others.
+pub const WIDE_SLOT_FIRST: usize = LANE_COUNT * LANE_SLOT_COUNT;
+/// Most slots in all; those of a lane are in a row.
+pub const SLOT_COUNT: usize = 64;
+/// Bytes of a message in a small slot, each way: a walk by the longest name is one.
+pub const SMALL_BYTES: usize = 288;
 
 /// Feature: the configuration holds a tag by which the host named what is served.
 pub(crate) const FEATURE_MOUNT_TAG: u64 = 1;
 /// The one queue.
 const REQUEST_QUEUE: u16 = 0;
-/// Descriptors: two for each slot.
+/// Most descriptors: two for each slot. It is what QEMU's device has.
 const QUEUE_SIZE: usize = 2 * SLOT_COUNT;
+/// Fewest: as many as a guarded queue has.
+const QUEUE_SIZE_MIN: usize = QUEUE_SIZE / 2;
 
 /// Pages that all small slots have together.
 const SMALL_PAGE_COUNT: usize = (2 * SMALL_BYTES * SLOT_COUNT).div_ceil(PAGE_BYTES);
 /// Buffers besides the ring: a request and a reply for each lane, one for all small slots.
 const BUFFER_COUNT: usize = 2 * LANE_COUNT + 1;
 
-const _: () = assert!(QUEUE_SIZE.is_power_of_two());
+const _: () = assert!(QUEUE_SIZE.is_power_of_two() && WIDE_SLOT_FIRST < QUEUE_SIZE_MIN / 2);
 
 /// What the driver may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +96,8 @@ pub struct Channel<T, D: Dma> {
     /// each lane.
     buffers: [Option<D::Buffer>; BUFFER_COUNT],
     slots: [Slot; SLOT_COUNT],
+    /// Slots that the queue has descriptors for.
+    slot_count: usize,
     tag: [u8; TAG_BYTES],
     fault: Option<DeviceFault>,
 }
@@ -105,6 +116,7 @@ impl<T: Transport, D: Dma> Channel<T, D> {
             queue: None,
             buffers: [const { None }; BUFFER_COUNT],
             slots: [Slot::Free; SLOT_COUNT],
+            slot_count: 0,
             tag: [0; TAG_BYTES],
             fault: None,
         };
@@ -120,15 +132,17 @@ impl<T: Transport, D: Dma> Channel<T, D> {
         }
         self.tag[..2].copy_from_slice(&first.to_le_bytes()[2..]);
         self.tag[2..].copy_from_slice(&second.to_le_bytes());
-        let size_max = self.transport.queue_size_max(REQUEST_QUEUE)?;
-        if usize::from(size_max) < QUEUE_SIZE {
-            return Err(DeviceFault::QueueMissing { queue: REQUEST_QUEUE }.into());
-        }
-        let queue = Queue::allocate(&mut self.dma, REQUEST_QUEUE, QUEUE_SIZE as u16)?;
+        let size = match usize::from(self.transport.queue_size_max(REQUEST_QUEUE)?) {
+            QUEUE_SIZE.. => QUEUE_SIZE,
+            QUEUE_SIZE_MIN.. => QUEUE_SIZE_MIN,
+            _ => return Err(DeviceFault::QueueMissing { queue: REQUEST_QUEUE }.into()),
+        };
+        self.slot_count = size / 2;
+        let queue = Queue::allocate(&mut self.dma, REQUEST_QUEUE, size as u16)?;
         let addresses = queue.addresses();
         let queue = self.queue.insert(queue);
         queue.set_interrupts(Interrupts::Suppressed)?;
-        self.transport.enable_queue(REQUEST_QUEUE, QUEUE_SIZE as u16, addresses)?;
+        self.transport.enable_queue(REQUEST_QUEUE, size as u16, addresses)?;
         for (index, buffer) in self.buffers.iter_mut().enumerate() {
             let page_count = if index == 0 { SMALL_PAGE_COUNT } else { self.limits.message_page_count };
             *buffer = Some(self.dma.allocate(page_count)?);
@@ -148,6 +162,12 @@ impl<T: Transport, D: Dma> Channel<T, D> {
         self.limits.message_page_count * PAGE_BYTES
     }
 
+    /// Slots of the wide lane, from [`WIDE_SLOT_FIRST`] on.
+    #[must_use]
+    pub const fn wide_slot_count(&self) -> usize {
+        self.slot_count.saturating_sub(WIDE_SLOT_FIRST)
+    }
+
     /// Puts `message` into a free slot. The device learns of it with [`Channel::submit`].
     ///
     /// # Errors
@@ -156,7 +176,7 @@ impl<T: Transport, D: Dma> Channel<T, D> {
     pub fn put(&mut self, slot: usize, message: &[u8]) -> Result<(), VirtioError> {
         self.check()?;
         let bytes_max = if is_large(slot) { self.message_bytes_max() } else { SMALL_BYTES };
-        if slot >= SLOT_COUNT || message.is_empty() || message.len() > bytes_max {
+        if slot >= self.slot_count || message.is_empty() || message.len() > bytes_max {
             return Err(CallerFault::Chain.into());
         }
         if self.slots[slot] != Slot::Free {
@@ -223,7 +243,10 @@ impl<T: Transport, D: Dma> Channel<T, D> {
     }
 
     fn lane(&self, lane: usize) -> &[Slot] {
-        self.slots.chunks_exact(LANE_SLOT_COUNT).nth(lane).unwrap_or_default()
+        match lane {
+            WIDE_LANE => &self.slots[WIDE_SLOT_FIRST..self.slot_count.max(WIDE_SLOT_FIRST)],
+            _ => self.slots[..WIDE_SLOT_FIRST].chunks_exact(LANE_SLOT_COUNT).nth(lane).unwrap_or_default(),
+        }
     }
 
     /// Bytes of a slot's answer, once it is there.
@@ -292,7 +315,7 @@ struct Place {
 }
 
 const fn is_large(slot: usize) -> bool {
-    slot.is_multiple_of(LANE_SLOT_COUNT)
+    slot < WIDE_SLOT_FIRST && slot.is_multiple_of(LANE_SLOT_COUNT)
 }
 
 /// Where a slot's request and its reply are.

@@ -2,7 +2,9 @@
 
 use aegis_hal::fake::{FakeBus, FakeDma, FakeMmio};
 use aegis_virtio::fake::{FakeSerial, Mischief, MmioModel, Pace, SharedSerial, mmio, pci};
-use aegis_virtio::ninep::{Channel, LANE_COUNT, LANE_SLOT_COUNT, Limits, SLOT_COUNT, SMALL_BYTES};
+use aegis_virtio::ninep::{
+    Channel, LANE_SLOT_COUNT, Limits, SLOT_COUNT, SMALL_BYTES, WIDE_LANE, WIDE_SLOT_FIRST,
+};
 use aegis_virtio::{
     CallerFault, ConfigurationFault, DeviceFault, Interrupts, MmioTransport, PciInterrupt, PciTransport, Transport,
     VirtioError,
@@ -49,10 +51,14 @@ fn reversed(message: &[u8]) -> Vec<u8> {
     message.iter().rev().copied().collect()
 }
 
+fn is_large(slot: usize) -> bool {
+    slot < WIDE_SLOT_FIRST && slot.is_multiple_of(LANE_SLOT_COUNT)
+}
+
 fn exchange<T: Transport>(channel: &mut Channel<T, FakeDma>) {
     let large: Vec<u8> = (0..channel.message_bytes_max()).map(|index| (index % 250) as u8 + 1).collect();
-    let is_large = |slot: usize| slot.is_multiple_of(LANE_SLOT_COUNT);
-    for slot in 0..SLOT_COUNT {
+    let slot_count = WIDE_SLOT_FIRST + channel.wide_slot_count();
+    for slot in 0..slot_count {
         let message = if is_large(slot) { &large[slot..] } else { &[slot as u8, 2, 3] };
         channel.put(slot, message).expect("free");
     }
@@ -60,13 +66,14 @@ fn exchange<T: Transport>(channel: &mut Channel<T, FakeDma>) {
     channel.submit().expect("honest");
     channel.poll().expect("honest");
     let mut reply = vec![0; large.len()];
-    for slot in (0..SLOT_COUNT).rev() {
-        assert!(channel.is_answered(slot / LANE_SLOT_COUNT) && !channel.is_free(slot / LANE_SLOT_COUNT));
+    for slot in (0..slot_count).rev() {
+        let lane = (slot / LANE_SLOT_COUNT).min(WIDE_LANE);
+        assert!(channel.is_answered(lane) && !channel.is_free(lane));
         let count = channel.take(slot, &mut reply).expect("answered");
         let expected = if is_large(slot) { reversed(&large[slot..]) } else { vec![3, 2, slot as u8] };
         assert_eq!(reply[..count], expected);
     }
-    assert!((0..LANE_COUNT).all(|lane| channel.is_free(lane)));
+    assert!((0..=WIDE_LANE).all(|lane| channel.is_free(lane)));
     assert_eq!(channel.take(1, &mut reply), Err(CallerFault::Chain.into()));
 }
 
@@ -84,6 +91,18 @@ fn messages_come_back_in_their_slots() {
     assert_eq!(world.bus.live_page_count(), LIMITS.page_count());
     assert_eq!(channel.stop().outcome, Ok(()));
     assert_eq!(world.bus.live_page_count(), 0);
+}
+
+#[test]
+fn a_short_queue_has_a_wide_lane_that_is_less_wide() {
+    let world = World::new();
+    world.device.borrow_mut().set_queue_size_max(0, 64);
+    let mut channel = world.channel().expect("honest");
+    assert_eq!(channel.wide_slot_count(), 32 - WIDE_SLOT_FIRST);
+    exchange(&mut channel);
+    assert_eq!(channel.put(32, b"x"), Err(CallerFault::Chain.into()), "there is no such slot");
+    world.assert_clean();
+    assert_eq!(World::new().channel().expect("honest").wide_slot_count(), SLOT_COUNT - WIDE_SLOT_FIRST);
 }
 
 #[test]
@@ -188,8 +207,7 @@ proptest! {
             let mut irq = world.device.borrow().irq.clone();
             let _ = channel.on_interrupt(&mut irq);
             let _ = channel.poll();
-            let is_large = slot.is_multiple_of(LANE_SLOT_COUNT);
-            let bytes_max = if is_large { channel.message_bytes_max() } else { SMALL_BYTES };
+            let bytes_max = if is_large(*slot) { channel.message_bytes_max() } else { SMALL_BYTES };
             let mut reply = vec![0xee; 4096 * 3 + 8];
             if let Ok(count) = channel.take(*slot, &mut reply) {
                 prop_assert!(count <= bytes_max);

@@ -96,8 +96,8 @@ pub struct Geometry {
 impl Geometry {
     /// Of a console with six ports, as many buffers as its driver has.
     pub const CONSOLE: Self = Self { window_page_count: 124, queue_count: 14 };
-    /// Of a 9P transport with four lanes of 132 KiB each way.
-    pub const NINEP: Self = Self { window_page_count: 265, queue_count: 1 };
+    /// Of a 9P transport with four lanes of 132 KiB each way, and its small messages.
+    pub const NINEP: Self = Self { window_page_count: 273, queue_count: 1 };
     /// Of a network card with as many buffers in each direction as a guarded queue has descriptors.
     pub const NET: Self = Self {
         window_page_count: 2 * GUARDED_QUEUE_SIZE_MAX * net::BUFFER_BYTES / aegis_hal::PAGE_BYTES,

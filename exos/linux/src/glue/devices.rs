@@ -566,14 +566,22 @@ impl exos_linux::host::ports::Console for HostConsole {
     }
     fn read(&mut self, port: Port, into: &mut [u8]) -> usize {
         let Some(port) = self.port(port) else { return 0 };
-        self.attempt(0, |this| this.console.read(port, into))
+        let count = self.attempt(0, |this| this.console.read(port, into));
+        if count > 0 {
+            super::shares::note_news();
+        }
+        count
     }
     fn readable_bytes(&mut self, port: Port) -> usize {
         let Some(port) = self.port(port) else { return 0 };
-        self.attempt(0, |this| {
+        let count = self.attempt(0, |this| {
             this.console.start_receiving(port)?;
             this.console.readable_bytes(port)
-        })
+        });
+        if count > 0 {
+            super::shares::note_news();
+        }
+        count
     }
     fn write(&mut self, port: Port, from: &[u8]) -> usize {
         let Some(port) = self.port(port) else { return 0 };

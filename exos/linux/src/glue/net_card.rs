@@ -333,6 +333,9 @@ pub(crate) fn look(inet: &Arc<Inet>, bells: &Bells) -> bool {
 fn look_at(inet: &Arc<Inet>, bells: &Bells, has_rung: bool) -> bool {
     let has_news = has_rung || CARD.get().is_some_and(|card| card.watched.has_news());
     let is_due = has_news || is_due(kernel::now_ns());
+    if has_news {
+        super::shares::note_news();
+    }
     if is_due {
         poll(inet, bells);
     }

@@ -12,16 +12,19 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use aegis_abi::CapSlot;
 use aegis_abi::boot::BootInfo;
 use aegis_hal::DmaPool;
 use aegis_rt::call;
 use aegis_virtio::guard::Geometry;
-use aegis_virtio::ninep::{Channel, DEVICE_TYPE_NINEP, LANE_COUNT, LANE_SLOT_COUNT, Limits, TAG_BYTES};
+use aegis_virtio::ninep::{
+    Channel, DEVICE_TYPE_NINEP, LANE_COUNT, LANE_SLOT_COUNT, Limits, SMALL_BYTES, TAG_BYTES, WIDE_LANE, WIDE_SLOT_FIRST,
+};
 use aegis_virtio::{Interrupts, VirtioError};
-use exos::fs::ninep::flight::{Broken, Carrier, Flights, Ticket};
-use exos::fs::ninep::{CLUNK_BYTES, COMPANION_COUNT_MAX, Requester, Silence};
+use exos::fs::ninep::flight::{Broken, Cargo, Carrier, Flights, Ticket};
+use exos::fs::ninep::{CLUNK_BYTES, COMPANION_COUNT_MAX, Messages, Requester, SHORT_BYTES_MAX, Silence};
 use exos::sync::{Once, SpinMutex};
 use exos::task::schedule::Task;
 
@@ -39,11 +42,19 @@ const SPIN_NS: u64 = 20_000;
 /// Longest wait without another look.
 const SLEEP_NS: u64 = 100_000_000;
 
-const _: () = assert!(COMPANION_COUNT_MAX < LANE_SLOT_COUNT);
+const _: () = assert!(COMPANION_COUNT_MAX < LANE_SLOT_COUNT && SHORT_BYTES_MAX <= SMALL_BYTES);
 const _: () = assert!(LIMITS.page_count() <= Geometry::NINEP.driver_page_count());
 
 /// The directories of this run.
 static SHARES: Once<Vec<Arc<Share>>> = Once::new();
+
+/// How often something has come from outside of the pod ([`Requester::news`]).
+static NEWS: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that something has come from outside, before any program is told of it.
+pub(crate) fn note_news() {
+    NEWS.fetch_add(1, Ordering::AcqRel);
+}
 
 /// Makes these the shares of the run.
 pub(crate) fn keep(shares: Vec<Arc<Share>>) -> &'static [Arc<Share>] {
@@ -74,6 +85,8 @@ pub(crate) fn look() {
 pub(crate) struct Share {
     tag: [u8; TAG_BYTES],
     bell: CapSlot,
+    /// Messages that fit on the wide lane.
+    many_count_max: usize,
     line: SpinMutex<Line>,
 }
 
@@ -88,16 +101,28 @@ struct Line {
 struct Wire(Channel<DeviceTransport, DeviceMemory<DmaPool<DMA_PAGE_COUNT>>>);
 
 impl Wire {
-    fn put(&mut self, lane: usize, message: &[u8], companions: &[[u8; CLUNK_BYTES]]) -> Result<(), VirtioError> {
+    fn put(&mut self, lane: usize, cargo: Cargo<'_>) -> Result<(), VirtioError> {
         let first = lane * LANE_SLOT_COUNT;
-        self.0.put(first, message)?;
-        for (slot, companion) in (first + 1..).zip(companions) {
-            self.0.put(slot, companion)?;
+        match cargo {
+            Cargo::One(message, companions) => {
+                self.0.put(first, message)?;
+                for (slot, companion) in (first + 1..).zip(companions) {
+                    self.0.put(slot, companion)?;
+                }
+            }
+            Cargo::Many(messages) => {
+                for (slot, message) in (WIDE_SLOT_FIRST..).zip(messages.iter()) {
+                    self.0.put(slot, message)?;
+                }
+            }
         }
         self.0.submit()
     }
 
     fn get(&mut self, lane: usize, reply: &mut Vec<u8>) -> Result<(), VirtioError> {
+        if lane == WIDE_LANE {
+            return self.get_many(reply);
+        }
         let first = lane * LANE_SLOT_COUNT;
         reply.resize(self.0.answer_bytes(first).unwrap_or(0), 0);
         self.0.take(first, reply)?;
@@ -108,15 +133,33 @@ impl Wire {
         }
         Ok(())
     }
+
+    fn get_many(&mut self, reply: &mut Vec<u8>) -> Result<(), VirtioError> {
+        reply.clear();
+        let mut bytes = [0; SMALL_BYTES];
+        // They were put in a row.
+        for slot in WIDE_SLOT_FIRST..WIDE_SLOT_FIRST + self.0.wide_slot_count() {
+            if self.0.answer_bytes(slot).is_none() {
+                break;
+            }
+            let count = self.0.take(slot, &mut bytes)?;
+            Messages::push(reply, &bytes[..count]);
+        }
+        Ok(())
+    }
 }
 
 impl Carrier for Wire {
-    fn free_lane(&self) -> Option<usize> {
-        (0..LANE_COUNT).find(|lane| self.0.is_free(*lane))
+    fn free_lane(&self, cargo: Cargo<'_>) -> Option<usize> {
+        let mut lanes = match cargo {
+            Cargo::One(..) => 0..LANE_COUNT,
+            Cargo::Many(_) => WIDE_LANE..WIDE_LANE + 1,
+        };
+        lanes.find(|lane| self.0.is_free(*lane))
     }
 
-    fn send(&mut self, lane: usize, message: &[u8], companions: &[[u8; CLUNK_BYTES]]) -> Result<(), Broken> {
-        self.put(lane, message, companions).map_err(|_| Broken)
+    fn send(&mut self, lane: usize, cargo: Cargo<'_>) -> Result<(), Broken> {
+        self.put(lane, cargo).map_err(|_| Broken)
     }
 
     fn poll(&mut self) -> Result<(), Broken> {
@@ -187,16 +230,16 @@ impl Share {
         irq.start(&mut transport)?;
         let bell = irq.bell();
         let channel = Channel::new(transport, dma, LIMITS).map_err(DeviceError::Driver)?;
-        let tag = *channel.tag();
+        let (tag, many_count_max) = (*channel.tag(), channel.wide_slot_count());
         let line = Line { flights: Flights::new(Wire(channel)), irq, wants_interrupts: false };
-        Ok(Self { tag, bell, line: SpinMutex::new(line) })
+        Ok(Self { tag, bell, many_count_max, line: SpinMutex::new(line) })
     }
 
     /// One look at where a request stands. `task` is told of its answer if there is nothing to do but wait.
     fn step(
         &self,
         journey: &mut Journey,
-        (message, companions): (&[u8], &[[u8; CLUNK_BYTES]]),
+        cargo: Cargo<'_>,
         reply: &mut Vec<u8>,
         task: Option<&Arc<Task>>,
     ) -> Next {
@@ -208,7 +251,7 @@ impl Share {
             if line.wants_interrupts && !line.flights.is_awaited() {
                 line.set_interrupts(false);
             }
-            match line.flights.depart(message, companions, reply) {
+            match line.flights.depart(cargo, reply) {
                 Ok(ticket) => journey.ticket = ticket,
                 Err(silence) => return Next::Landed(Err(silence)),
             }
@@ -228,6 +271,32 @@ impl Share {
             return Next::Look;
         }
         Next::Wait
+    }
+
+    /// A cargo's way to the server and back.
+    fn travel(&self, cargo: Cargo<'_>, reply: &mut Vec<u8>) -> Result<(), Silence> {
+        let task = waiting_task();
+        let mut journey = Journey { ticket: None, spin_end_ns: kernel::now_ns() + SPIN_NS };
+        let mut block_count = 0;
+        let outcome = loop {
+            match self.step(&mut journey, cargo, reply, task.as_ref()) {
+                Next::Landed(outcome) => break outcome,
+                Next::Look => core::hint::spin_loop(),
+                Next::Wait => {
+                    let until_ns = kernel::now_ns() + SLEEP_NS;
+                    match &task {
+                        Some(_) => block(until_ns),
+                        None => self.sleep(until_ns),
+                    }
+                    block_count += 1;
+                }
+            }
+        };
+        if let Some(task) = task.filter(|_| block_count > 1) {
+            // One of the wakes may have been for what the caller will wait for: it looks once more then.
+            task.wake_up();
+        }
+        outcome
     }
 
     /// The processor itself sleeps until the device's bell rings, at most until `until_ns`.
@@ -263,28 +332,21 @@ impl Requester for Share {
     }
 
     fn request(&self, message: &[u8], companions: &[[u8; CLUNK_BYTES]], reply: &mut Vec<u8>) -> Result<(), Silence> {
-        let task = waiting_task();
-        let mut journey = Journey { ticket: None, spin_end_ns: kernel::now_ns() + SPIN_NS };
-        let mut block_count = 0;
-        let outcome = loop {
-            match self.step(&mut journey, (message, companions), reply, task.as_ref()) {
-                Next::Landed(outcome) => break outcome,
-                Next::Look => core::hint::spin_loop(),
-                Next::Wait => {
-                    let until_ns = kernel::now_ns() + SLEEP_NS;
-                    match &task {
-                        Some(_) => block(until_ns),
-                        None => self.sleep(until_ns),
-                    }
-                    block_count += 1;
-                }
-            }
-        };
-        if let Some(task) = task.filter(|_| block_count > 1) {
-            // One of the wakes may have been for what the caller will wait for: it looks once more then.
-            task.wake_up();
-        }
+        let outcome = self.travel(Cargo::One(message, companions), reply);
+        note_news();
         outcome
+    }
+
+    fn many_count_max(&self) -> usize {
+        self.many_count_max
+    }
+
+    fn request_many(&self, messages: &Messages, replies: &mut Vec<u8>) -> Result<(), Silence> {
+        self.travel(Cargo::Many(messages), replies)
+    }
+
+    fn news(&self) -> u64 {
+        NEWS.load(Ordering::Acquire)
     }
 
     fn give_up(&self) {

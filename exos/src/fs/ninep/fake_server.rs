@@ -5,8 +5,9 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::message::{CLUNK_BYTES, R_ERROR, Reader, VERSION};
+use super::message::{CLUNK_BYTES, Messages, R_ERROR, Reader, SHORT_BYTES_MAX, VERSION};
 use super::session::{Requester, Silence};
 use crate::fs::metadata::FileKind;
 use crate::sync::Mutex;
@@ -53,6 +54,10 @@ pub(super) struct Tree {
 pub(super) struct FakeServer {
     pub(super) tree: Mutex<Tree>,
     message_bytes_max: usize,
+    many_count_max: usize,
+    /// Waits of clients: single requests, and many at once.
+    waits: AtomicU64,
+    news: AtomicU64,
 }
 
 impl FakeServer {
@@ -70,7 +75,35 @@ impl FakeServer {
             read_bytes_max: usize::MAX,
         };
         tree.add(FileKind::Directory, 0o755);
-        Arc::new(Self { tree: Mutex::new(tree), message_bytes_max })
+        Self::of(tree, message_bytes_max, 0)
+    }
+
+    /// One that can be asked for so many things at once.
+    pub(super) fn with_many(many_count_max: usize) -> Arc<Self> {
+        let mut server = Self::new();
+        Arc::get_mut(&mut server).unwrap().many_count_max = many_count_max;
+        server
+    }
+
+    fn of(tree: Tree, message_bytes_max: usize, many_count_max: usize) -> Arc<Self> {
+        let (waits, news) = Default::default();
+        Arc::new(Self { tree: Mutex::new(tree), message_bytes_max, many_count_max, waits, news })
+    }
+
+    /// Something comes to the client's machine from outside.
+    pub(super) fn note_news(&self) {
+        self.news.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn wait_count(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// What `stat` tells of a path: kind, size, version.
+    pub(super) fn seen(&self, path: &str) -> Option<(FileKind, u64, u64)> {
+        let tree = self.tree.lock();
+        let node = &tree.nodes[&tree.find(&parts(path))?];
+        Some((node.kind, node.data.len() as u64, node.version))
     }
 
     /// Makes a file, or gives one new contents.
@@ -144,6 +177,8 @@ impl Requester for FakeServer {
 
     fn request(&self, message: &[u8], companions: &[[u8; CLUNK_BYTES]], reply: &mut Vec<u8>) -> Result<(), Silence> {
         assert!(message.len() <= self.message_bytes_max);
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        self.note_news();
         let mut tree = self.tree.lock();
         for companion in companions {
             assert_eq!(tree.answer(companion)[4], 121, "a clunk that goes along");
@@ -155,6 +190,33 @@ impl Requester for FakeServer {
         }
         *reply = answer;
         Ok(())
+    }
+
+    fn many_count_max(&self) -> usize {
+        self.many_count_max
+    }
+
+    /// The last message is done first.
+    fn request_many(&self, messages: &Messages, replies: &mut Vec<u8>) -> Result<(), Silence> {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        assert!(messages.count() <= self.many_count_max && messages.iter().all(|one| one.len() <= SHORT_BYTES_MAX));
+        let mut tree = self.tree.lock();
+        let mut answers: Vec<(u8, Vec<u8>)> = Vec::new();
+        for message in messages.iter().collect::<Vec<_>>().into_iter().rev() {
+            answers.push((message[4], tree.answer(message)));
+        }
+        for (kind, mut answer) in answers.into_iter().rev() {
+            assert!(answer.len() <= SHORT_BYTES_MAX);
+            if let Some(spoil) = &mut tree.spoil {
+                answer = spoil(kind, answer).ok_or(Silence::TimeLimit)?;
+            }
+            Messages::push(replies, &answer);
+        }
+        Ok(())
+    }
+
+    fn news(&self) -> u64 {
+        self.news.load(Ordering::Relaxed)
     }
 
     fn give_up(&self) {}

@@ -16,7 +16,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::message::CLUNK_BYTES;
+use super::message::{CLUNK_BYTES, Messages};
 use super::session::Silence;
 use crate::fs::readiness::{Readiness, Waiter};
 
@@ -29,21 +29,26 @@ pub const LOOK_NS_MAX: u64 = 200_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
+/// What goes on one lane.
+#[derive(Clone, Copy)]
+pub enum Cargo<'a> {
+    /// A message and its companions, whose replies nobody wants.
+    One(&'a [u8], &'a [[u8; CLUNK_BYTES]]),
+    /// Short messages, each with a short reply. The replies come as one: each with its length before it
+    /// ([`Messages::push`]), in the order of the messages.
+    Many(&'a Messages),
+}
+
 /// Lanes to a server.
 pub trait Carrier: Send {
-    /// A lane with nothing on it.
-    fn free_lane(&self) -> Option<usize>;
+    /// A lane with nothing on it, for such a cargo.
+    fn free_lane(&self, cargo: Cargo<'_>) -> Option<usize>;
 
-    /// Sends a message and its companions on a free lane.
+    /// Sends a cargo on a free lane.
     ///
     /// # Errors
     /// [`Broken`].
-    fn send(
-        &mut self,
-        lane: usize,
-        message: &[u8],
-        companions: &[[u8; CLUNK_BYTES]],
-    ) -> core::result::Result<(), Broken>;
+    fn send(&mut self, lane: usize, cargo: Cargo<'_>) -> core::result::Result<(), Broken>;
 
     /// Takes in what has come.
     ///
@@ -51,7 +56,7 @@ pub trait Carrier: Send {
     /// [`Broken`].
     fn poll(&mut self) -> core::result::Result<(), Broken>;
 
-    /// If all answers of a lane are in, makes `reply` the one to its message and frees the lane.
+    /// If all answers of a lane are in, makes `reply` the one to its cargo and frees the lane.
     ///
     /// # Errors
     /// [`Broken`].
@@ -117,17 +122,12 @@ impl<C: Carrier> Flights<C> {
     ///
     /// # Errors
     /// [`Silence`], from then on always.
-    pub fn depart(
-        &mut self,
-        message: &[u8],
-        companions: &[[u8; CLUNK_BYTES]],
-        reply: &mut Vec<u8>,
-    ) -> core::result::Result<Option<Ticket>, Silence> {
+    pub fn depart(&mut self, cargo: Cargo<'_>, reply: &mut Vec<u8>) -> core::result::Result<Option<Ticket>, Silence> {
         if let Some(silence) = self.end {
             return Err(silence);
         }
-        let Some(lane) = self.carrier.free_lane() else { return Ok(None) };
-        if self.carrier.send(lane, message, companions).is_err() {
+        let Some(lane) = self.carrier.free_lane(cargo) else { return Ok(None) };
+        if self.carrier.send(lane, cargo).is_err() {
             self.fail(Silence::Device);
             return Err(Silence::Device);
         }

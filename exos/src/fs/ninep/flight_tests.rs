@@ -7,8 +7,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 
-use super::{ANSWER_LIMIT_NS, Broken, Carrier, Flights, LOOK_NS_MAX};
-use crate::fs::ninep::message::CLUNK_BYTES;
+use super::{ANSWER_LIMIT_NS, Broken, Cargo, Carrier, Flights, LOOK_NS_MAX};
 use crate::fs::ninep::session::Silence;
 use crate::fs::readiness::{Readiness, Waiter};
 
@@ -31,11 +30,12 @@ impl Echo {
 }
 
 impl Carrier for Echo {
-    fn free_lane(&self) -> Option<usize> {
+    fn free_lane(&self, _: Cargo<'_>) -> Option<usize> {
         self.lanes.iter().position(Option::is_none)
     }
 
-    fn send(&mut self, lane: usize, message: &[u8], _: &[[u8; CLUNK_BYTES]]) -> Result<(), Broken> {
+    fn send(&mut self, lane: usize, cargo: Cargo<'_>) -> Result<(), Broken> {
+        let Cargo::One(message, _) = cargo else { return Err(Broken) };
         assert!(self.lanes[lane].is_none(), "a lane is used again only after its answer");
         self.lanes[lane] = Some((message.to_vec(), false));
         Ok(())
@@ -76,7 +76,8 @@ impl Waiter for Ear {
 fn answers_out_of_order_go_to_their_owners() {
     let mut flights = Echo::new(3);
     let ears: [Arc<Ear>; 3] = Default::default();
-    let tickets = [b"a", b"b", b"c"].map(|message| flights.depart(message, &[], &mut Vec::new()).unwrap().unwrap());
+    let tickets =
+        [b"a", b"b", b"c"].map(|message| flights.depart(Cargo::One(message, &[]), &mut Vec::new()).unwrap().unwrap());
     for (ticket, ear) in tickets.iter().zip(&ears) {
         flights.await_news(Some(*ticket), ear.clone());
     }
@@ -96,15 +97,15 @@ fn answers_out_of_order_go_to_their_owners() {
 #[test]
 fn who_finds_no_lane_is_told_of_one_although_its_owner_sleeps() {
     let mut flights = Echo::new(1);
-    let first = flights.depart(b"1", &[], &mut Vec::new()).unwrap().unwrap();
-    assert_eq!(flights.depart(b"2", &[], &mut Vec::new()), Ok(None));
+    let first = flights.depart(Cargo::One(b"1", &[]), &mut Vec::new()).unwrap().unwrap();
+    assert_eq!(flights.depart(Cargo::One(b"2", &[]), &mut Vec::new()), Ok(None));
     let ear = Arc::new(Ear::default());
     flights.await_news(None, ear.clone());
     assert!(flights.is_awaited());
     flights.carrier().answer(0);
     flights.look(1);
     assert_eq!(ear.count(), 1);
-    let second = flights.depart(b"2", &[], &mut Vec::new()).unwrap().unwrap();
+    let second = flights.depart(Cargo::One(b"2", &[]), &mut Vec::new()).unwrap().unwrap();
     assert_eq!(flights.take(first), Some((Ok(()), b"1".to_vec())), "the answer is kept for its owner");
     flights.carrier().answer(0);
     flights.look(2);
@@ -115,7 +116,8 @@ fn who_finds_no_lane_is_told_of_one_although_its_owner_sleeps() {
 fn an_answer_that_never_comes_ends_everything_after_time_that_was_waited() {
     let mut flights = Echo::new(2);
     let ears: [Arc<Ear>; 2] = Default::default();
-    let tickets = [b"1", b"2"].map(|message| flights.depart(message, &[], &mut Vec::new()).unwrap().unwrap());
+    let tickets =
+        [b"1", b"2"].map(|message| flights.depart(Cargo::One(message, &[]), &mut Vec::new()).unwrap().unwrap());
     flights.await_news(Some(tickets[0]), ears[0].clone());
     flights.await_news(None, ears[1].clone());
     // A machine that was stopped for an hour: one look's worth.
@@ -131,7 +133,7 @@ fn an_answer_that_never_comes_ends_everything_after_time_that_was_waited() {
     // A late answer is never looked at, and its lane not used again.
     flights.carrier().answer(0);
     flights.look(now_ns + 1);
-    assert_eq!(flights.depart(b"3", &[], &mut Vec::new()), Err(Silence::TimeLimit));
+    assert_eq!(flights.depart(Cargo::One(b"3", &[]), &mut Vec::new()), Err(Silence::TimeLimit));
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn a_broken_carrier_and_a_session_that_is_given_up_tell_all() {
     for is_broken in [true, false] {
         let mut flights = Echo::new(2);
         let ear = Arc::new(Ear::default());
-        let ticket = flights.depart(b"1", &[], &mut Vec::new()).unwrap().unwrap();
+        let ticket = flights.depart(Cargo::One(b"1", &[]), &mut Vec::new()).unwrap().unwrap();
         flights.await_news(Some(ticket), ear.clone());
         if is_broken {
             flights.carrier().is_broken = true;
@@ -149,7 +151,7 @@ fn a_broken_carrier_and_a_session_that_is_given_up_tell_all() {
         }
         assert_eq!(ear.count(), 1);
         assert_eq!(flights.take(ticket).map(|landed| landed.0), Some(Err(Silence::Device)));
-        assert_eq!(flights.depart(b"2", &[], &mut Vec::new()), Err(Silence::Device));
+        assert_eq!(flights.depart(Cargo::One(b"2", &[]), &mut Vec::new()), Err(Silence::Device));
     }
 }
 
@@ -163,7 +165,7 @@ proptest! {
             match step {
                 0 => {
                     let message = (number as u64).to_le_bytes();
-                    if let Some(ticket) = flights.depart(&message, &[], &mut Vec::new()).unwrap() {
+                    if let Some(ticket) = flights.depart(Cargo::One(&message, &[]), &mut Vec::new()).unwrap() {
                         let ear = Arc::new(Ear::default());
                         flights.await_news(Some(ticket), ear.clone());
                         waiting.push((ticket, message, ear));

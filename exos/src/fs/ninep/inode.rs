@@ -24,7 +24,7 @@ use super::super::pipe::{Pipe, PipeEnd};
 use super::super::transfer::{Destination, Source};
 use super::super::vnode::{Creation, EntryConsumer, Inode, InodeRef, NewNode, RenameMode, WritePosition, downcast};
 use super::cache::Eviction;
-use super::directory::Listing;
+use super::listing::Listing;
 use super::message::{Attributes, Reader, Request, open_flag, set_flag};
 use super::pages::Page;
 use super::session::Fid;
@@ -217,7 +217,7 @@ impl NinepInode {
     }
 
     /// Whether `child` is still what the last walk by `name` from here led to, as far as its path can tell.
-    fn has_origin(&self, name: &[u8], child: &Self) -> bool {
+    pub(super) fn has_origin(&self, name: &[u8], child: &Self) -> bool {
         let state = child.state.lock();
         let is_walked_so = state.origin.as_ref().is_some_and(|(number, by)| *number == self.number && **by == *name);
         is_walked_so && (child.kind == FileKind::Directory || state.attributes.link_count == 1)
@@ -227,7 +227,7 @@ impl NinepInode {
         if self.kind == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) }
     }
 
-    /// Finds a name.
+    /// Finds a name by a question of its own; [`Self::find_with_others`] is the quick way.
     pub(super) fn find(&self, name: &[u8]) -> Result<Arc<Self>> {
         self.check_directory()?;
         let path = {
@@ -329,7 +329,17 @@ impl Inode for NinepInode {
     }
 
     fn lookup(&self, name: &[u8]) -> Result<InodeRef> {
-        Ok(self.find(name)?)
+        self.check_directory()?;
+        if let Some(found) = self.find_with_others(name) {
+            return Ok(found);
+        }
+        match self.find(name) {
+            Err(Errno::ENFILE) => {
+                self.fs.visits.forget();
+                Ok(self.find(name)?)
+            }
+            found => Ok(found?),
+        }
     }
 
     fn is_steady(&self) -> bool {
@@ -343,6 +353,9 @@ impl Inode for NinepInode {
         let Some(child) = downcast::<Self>(child).filter(|child| Arc::ptr_eq(&child.fs, &self.fs)) else {
             return false;
         };
+        if let Some(found) = self.find_with_others(name) {
+            return Arc::ptr_eq(&found, &child);
+        }
         if !self.has_origin(name, &child) {
             return self.find(name).is_ok_and(|found| Arc::ptr_eq(&found, &child));
         }

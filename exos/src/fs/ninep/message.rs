@@ -17,6 +17,9 @@ pub(super) const HEADER_BYTES: usize = 7;
 pub(super) const DATA_HEADER_BYTES: usize = HEADER_BYTES + 4 + 8 + 4;
 /// A clunk whole.
 pub const CLUNK_BYTES: usize = HEADER_BYTES + 4;
+/// Longest of the messages that go many at once, either way: a walk by the longest name; the reply to a question for
+/// attributes is shorter.
+pub const SHORT_BYTES_MAX: usize = HEADER_BYTES + 4 + 4 + 2 + 2 + NAME_BYTES_MAX;
 /// Names no fid.
 pub(super) const NO_FID: u32 = u32::MAX;
 /// The tag of `Tversion`.
@@ -152,6 +155,51 @@ pub(super) fn clunk(fid: u32, tag: u16) -> [u8; CLUNK_BYTES] {
     message[5..7].copy_from_slice(&tag.to_le_bytes());
     message[7..].copy_from_slice(&fid.to_le_bytes());
     message
+}
+
+/// Several messages in a row of bytes.
+#[derive(Clone, Default)]
+pub struct Messages {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+/// Bytes of the length before a message.
+const LENGTH_BYTES: usize = 4;
+
+impl Messages {
+    /// Puts a message behind the others, with its length before it.
+    pub fn push(bytes: &mut Vec<u8>, message: &[u8]) {
+        bytes.extend_from_slice(&(message.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(message);
+    }
+
+    /// One more message.
+    pub fn add(&mut self, message: &[u8]) {
+        Self::push(&mut self.bytes, message);
+        self.count += 1;
+    }
+
+    /// How many they are.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        Self::split(&self.bytes)
+    }
+
+    /// What was [`push`](Self::push)ed, up to the first that is cut off.
+    pub fn split(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+        core::iter::from_fn(move || {
+            let (length, tail) = rest.split_first_chunk::<LENGTH_BYTES>()?;
+            let (message, behind) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            rest = behind;
+            Some(message)
+        })
+    }
 }
 
 /// What stands in front of a reply.

@@ -1,8 +1,9 @@
 //! Directories of the host, live: a client of 9P2000.L as a file system.
 //!
-//! From below to above: `message` (bytes), [`flight`] (requests under way), [`session`] (calls, fids), `inode` with its
-//! parts `pages` (contents), `directory` (listings) and `names` (changes of names), and [`cache`] (the bound on pages
-//! of all such file systems). Where the bytes go is [`Requester`]'s business, so all of this runs on the host in tests,
+//! From below to above: `message` (bytes), [`flight`] (requests under way), [`session`] (calls, fids) and `many` (many
+//! calls at once), `inode` with its parts `pages` (contents), `directory` (listings, each a `listing`), `names`
+//! (changes of names) and `ahead` (files that will be looked up next, by `guess`), and [`cache`] (the bound on pages of
+//! all such file systems). Where the bytes go is [`Requester`]'s business, so all of this runs on the host in tests,
 //! against a server in memory (`fake_server`) that can be told to answer nonsense.
 //!
 //! Consistency is one of two, chosen at the mount ([`Consistency`]):
@@ -11,9 +12,11 @@
 //!   and what makes `--root /` fast. If the host changes a file meanwhile, the program may see the old one, the new
 //!   one, or pages of both.
 //! - *Checked*: every path walk asks the server for each of its names, so an `open` or `stat` of a path sees what the
-//!   host shows at that moment. Through an open descriptor attributes are at most [`ATTRIBUTE_AGE_NS_MAX`] old. Cached
-//!   pages count while time of change and size stay what they were; a write goes to the server before the call returns,
-//!   and stores through a shared mapping go there with `msync`, `fsync`, `sync` and the end of the run.
+//!   host shows at that moment; only a program that goes through a directory may be told what was so a moment before
+//!   (`ahead` says how long, and what ends it). Through an open descriptor attributes are at most
+//!   [`ATTRIBUTE_AGE_NS_MAX`] old. Cached pages count while time of change and size stay what they were; a write goes
+//!   to the server before the call returns, and stores through a shared mapping go there with `msync`, `fsync`, `sync`
+//!   and the end of the run.
 //!
 //! A page that is mapped keeps its frame when the host changes the file: the new bytes are read into it the next time
 //! the file's pages are asked for. Appending ends at the size that the server tells just before, so two writers on both
@@ -27,12 +30,16 @@
 //! are closed and opened again as needed); `directory` says how large a directory may be; `cache` how many pages are
 //! kept.
 
+mod ahead;
 pub mod cache;
 mod directory;
 #[cfg(test)]
 mod fake_server;
 pub mod flight;
+mod guess;
 mod inode;
+mod listing;
+mod many;
 mod message;
 mod names;
 mod pages;
@@ -41,7 +48,7 @@ mod session;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 
-pub use message::CLUNK_BYTES;
+pub use message::{CLUNK_BYTES, Messages, SHORT_BYTES_MAX};
 pub use session::{COMPANION_COUNT_MAX, FID_COUNT_MAX, Requester, Silence};
 
 use super::metadata::DeviceNumber;
@@ -49,6 +56,7 @@ use super::vnode::InodeRef;
 use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
 use crate::sync::Mutex;
+use ahead::Visits;
 use cache::PageCache;
 use inode::{NinepInode, Origin};
 use message::{ATTRIBUTES_BASIC, Attributes, Qid, Request};
@@ -100,6 +108,8 @@ struct NinepFs {
     inodes: Mutex<BTreeMap<u64, Weak<NinepInode>>>,
     /// Files that are open at the server, the one that was opened last at the end.
     open_files: Mutex<VecDeque<Arc<NinepInode>>>,
+    /// Directories that programs go through.
+    visits: Visits,
     /// Files with pages that a shared mapping may store to.
     dirty_files: Mutex<BTreeMap<u64, Arc<NinepInode>>>,
 }
@@ -126,6 +136,7 @@ pub fn attach(
         options,
         inodes: Mutex::default(),
         open_files: Mutex::default(),
+        visits: Visits::default(),
         dirty_files: Mutex::default(),
     });
     Ok(fs.keep(fid, attributes, None))
@@ -216,6 +227,8 @@ impl NinepFs {
     }
 }
 
+#[cfg(test)]
+mod ahead_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

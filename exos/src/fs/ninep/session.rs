@@ -16,6 +16,8 @@
 //!
 //! Locks: none is held from a request to its reply; `wires` and `fids` are innermost and held for moments.
 //!
+//! Calls of many requests at once are in [`super::many`].
+//!
 //! Limits: [`FID_COUNT_MAX`] fids of one session, those on their way out included; beyond them `ENFILE`.
 //! [`CALL_COUNT_MAX`] calls at once; beyond them `ENOMEM`.
 
@@ -24,8 +26,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::message::{
-    CLUNK_BYTES, DATA_HEADER_BYTES, HEADER_BYTES, Header, NO_FID, NO_TAG, R_ERROR, Reader, Request, VERSION, Writer,
-    clunk,
+    CLUNK_BYTES, DATA_HEADER_BYTES, HEADER_BYTES, Header, Messages, NO_FID, NO_TAG, R_ERROR, Reader, Request, VERSION,
+    Writer, clunk,
 };
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
@@ -35,7 +37,7 @@ pub const FID_COUNT_MAX: u32 = 8192;
 /// Least size of a message that is worth a session: a page with its header.
 const MESSAGE_BYTES_MIN: usize = 4096 + DATA_HEADER_BYTES;
 /// Most clunks that go along with a request.
-pub const COMPANION_COUNT_MAX: usize = 7;
+pub const COMPANION_COUNT_MAX: usize = 3;
 /// Calls that can wait at the same time.
 const CALL_COUNT_MAX: usize = 4096;
 /// Tags of one call: the request's, and those of its companions, which follow.
@@ -45,7 +47,10 @@ const IDLE_WIRE_COUNT_MAX: usize = 2;
 /// The fid of the served directory.
 const ROOT_FID: u32 = 0;
 
-const _: () = assert!(CALL_COUNT_MAX * (TAGS_PER_CALL as usize) < NO_TAG as usize);
+/// The first tag of a call of many requests, behind those of all other calls.
+pub(super) const MANY_TAG_FIRST: u16 = 1 + CALL_COUNT_MAX as u16 * TAGS_PER_CALL;
+
+const _: () = assert!((MANY_TAG_FIRST as usize) < NO_TAG as usize / 2);
 
 /// Why there is no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +78,28 @@ pub trait Requester: Send + Sync {
         companions: &[[u8; CLUNK_BYTES]],
         reply: &mut Vec<u8>,
     ) -> core::result::Result<(), Silence>;
+
+    /// Most messages of [`Self::request_many`]; none: there is no such way.
+    fn many_count_max(&self) -> usize {
+        0
+    }
+
+    /// Sends all messages at once, each at most [`SHORT_BYTES_MAX`] long, and waits until all are answered. `replies`
+    /// becomes the replies, each at most that long, as [`Messages::split`] reads them, in the order of the messages.
+    ///
+    /// # Errors
+    /// [`Silence`], from then on always.
+    fn request_many(&self, messages: &Messages, replies: &mut Vec<u8>) -> core::result::Result<(), Silence> {
+        let _ = (messages, replies);
+        Err(Silence::Device)
+    }
+
+    /// A number that has grown whenever anything came from outside of the pod, before a program could know of it:
+    /// replies to [`Self::request`] of any share, input, frames of the network. Replies to [`Self::request_many`] do
+    /// not count ([`super::ahead`] says why).
+    fn news(&self) -> u64 {
+        0
+    }
 
     /// The session is over: waiters are answered by [`Silence`] at once.
     fn give_up(&self);
@@ -131,11 +158,13 @@ struct Fids {
 
 /// A session.
 pub(super) struct Session {
-    requester: Arc<dyn Requester>,
+    pub(super) requester: Arc<dyn Requester>,
     payload_bytes_max: usize,
     wires: Mutex<Wires>,
     fids: Mutex<Fids>,
     has_failed: AtomicBool,
+    /// Whether a call of many requests is under way; there is one at a time.
+    pub(super) is_asking_many: AtomicBool,
 }
 
 /// A fid, clunked some time after it is dropped.
@@ -145,6 +174,11 @@ pub(super) struct Fid {
 }
 
 impl Fid {
+    /// For a number that the server has given a file to.
+    pub(super) fn of(session: Arc<Session>, number: u32) -> Self {
+        Self { session, number }
+    }
+
     pub(super) fn number(&self) -> u32 {
         self.number
     }
@@ -178,6 +212,7 @@ impl Session {
             wires: Mutex::default(),
             fids: Mutex::new(Fids { next: ROOT_FID + 1, free: Vec::new(), dropped: Vec::new() }),
             has_failed: AtomicBool::new(false),
+            is_asking_many: AtomicBool::new(false),
         };
         let agreed = session.agree_on_version(message_bytes)?;
         session.payload_bytes_max = agreed - DATA_HEADER_BYTES;
@@ -244,8 +279,23 @@ impl Session {
         Err(Errno::ENFILE)
     }
 
-    fn forget_number(&self, number: u32) {
+    /// The same without a request: `None` if there is none at hand.
+    pub(super) fn number_at_hand(&self) -> Option<u32> {
+        let mut fids = self.fids.lock();
+        if let Some(number) = fids.free.pop() {
+            return Some(number);
+        }
+        let number = (fids.next < FID_COUNT_MAX).then_some(fids.next)?;
+        fids.next += 1;
+        Some(number)
+    }
+
+    pub(super) fn forget_number(&self, number: u32) {
         self.fids.lock().free.push(number);
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
     }
 
     /// Makes a fid for what `names` leads to from `fid`; without names a second fid for the same file.
@@ -314,7 +364,9 @@ impl Session {
         let mut writer = Writer::new(message, request, *tag);
         write(&mut writer);
         writer.finish();
-        let gone = self.take_dropped(companions, *tag + 1);
+        let gone = self.take_dropped(COMPANION_COUNT_MAX);
+        companions.clear();
+        companions.extend(gone.iter().zip(*tag + 1..).map(|(number, tag)| clunk(*number, tag)));
         let answer = self.requester.request(message, companions, reply);
         // Another caller may have met nonsense meanwhile.
         if answer.is_err() || self.has_failed.load(Ordering::Acquire) {
@@ -345,23 +397,22 @@ impl Session {
         Ok(())
     }
 
-    /// Takes numbers out of the list of dropped ones, and makes clunks of them with tags from `first_tag` on.
-    fn take_dropped(&self, companions: &mut Vec<[u8; CLUNK_BYTES]>, first_tag: u16) -> Vec<u32> {
-        companions.clear();
+    /// Takes at most so many numbers out of the list of dropped ones, for their clunks.
+    pub(super) fn take_dropped(&self, count_max: usize) -> Vec<u32> {
         let mut fids = self.fids.lock();
-        let kept = fids.dropped.len().saturating_sub(COMPANION_COUNT_MAX);
-        let gone = fids.dropped.split_off(kept);
-        companions.extend(gone.iter().zip(first_tag..).map(|(number, tag)| clunk(*number, tag)));
-        gone
+        let kept = fids.dropped.len().saturating_sub(count_max);
+        fids.dropped.split_off(kept)
     }
 
-    fn free_numbers(&self, gone: &[u32]) {
+    /// The server has answered the clunks of these.
+    pub(super) fn free_numbers(&self, gone: &[u32]) {
         if !gone.is_empty() {
             self.fids.lock().free.extend_from_slice(gone);
         }
     }
 
-    fn fail(&self) -> Errno {
+    /// Ends the session.
+    pub(super) fn fail(&self) -> Errno {
         if !self.has_failed.swap(true, Ordering::AcqRel) {
             self.requester.give_up();
         }
@@ -370,7 +421,7 @@ impl Session {
 }
 
 /// What a reply says; `None` for nonsense.
-fn read_reply<R>(
+pub(super) fn read_reply<R>(
     reply: &[u8],
     tag: u16,
     request: Request,
