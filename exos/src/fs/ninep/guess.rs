@@ -5,7 +5,8 @@
 //! listing's own order is found by a look at what follows; the other two need an index, which is made when so many
 //! names were not found that it costs as much as they did.
 //!
-//! Limits: an index has four words of 32 bits for each entry; where there is no memory for it, there is none.
+//! Limits: an index has four words of 32 bits for each entry; where there is no memory for it, or there are more than
+//! [`INDEX_COUNT_MAX`] entries, there is none.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,6 +17,9 @@ use super::listing::Listing;
 const GAP_MAX: usize = 4;
 /// An index is made when one in so many names was not found.
 const INDEX_SHARE: usize = 64;
+
+/// Entries of a listing that an index is made for; sorting them keeps a processor.
+const INDEX_COUNT_MAX: usize = 1 << 17;
 
 /// An order of the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +115,8 @@ impl Guess {
         }
         if self.index.is_none() {
             self.missed_count += 1;
-            if self.missed_count * INDEX_SHARE < self.listing.count() {
+            let count = self.listing.count();
+            if self.missed_count * INDEX_SHARE < count || count > INDEX_COUNT_MAX {
                 return None;
             }
             self.index = Index::new(&self.listing);
