@@ -25,7 +25,7 @@ use super::system::{Machines, shown};
 use super::trace::plugin::Plugin;
 use super::trace::starter::read_file;
 use grid::Grid;
-use places::{Bench, LIBRARY, LINUX, Medium, Outcome, PLACEMENTS, Placement, Program};
+use places::{Bench, KERNEL, LIBRARY, LINUX, Medium, Outcome, PLACEMENTS, Placement, Program};
 
 /// The program of rows and sweeps.
 const ROWS: &str = "rows";
@@ -196,8 +196,10 @@ struct Parts {
     trap: Option<Result<f64, String>>,
 }
 
-/// The parts of each row in what the program said, by `value` of a result.
+/// The parts of each row in what the program said, by `value` of a result. In the kernel a warm fault is over without
+/// the program's handler, which is what the program measures the way to.
 fn parts_of(
+    placement: &Placement,
     outcomes: &[Outcome],
     why: Option<&str>,
     value: impl Fn(&Outcome) -> Result<f64, String>,
@@ -212,7 +214,9 @@ fn parts_of(
             let total = whole.map_or_else(missing, &value);
             // A call's trap is the crossings that it makes.
             let calls = whole.and_then(|whole| whole.line.number("calls"));
+            let is_out_of_sight = placement.key == KERNEL && name.ends_with("_fault_warm");
             let trap = match calls {
+                _ if is_out_of_sight => Err("the page is opened in the kernel, and no handler entered".to_owned()),
                 Some(calls) => null.clone().map(|null| null * calls),
                 None => find(name, "trap").map_or_else(missing, &value),
             };
@@ -261,7 +265,7 @@ impl Suite<'_> {
             for (column, placement) in self.placements() {
                 progress::say(&format!("rhino: rows, {}, run {pair} of {pairs}", placement.title));
                 let (outcomes, why) = self.rows(placement, &words, false)?;
-                for (name, parts) in parts_of(&outcomes, why.as_deref(), |it| it.line.time_ns()) {
+                for (name, parts) in parts_of(placement, &outcomes, why.as_deref(), |it| it.line.time_ns()) {
                     self.grids.put_parts(TIME, column, name, &parts);
                 }
             }
@@ -271,7 +275,7 @@ impl Suite<'_> {
             for (column, placement) in self.placements() {
                 progress::say(&format!("rhino: rows, {}, counting instructions", placement.title));
                 let (outcomes, why) = self.rows(placement, &words, true)?;
-                for (name, parts) in parts_of(&outcomes, why.as_deref(), instructions_of) {
+                for (name, parts) in parts_of(placement, &outcomes, why.as_deref(), instructions_of) {
                     self.grids.put_parts(COUNT, column, name, &parts);
                 }
             }
@@ -415,7 +419,7 @@ fn figure(grid: &Grid, name: &str, what: &str) -> Option<Figure> {
 #[cfg(test)]
 mod tests {
     use super::line::Line;
-    use super::{DETECTORS, Grids, Outcome, PERCENTS, Sweep, TIME, figure, parts_of};
+    use super::{DETECTORS, Grids, KERNEL, LIBRARY, Outcome, PERCENTS, PLACEMENTS, Sweep, TIME, figure, parts_of};
     use crate::filter::RowFilter;
 
     fn outcome(row: &str, param: &str, seconds: f64, extra: &str) -> Outcome {
@@ -435,10 +439,15 @@ mod tests {
             outcome("read_fault_warm", "trap", 1e-6, ""),
         ];
         let mut grids = Grids::new();
-        for (name, parts) in parts_of(&outcomes, Some("it ended"), |it| it.line.time_ns()) {
-            grids.put_parts(TIME, 0, name, &parts);
+        for (column, placement) in PLACEMENTS.iter().enumerate() {
+            for (name, parts) in parts_of(placement, &outcomes, Some("it ended"), |it| it.line.time_ns()) {
+                grids.put_parts(TIME, column, name, &parts);
+            }
         }
-        let value = |name: &str| grids.0[TIME].median(name, 0).map(f64::round);
+        let column_of = |key: &str| PLACEMENTS.iter().position(|placement| placement.key == key).unwrap();
+        let read_trap = |key: &str| grids.0[TIME].median("read_fault_warm_trap", column_of(key));
+        assert_eq!((read_trap(KERNEL), read_trap(LIBRARY).map(f64::round)), (None, Some(100.0)));
+        let value = |name: &str| grids.0[TIME].median(name, column_of(LIBRARY)).map(f64::round);
         assert_eq!((value("null"), value("null_trap")), (Some(100.0), None));
         assert_eq!((value("commit_8_bytes_trap"), value("commit_8_bytes_rest")), (Some(300.0), Some(700.0)));
         assert_eq!((value("read_fault_warm_trap"), value("read_fault_warm_rest")), (Some(100.0), Some(200.0)));
