@@ -8,6 +8,8 @@
 // `crowd cost N`    what fork and wait, a round through two pipes and a short sleep take beside 100 sleepers and N:
 //                   "fork 100 NS N NS", and so on.
 // `crowd threads N` N threads sleep, and end.
+// `crowd bomb MS`   a child and all that comes from it fork without end, for so long; then all are killed, and twenty
+//                   children sleep in their place; twice. Who is killed for want of memory is not this program.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -284,6 +286,41 @@ static void threads(long count)
     printf("joined %ld\n", joined);
 }
 
+static void bomb(long for_ms)
+{
+    for (int round = 0; round < 2; round++) {
+        int status;
+        pid_t pid = fork();
+        if (pid == 0) {
+            setpgid(0, 0);
+            while (fork() >= 0 || errno == EAGAIN || errno == ENOMEM)
+                ;
+            _exit(9);
+        }
+        if (pid < 0)
+            exit(20);
+        setpgid(pid, pid);
+        usleep(for_ms * 1000);
+        // What is forked while the group is gone through may be missed.
+        while (kill(-pid, SIGKILL) == 0) {
+            while (waitpid(-1, &status, WNOHANG) > 0)
+                ;
+            usleep(10000);
+        }
+        while (waitpid(-1, &status, WNOHANG) > 0)
+            ;
+        long made = 0;
+        begin();
+        for (int tries = 0; made < 20 && tries < 1000; tries++)
+            if (add(&pid) == 0)
+                made++;
+            else
+                usleep(10000);
+        settle(made);
+        printf("bomb: %ld in its place, ended %ld\n", made, finish());
+    }
+}
+
 int main(int argc, char **argv)
 {
     char *kind = argc > 1 ? argv[1] : "100";
@@ -299,6 +336,8 @@ int main(int argc, char **argv)
         cost(count);
     else if (strcmp(kind, "threads") == 0)
         threads(count);
+    else if (strcmp(kind, "bomb") == 0)
+        bomb(count);
     else
         crowd(atol(kind));
     return 0;

@@ -65,6 +65,15 @@ fn four_thousand_threads() {
     }
 }
 
+/// Memory comes to its end for hundreds at once, who all look for one to end.
+#[test]
+fn a_program_that_only_forks_ends_nobody_but_itself() {
+    for cpus in ["1", "2"] {
+        let Some(output) = crowd(&["-m", "64M", "--cpus", cpus], &["bomb", "3000"]) else { return };
+        assert_eq!(output, "bomb: 20 in its place, ended 20\n".repeat(2), "{cpus} processors");
+    }
+}
+
 /// In instructions, so that the host's load shows in nothing.
 #[test]
 fn those_that_sleep_cost_those_that_are_awake_nothing() {

@@ -32,8 +32,8 @@ pub(crate) enum Request {
     Events { follows: bool },
     /// How a pod was started, or all.
     Inspect { pod: Option<String> },
-    /// What a pod wrote, or what all did.
-    Logs { follows: bool, pod: Option<String> },
+    /// What a pod wrote, or what all did: the last so many lines of what is kept, or all.
+    Logs { follows: bool, pod: Option<String>, last: Option<u64> },
 }
 
 /// A program in a pod: what is not said is the pod's own.

@@ -107,8 +107,21 @@ pub(crate) struct LogsOptions {
     /// Go on with what the pod writes, until it ends
     #[arg(short = 'f', long)]
     follow: bool,
+    /// Begin with the last so many lines, or with `all` that are kept
+    #[arg(short = 'n', long, value_name = "LINES", default_value = TAIL_ALL, value_parser = parse_tail)]
+    tail: u64,
     /// The pod; without it, all, with their marks
     pod: Option<OsString>,
+}
+
+/// All lines, as [`parse_tail`] has it.
+const TAIL_ALL: &str = "all";
+
+fn parse_tail(text: &str) -> Result<u64, String> {
+    if text == TAIL_ALL {
+        return Ok(u64::MAX);
+    }
+    text.parse().map_err(|_| format!("a number of lines, or {TAIL_ALL}"))
 }
 
 /// `aegis stop`.
@@ -226,9 +239,9 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Error> {
 pub(crate) fn logs(options: &LogsOptions) -> Result<u8, Error> {
     let pod = options.pod.as_ref().map(name);
     if let Some(record) = options.choice.ended(pod.as_deref())? {
-        return print_lines(&record, pod.as_deref());
+        return print_lines(&record, pod.as_deref(), options.tail);
     }
-    let request = Request::Logs { follows: options.follow, pod };
+    let request = Request::Logs { follows: options.follow, pod, last: Some(options.tail) };
     finish(options.choice.open_for(options.pod.as_ref())?.ask(&request, None, pass_on)?)
 }
 
@@ -288,14 +301,16 @@ fn ended_reports() -> Result<Vec<MachineReport>, Error> {
 }
 
 /// What pods of a machine that has ended wrote.
-fn print_lines(record: &Record, pod: Option<&str>) -> Result<u8, Error> {
+fn print_lines(record: &Record, pod: Option<&str>, last: u64) -> Result<u8, Error> {
     let names: Vec<String> = record.report.pods.iter().map(|pod| pod.name.clone()).collect();
     if let Some(pod) = pod.filter(|pod| !names.iter().any(|name| name == pod)) {
         let text = format!("{pod}: no such pod; {} had {}", record.report.machine, names.join(", "));
         return Err(Error::Usage(text));
     }
     let marks = marks(&names);
-    for line in record.lines.iter().filter(|line| pod.is_none_or(|pod| line.pod == pod)) {
+    let lines: Vec<_> = record.lines.iter().filter(|line| pod.is_none_or(|pod| line.pod == pod)).collect();
+    let passed_over = lines.len().saturating_sub(usize::try_from(last).unwrap_or(usize::MAX));
+    for line in &lines[passed_over..] {
         let number = names.iter().position(|name| *name == line.pod);
         let mark = number.filter(|_| pod.is_none()).map_or("", |number| marks[number].as_str());
         let kind = if line.error { Kind::Errors } else { Kind::Output };

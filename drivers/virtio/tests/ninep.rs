@@ -2,9 +2,7 @@
 
 use aegis_hal::fake::{FakeBus, FakeDma, FakeMmio};
 use aegis_virtio::fake::{FakeSerial, Mischief, MmioModel, Pace, SharedSerial, mmio, pci};
-use aegis_virtio::ninep::{
-    Channel, LANE_SLOT_COUNT, Limits, SLOT_COUNT, SMALL_BYTES, WIDE_LANE, WIDE_SLOT_FIRST,
-};
+use aegis_virtio::ninep::{Channel, LANE_SLOT_COUNT, Limits, SLOT_COUNT, SMALL_BYTES, WIDE_LANE, WIDE_SLOT_FIRST};
 use aegis_virtio::{
     CallerFault, ConfigurationFault, DeviceFault, Interrupts, MmioTransport, PciInterrupt, PciTransport, Transport,
     VirtioError,

@@ -3,14 +3,20 @@
 use aegis_link::frame::Kind;
 use aegis_link::phase::PodPhase;
 
-use super::logs::{Next, Position};
+use super::logs::Next;
 use super::state::{ControlServer, Job, OUT_BYTES_ENOUGH};
 use crate::relay::pod_link::PodLink;
 
 impl ControlServer {
-    pub(super) fn show_logs(&mut self, number: u64, follows: bool, pod: Option<&str>) -> Result<(), String> {
+    pub(super) fn show_logs(
+        &mut self,
+        number: u64,
+        follows: bool,
+        (pod, last): (Option<&str>, Option<u64>),
+    ) -> Result<(), String> {
         let pod = pod.map(|name| self.pod(name)).transpose()?;
-        self.begin(number, Job::Logs { pod, follows, position: Position::default() })
+        let position = self.logs.position_of_last(pod, last.unwrap_or(u64::MAX));
+        self.begin(number, Job::Logs { pod, follows, position })
     }
 
     pub(super) fn go_on_with_logs(&mut self, number: u64, links: &[PodLink]) {

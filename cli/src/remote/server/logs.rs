@@ -35,7 +35,7 @@ pub(crate) struct Logs {
 }
 
 /// Where a reader is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     next: u64,
     /// By pod: up to where the reader knows of lines that are no longer kept.
@@ -74,13 +74,21 @@ impl Logs {
         }
     }
 
+    /// Where a reader begins who wants the last `count` lines of `pod`, or of all; what is long gone it does not expect.
+    pub(crate) fn position_of_last(&self, pod: Option<usize>, count: u64) -> Position {
+        let wanted = self.pods.iter().enumerate().filter(|(number, _)| pod.is_none_or(|pod| pod == *number));
+        let mut numbers: Vec<u64> = wanted.flat_map(|(_, log)| &log.lines).map(|line| line.number).collect();
+        numbers.sort_unstable_by(|left, right| right.cmp(left));
+        let next = match count.checked_sub(1).map(|place| numbers.get(usize::try_from(place).unwrap_or(usize::MAX))) {
+            None => self.next,
+            Some(first) => first.copied().unwrap_or(0),
+        };
+        Position { next, told: self.pods.iter().map(|log| log.lost_before).collect() }
+    }
+
     /// What a reader of `pod`, or of all, gets next; its position moves on.
     pub(crate) fn read(&self, pod: Option<usize>, position: &mut Position) -> Next<'_> {
         let all = || self.pods.iter().enumerate().filter(|(number, _)| pod.is_none_or(|pod| pod == *number));
-        // A reader from the beginning does not expect what is long gone.
-        if position.told.is_empty() {
-            position.told = self.pods.iter().map(|log| log.lost_before).collect();
-        }
         let is_news = |log: &PodLog, told: u64| log.lost_before > position.next && log.lost_before > told;
         if let Some((number, log)) = all().find(|(number, log)| is_news(log, position.told[*number])) {
             position.told[number] = log.lost_before;
@@ -116,10 +124,14 @@ mod tests {
         }
     }
 
+    fn beginning(logs: &Logs) -> Position {
+        logs.position_of_last(None, u64::MAX)
+    }
+
     #[test]
     fn lines_come_in_order_and_a_reader_goes_on_where_it_was() {
         let mut logs = Logs::new(2);
-        let (mut all, mut one) = (Position::default(), Position::default());
+        let (mut all, mut one) = (beginning(&logs), beginning(&logs));
         logs.keep(0, false, b"a\nb\n");
         logs.keep(1, true, b"c\n");
         assert_eq!(texts(&logs, None, &mut all), ["0 a", "0 b", "1 c"]);
@@ -131,9 +143,25 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_begins_at_the_last_lines() {
+        let mut logs = Logs::new(2);
+        logs.keep(0, false, b"a\nb\n");
+        logs.keep(1, false, b"c\n");
+        logs.keep(0, false, b"d\n");
+        let last = |pod, count| texts(&logs, pod, &mut logs.position_of_last(pod, count));
+        assert_eq!(last(None, 2), ["1 c", "0 d"]);
+        assert_eq!(last(Some(0), 2), ["0 b", "0 d"]);
+        assert_eq!((last(None, 0), last(Some(1), 1)), (vec![], vec!["1 c".to_owned()]));
+        assert_eq!((last(None, 9).len(), last(None, u64::MAX).len()), (4, 4));
+        let mut position = logs.position_of_last(None, 0);
+        logs.keep(1, false, b"e\n");
+        assert_eq!(texts(&logs, None, &mut position), ["1 e"]);
+    }
+
+    #[test]
     fn a_pod_that_writes_much_loses_its_own_lines_only() {
         let mut logs = Logs::new(2);
-        let mut slow = Position::default();
+        let mut slow = beginning(&logs);
         logs.keep(1, false, b"first\n");
         assert_eq!(texts(&logs, None, &mut slow), ["1 first"]);
         logs.keep(1, false, b"kept\n");
@@ -141,7 +169,7 @@ mod tests {
             logs.keep(0, false, format!("{number}\n").as_bytes());
         }
         assert!(logs.pods[0].bytes <= POD_BYTES_MAX && logs.pods[0].lost_before > 0);
-        let found = texts(&logs, Some(1), &mut Position::default());
+        let found = texts(&logs, Some(1), &mut beginning(&logs));
         assert_eq!(found, ["1 first", "1 kept"]);
         let found = texts(&logs, None, &mut slow);
         assert_eq!(found[..2], ["0 lost", "1 kept"], "and nobody else's");

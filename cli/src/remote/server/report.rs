@@ -7,7 +7,7 @@ use aegis_link::frame::{Kind, SOCKET_BYTES_MAX};
 use aegis_link::orders::{Action, PodState, TicketHolder};
 use aegis_link::phase::PodPhase;
 
-use super::logs::{Next, Position};
+use super::logs::Next;
 use super::state::{ControlServer, Environment, Job, OrderReason, ReportJob};
 use crate::relay::ending::outcome;
 use crate::relay::pod_link::PodLink;
@@ -170,7 +170,7 @@ impl ControlServer {
         let pods = links.iter().enumerate().take(self.pods.len());
         let pods = pods.map(|(number, link)| self.pod_report(number, link, Some(link.phase()))).collect();
         let report = MachineReport { machine: self.machine_name(), pods, currencies: Vec::new() };
-        let mut position = Position::default();
+        let mut position = self.logs.position_of_last(None, u64::MAX);
         let mut lines = Vec::new();
         loop {
             match self.logs.read(None, &mut position) {

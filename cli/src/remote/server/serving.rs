@@ -196,7 +196,7 @@ impl ControlServer {
             Ok(Request::Wait { pods }) => self.wait(number, &pods),
             Ok(Request::Events { follows }) => self.begin(number, Job::Events { follows, next: 0 }),
             Ok(Request::Inspect { pod }) => self.inspect(number, pod.as_deref(), links),
-            Ok(Request::Logs { follows, pod }) => self.show_logs(number, follows, pod.as_deref()),
+            Ok(Request::Logs { follows, pod, last }) => self.show_logs(number, follows, (pod.as_deref(), last)),
             Err(_) => Err("this version of the tool does not know that".to_owned()),
         };
         if let Err(text) = outcome {

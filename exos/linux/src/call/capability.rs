@@ -49,8 +49,8 @@ pub fn capget(context: &mut Context<'_>, [header, data, ..]: Arguments) -> Resul
     let held = if pid == 0 || pid == context.process.pid || pid == context.thread.tid() {
         context.thread.identities.lock().capabilities
     } else {
-        let others = context.system.processes.all();
-        let held = others.iter().find_map(|process| match process.thread(pid) {
+        let mut others = context.system.processes.all();
+        let held = others.find_map(|process| match process.thread(pid) {
             Some(thread) => Some(thread.identities.lock().capabilities),
             None => (process.pid == pid).then(|| process.identities.lock().capabilities),
         });

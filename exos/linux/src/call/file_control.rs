@@ -126,7 +126,7 @@ fn add_seals(context: &Context<'_>, description: &Description, wanted: u32) -> R
 fn takes_stores(context: &Context<'_>, description: &Description) -> bool {
     let metadata = description.metadata();
     let identity = FileIdentity { device: metadata.device.encoded(), inode: metadata.inode_number };
-    context.system.processes.all().iter().any(|process| {
+    context.system.processes.all().any(|process| {
         let memory = process.space();
         let space = memory.lock();
         space.areas().any(|area| area.takes_stores() && area.identity() == identity)

@@ -87,7 +87,7 @@ fn name(context: &Context<'_>, description: &Description, kind: Kind, number: u3
     let processes = &context.system.processes;
     let is_there = match kind {
         _ if number == 0 => true,
-        Kind::Group => !processes.in_group(number).is_empty(),
+        Kind::Group => processes.in_group(number).next().is_some(),
         Kind::Process | Kind::Thread => processes.named(number).is_some(),
     };
     if !is_there {
@@ -176,7 +176,7 @@ fn set_lease(context: &Context<'_>, description: &Arc<Description>, descriptor: 
 
 /// Whether a file is open by another description of some process.
 fn is_open_elsewhere(context: &Context<'_>, description: &Description, file: LockedFile) -> bool {
-    context.system.processes.all().iter().any(|process| {
+    context.system.processes.all().any(|process| {
         let table = process.files.table();
         let others: alloc::vec::Vec<_> = table.numbers().filter_map(|number| table.get(number).ok()).collect();
         drop(table);

@@ -339,7 +339,7 @@ fn lock_owned(context: &mut Context<'_>, key: FutexKey, address: u64, deadline_n
 
 /// A thread of the pod, the caller's process first.
 fn thread_of(system: &System, process: &Process, tid: u32) -> Option<Arc<Thread>> {
-    process.thread(tid).or_else(|| system.processes.all().iter().find_map(|process| process.thread(tid)))
+    process.thread(tid).or_else(|| system.processes.all().find_map(|process| process.thread(tid)))
 }
 
 /// The task of a thread that could hold a lock: one that has not yet left those that it held.

@@ -309,7 +309,7 @@ pub fn setpgid(context: &mut Context<'_>, [pid, group, ..]: Arguments) -> Result
         }
     }
     let wanted = if group as u32 == 0 { target.pid } else { group as u32 };
-    let is_there = || context.system.processes.in_group(wanted).iter().any(|one| *one.session.lock() == own_session);
+    let is_there = || context.system.processes.in_group(wanted).any(|one| *one.session.lock() == own_session);
     if target_session == target.pid || wanted != target.pid && !is_there() {
         return Err(Errno::EPERM);
     }
@@ -326,7 +326,7 @@ pub fn getsid(context: &mut Context<'_>, [pid, ..]: Arguments) -> Result<u64> {
 pub fn setsid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     let pid = context.process.pid;
     let own_group = *context.process.group.lock();
-    if own_group == pid || !context.system.processes.in_group(pid).is_empty() {
+    if own_group == pid || context.system.processes.in_group(pid).next().is_some() {
         return Err(Errno::EPERM);
     }
     *context.process.session.lock() = pid;

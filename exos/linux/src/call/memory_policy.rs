@@ -199,8 +199,8 @@ fn target(context: &Context<'_>, pid: u64) -> Result<Arc<Process>> {
     if pid == 0 {
         return Ok(context.process.clone());
     }
-    let all = context.system.processes.all();
-    let found = all.into_iter().find(|process| process.pid == pid || process.thread(pid).is_some());
+    let mut all = context.system.processes.all();
+    let found = all.find(|process| process.pid == pid || process.thread(pid).is_some());
     let process = found.ok_or(Errno::ESRCH)?;
     if may_trace(context, &process) { Ok(process) } else { Err(Errno::EPERM) }
 }

@@ -47,7 +47,7 @@ pub fn pidfd_open(context: &mut Context<'_>, [pid, flags, ..]: Arguments) -> Res
     }
     let Some(process) = context.system.processes.get(pid as u32) else {
         // A thread that does not lead its process is there, but is no process.
-        let is_thread = context.system.processes.all().iter().any(|process| process.thread(pid as u32).is_some());
+        let is_thread = context.system.processes.all().any(|process| process.thread(pid as u32).is_some());
         return Err(if is_thread { Errno::EINVAL } else { Errno::ESRCH });
     };
     open(context, &process, crate::abi::file::status_flags(flags))

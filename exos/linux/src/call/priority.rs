@@ -48,8 +48,8 @@ fn find(context: &Context<'_>, tid: u64) -> Result<(Arc<Process>, Arc<Thread>)> 
     if tid == 0 || tid == context.thread.tid() {
         return Ok((context.process.clone(), context.thread.clone()));
     }
-    let all = context.system.processes.all();
-    let found = all.into_iter().find_map(|process| process.thread(tid).map(|thread| (process, thread)));
+    let mut all = context.system.processes.all();
+    let found = all.find_map(|process| process.thread(tid).map(|thread| (process, thread)));
     found.or_else(|| context.system.listing.ended(tid)).ok_or(Errno::ESRCH)
 }
 
@@ -284,17 +284,17 @@ const IOPRIO_WHO_PROCESS: u32 = 1;
 /// The threads that `which` and `who` mean: one, a group's, a user's. `ESRCH`: none.
 fn targets(context: &Context<'_>, which: u64, who: u64) -> Result<Vec<(Arc<Process>, Arc<Thread>)>> {
     let who = who as u32;
-    let processes = match which as u32 {
+    let processes: Vec<_> = match which as u32 {
         IOPRIO_WHO_PROCESS if (who as i32) < 0 => return Err(Errno::ESRCH),
         IOPRIO_WHO_PROCESS => return Ok(alloc::vec![find(context, u64::from(who))?]),
         2 => {
             let group = if who == 0 { *context.process.group.lock() } else { who };
-            context.system.processes.in_group(group)
+            context.system.processes.in_group(group).collect()
         }
         3 => {
             let uid = if who == 0 { context.thread.identities.lock().uid[0] } else { who };
             let all = context.system.processes.all();
-            all.into_iter().filter(|process| process.identities.lock().uid[0] == uid).collect()
+            all.filter(|process| process.identities.lock().uid[0] == uid).collect()
         }
         _ => return Err(Errno::EINVAL),
     };

@@ -36,7 +36,6 @@ use crate::task::caller::Restart;
 use crate::task::exit::{ChildChange, child_code, claim, forget};
 use crate::task::interruption::interruption;
 use crate::task::process::{Birth, Ending, Process, Thread};
-use crate::task::processes::CHILDREN_AT_ONCE;
 use crate::task::system::ThreadStart;
 use crate::task::timers::arm_processor_limit;
 use crate::task::used_time::UsedTime;
@@ -234,7 +233,6 @@ fn check_count(context: &Context<'_>) -> Result<()> {
     }
     let own = context.system.processes.all();
     let count: usize = own
-        .iter()
         .filter(|process| process.identities.lock().uid[0] == uid)
         .map(|process| process.threads.lock().len().max(1))
         .sum();
@@ -382,9 +380,13 @@ fn start_process(context: &Context<'_>, process: &Arc<Process>, args: &CloneArgs
         *thread.stack.lock() = *context.thread.stack.lock();
     }
     context.system.listing.make_room(process.pid)?;
-    context.system.processes.make_room(process.parent())?;
     process.threads.lock().push(thread.clone());
     context.system.processes.add(process.clone());
+    // Who kills many goes through them in the order of their numbers. One that came by has no child afterwards: its
+    // child is in the table before, with a higher number as a rule, or does not come about.
+    if interruption(context.process, context.thread) == Interruption::Kill {
+        return Err(Errno::EINTR);
+    }
     arm_processor_limit(context.system, process);
     context.system.listing.add_process(process.clone(), thread.clone());
     let frame = first_frame(context, args);
@@ -478,20 +480,12 @@ fn find_child<T>(
     mut look: impl FnMut(&Arc<Process>) -> Option<T>,
 ) -> Option<T> {
     let (processes, own) = (&context.system.processes, context.process.pid);
-    let mut children = match choice {
-        // One that is named is not looked for among all.
-        Choice::Process(pid) => processes.get(*pid).filter(|child| child.parent() == own).into_iter().collect(),
-        _ => processes.children_after(own, 0),
-    };
-    loop {
-        let found = children.iter().filter(|child| is_chosen(context, child, choice, options)).find_map(&mut look);
-        match children.last() {
-            Some(last) if found.is_none() && children.len() == CHILDREN_AT_ONCE => {
-                children = processes.children_after(own, last.pid);
-            }
-            _ => return found,
-        }
+    let mut look = |child: &Arc<Process>| is_chosen(context, child, choice, options).then(|| look(child)).flatten();
+    // One that is named is not looked for among all.
+    if let Choice::Process(pid) = choice {
+        return look(&processes.get(*pid).filter(|child| child.parent() == own)?);
     }
+    processes.children_of(own).find_map(|child| look(&child))
 }
 
 /// The first change among the children that are chosen; `ECHILD` if there are no such children.

@@ -42,7 +42,7 @@ fn find(context: &Context<'_>, tid: u64) -> Result<Arc<Thread>> {
     if let Some(thread) = context.process.thread(tid) {
         return Ok(thread);
     }
-    let found = context.system.processes.all().iter().find_map(|process| process.thread(tid));
+    let found = context.system.processes.all().find_map(|process| process.thread(tid));
     found.or_else(|| context.system.listing.ended(tid).map(|(_, thread)| thread)).ok_or(Errno::ESRCH)
 }
 

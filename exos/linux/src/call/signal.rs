@@ -230,27 +230,28 @@ pub fn kill(context: &mut Context<'_>, [pid, number, ..]: Arguments) -> Result<u
     let processes = &context.system.processes;
     // Copied out: looking for members takes this lock too.
     let own_group = *context.process.group.lock();
-    let targets = match pid {
-        i32::MIN => return Err(Errno::ESRCH),
-        0 => processes.in_group(own_group),
-        -1 => {
-            let spared = |process: &Arc<Process>| process.pid != FIRST_PID && process.pid != context.process.pid;
-            processes.all().into_iter().filter(spared).collect()
-        }
-        pid if pid < 0 => processes.in_group(pid.unsigned_abs()),
-        pid => processes.named(pid.unsigned_abs()).into_iter().collect(),
-    };
     let info = sender(context, SI_USER);
-    // Processes that a signal to all may not reach are no error.
-    let mut outcome = if pid == -1 && !targets.is_empty() { Ok(0) } else { Err(Errno::ESRCH) };
+    let mut outcome = Err(Errno::ESRCH);
     let mut pace = Pace::default();
-    for target in targets {
+    let mut tell = |target: Arc<Process>| {
         pace.offer_page();
         match send(context, &target, signal, info) {
             Ok(()) => outcome = Ok(0),
+            // Processes that a signal to all may not reach are no error.
+            Err(_) if pid == -1 => outcome = Ok(0),
             Err(error) if outcome.is_err() => outcome = Err(error),
             Err(_) => {}
         }
+    };
+    match pid {
+        i32::MIN => {}
+        0 => processes.in_group(own_group).for_each(tell),
+        -1 => {
+            let spared = |process: &Arc<Process>| process.pid != FIRST_PID && process.pid != context.process.pid;
+            processes.all().filter(spared).for_each(tell);
+        }
+        pid if pid < 0 => processes.in_group(pid.unsigned_abs()).for_each(tell),
+        pid => processes.named(pid.unsigned_abs()).into_iter().for_each(&mut tell),
     }
     outcome
 }
@@ -260,11 +261,12 @@ fn find_thread(context: &Context<'_>, pid: Option<u32>, tid: u32) -> Result<(Arc
     if tid == context.thread.tid() && pid.is_none_or(|pid| pid == context.process.pid) {
         return Ok((context.process.clone(), context.thread.clone()));
     }
-    let candidates = match pid {
-        Some(pid) => context.system.processes.get(pid).into_iter().collect(),
-        None => context.system.processes.all(),
+    let processes = &context.system.processes;
+    let of = |process: Arc<Process>| process.thread(tid).map(|thread| (process, thread));
+    let found = match pid {
+        Some(pid) => processes.get(pid).and_then(of),
+        None => processes.all().find_map(of),
     };
-    let found = candidates.into_iter().find_map(|process| process.thread(tid).map(|thread| (process, thread)));
     found.ok_or(Errno::ESRCH)
 }
 

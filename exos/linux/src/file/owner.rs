@@ -142,7 +142,7 @@ impl FileOwner {
         let owner = self.state.lock().owner;
         let is_there = self.system.upgrade().is_some_and(|system| match owner.kind {
             Kind::Process => system.processes.get(owner.number).is_some(),
-            Kind::Group => !system.processes.in_group(owner.number).is_empty(),
+            Kind::Group => system.processes.in_group(owner.number).next().is_some(),
             Kind::Thread => system.processes.named(owner.number).is_some(),
         });
         if is_there { owner } else { Owner { number: 0, ..owner } }
@@ -250,12 +250,10 @@ impl FileOwner {
     fn send_signal(&self, signal: Signal, info: SignalInfo) {
         let Some(system) = self.system.upgrade() else { return };
         let owner = self.state.lock().owner;
-        let members = match owner.kind {
-            _ if owner.number == 0 => return,
-            Kind::Group => system.processes.in_group(owner.number),
-            _ => system.processes.named(owner.number).into_iter().collect(),
-        };
-        for process in members.iter().filter(|process| may_tell(&owner, process)) {
+        let tell = |process: Arc<Process>| {
+            if !may_tell(&owner, &process) {
+                return;
+            }
             let thread = process.thread(owner.number).filter(|_| owner.kind == Kind::Thread);
             let send = |signal, info| match &thread {
                 Some(thread) => process.raise_in_thread(thread, signal, info),
@@ -265,6 +263,11 @@ impl FileOwner {
             if send(signal, info).is_err() {
                 let _ = send(Signal::IO, PLAIN);
             }
+        };
+        match owner.kind {
+            _ if owner.number == 0 => {}
+            Kind::Group => system.processes.in_group(owner.number).for_each(tell),
+            _ => system.processes.named(owner.number).into_iter().for_each(tell),
         }
     }
 }

@@ -236,13 +236,7 @@ impl Share {
     }
 
     /// One look at where a request stands. `task` is told of its answer if there is nothing to do but wait.
-    fn step(
-        &self,
-        journey: &mut Journey,
-        cargo: Cargo<'_>,
-        reply: &mut Vec<u8>,
-        task: Option<&Arc<Task>>,
-    ) -> Next {
+    fn step(&self, journey: &mut Journey, cargo: Cargo<'_>, reply: &mut Vec<u8>, task: Option<&Arc<Task>>) -> Next {
         let now_ns = kernel::now_ns();
         let is_alone = task.is_none_or(|_| !others_are_ready());
         let mut line = self.line.lock();

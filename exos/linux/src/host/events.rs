@@ -47,7 +47,7 @@ pub fn pending_terminal_bytes(process: &Process) -> usize {
 #[must_use]
 pub fn process_lines(system: &System) -> Vec<String> {
     let now_ns = system.kernel.now_ns();
-    let processes = system.processes.all().into_iter().take(PROCESS_LINE_COUNT_MAX);
+    let processes = system.processes.all().take(PROCESS_LINE_COUNT_MAX);
     processes.map(|process| process_line(&process, now_ns)).collect()
 }
 

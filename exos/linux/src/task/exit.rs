@@ -8,7 +8,6 @@
 //! the pod's shared state is ever left half changed by a process that is killed.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
 
 use exos::fs::readiness::Readiness;
@@ -160,8 +159,8 @@ pub fn give_memory_back(system: &Arc<System>, process: &Arc<Process>, before: Ar
 
 /// Children without a parent go to the nearest ancestor that asked for them, or to exos.
 fn adopt_children(system: &Arc<System>, process: &Arc<Process>) {
-    let children = system.processes.children_of(process.pid);
-    if children.is_empty() {
+    let mut children = system.processes.children_of(process.pid).peekable();
+    if children.peek().is_none() {
         return;
     }
     let heir = heir_of(system, process);
@@ -202,24 +201,23 @@ fn heir_of(system: &Arc<System>, process: &Process) -> u32 {
 /// Whether nobody outside of a group, but in its session, is the parent of a member.
 #[must_use]
 pub fn is_orphaned(system: &System, group: u32) -> bool {
-    let has_guardian = |member: &Arc<Process>| {
+    let has_guardian = |member: Arc<Process>| {
         let session = *member.session.lock();
         system.processes.get(member.parent()).is_some_and(|parent| {
             let is_outside = *parent.group.lock() != group;
             is_outside && *parent.session.lock() == session && !parent.has_ended()
         })
     };
-    !system.processes.in_group(group).iter().filter(|member| !member.has_ended()).any(has_guardian)
+    !system.processes.in_group(group).filter(|member| !member.has_ended()).any(has_guardian)
 }
 
 /// A stopped group that nobody is left to continue gets `SIGHUP` and `SIGCONT`.
 fn orphaned_groups(system: &Arc<System>, process: &Process) {
     let group = *process.group.lock();
-    let members: Vec<_> =
-        system.processes.in_group(group).into_iter().filter(|member| member.pid != process.pid).collect();
-    let is_stopped = members.iter().any(|member| member.pause.lock().stopped_by.is_some());
+    let members = || system.processes.in_group(group).filter(|member| member.pid != process.pid);
+    let is_stopped = members().any(|member| member.pause.lock().stopped_by.is_some());
     if is_stopped && is_orphaned(system, group) {
-        for member in members {
+        for member in members() {
             member.raise(Signal::HUP, SignalInfo::default());
             member.raise(Signal::CONT, SignalInfo::default());
         }

@@ -28,7 +28,7 @@ fn raise(process: &Process, signal: Signal) {
 impl JobControl for PodJobs {
     fn signal_group(&self, group: u32, signal: Signal) {
         if let Some(system) = self.0.upgrade() {
-            system.processes.in_group(group).iter().for_each(|process| raise(process, signal));
+            system.processes.in_group(group).for_each(|process| raise(&process, signal));
         }
     }
 
@@ -39,8 +39,9 @@ impl JobControl for PodJobs {
     }
 
     fn session_of_group(&self, group: u32) -> Option<u32> {
-        let members = self.0.upgrade()?.processes.in_group(group);
-        members.first().map(|process| *process.session.lock())
+        let system = self.0.upgrade()?;
+        let member = system.processes.in_group(group).next()?;
+        Some(*member.session.lock())
     }
 
     fn is_orphaned(&self, group: u32) -> bool {

@@ -2,16 +2,15 @@
 //!
 //! Numbers of processes and threads come from one row and are not used again while they are in use, as a process, a
 //! thread, a group or a session. Thousands of processes that sleep cost those that do not sleep nothing: what is asked
-//! at every fork, wait and ring of the timer is looked up, and not searched among all. Lock order: under this table's
-//! lock only the numbers of groups and sessions are read; nobody is called under it.
+//! at every fork, wait and ring of the timer is looked up, and not searched among all. Whoever goes through all takes
+//! [`AT_ONCE`] of them at a time: memory's end is met by walks that need none. Lock order: under this table's lock only
+//! the numbers of groups and sessions are read; nobody is called under it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
-use exos::reserve;
 use exos::sync::Mutex;
 
 use crate::task::process::Process;
@@ -21,13 +20,13 @@ pub const NUMBER_MAX: u32 = 32_767;
 /// Most processes and threads together.
 pub const COUNT_MAX: usize = 16_384;
 
-/// Children that are looked at before the table is asked for more.
-pub const CHILDREN_AT_ONCE: usize = 32;
+/// Processes that are looked at before the table is asked for more.
+pub const AT_ONCE: usize = 32;
 
 struct Entry {
     process: Arc<Process>,
-    /// Numbers of its children, ascending.
-    children: Vec<u32>,
+    /// Numbers of its children.
+    children: BTreeSet<u32>,
 }
 
 #[derive(Default)]
@@ -40,7 +39,9 @@ struct Table {
     /// No number behind the last and before this one is a group's or a session's that has outlived its leader.
     names_from: u32,
     /// Processes that the timer has to look at, or had to.
-    timed: Vec<u32>,
+    timed: BTreeSet<u32>,
+    /// How many processes there have been.
+    made_count: u64,
 }
 
 impl Table {
@@ -67,18 +68,14 @@ impl Table {
     }
 
     fn add_child(&mut self, parent: u32, child: u32) {
-        if let Some(entry) = self.processes.get_mut(&parent)
-            && let Err(place) = entry.children.binary_search(&child)
-        {
-            entry.children.insert(place, child);
+        if let Some(entry) = self.processes.get_mut(&parent) {
+            entry.children.insert(child);
         }
     }
 
     fn remove_child(&mut self, parent: u32, child: u32) {
-        if let Some(entry) = self.processes.get_mut(&parent)
-            && let Ok(place) = entry.children.binary_search(&child)
-        {
-            entry.children.remove(place);
+        if let Some(entry) = self.processes.get_mut(&parent) {
+            entry.children.remove(&child);
         }
     }
 }
@@ -114,20 +111,12 @@ impl Processes {
         self.table.lock().numbers.remove(&number);
     }
 
-    /// Room for one more child of a process, so that [`Self::add`] takes little memory.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
-    pub fn make_room(&self, parent: u32) -> Result<()> {
-        let mut table = self.table.lock();
-        table.processes.get_mut(&parent).map_or(Ok(()), |entry| reserve::reserve(&mut entry.children, 1))
-    }
-
     /// Adds a process under its number, which was taken.
     pub fn add(&self, process: Arc<Process>) {
         let mut table = self.table.lock();
         let (pid, parent) = (process.pid, process.parent());
-        table.processes.insert(pid, Entry { process, children: Vec::new() });
+        table.processes.insert(pid, Entry { process, children: BTreeSet::new() });
+        table.made_count += 1;
         table.add_child(parent, pid);
     }
 
@@ -148,17 +137,15 @@ impl Processes {
     /// before.
     pub fn note_timed(&self, process: &Process) {
         if !process.is_timed.swap(true, Ordering::AcqRel) {
-            self.table.lock().timed.push(process.pid);
+            self.table.lock().timed.insert(process.pid);
         }
     }
 
     /// The processes that the timer has to look at, which it will not have to again unless that is noted again.
-    #[must_use]
-    pub fn take_timed(&self) -> Vec<Arc<Process>> {
-        let mut table = self.table.lock();
-        let pids = core::mem::take(&mut table.timed);
-        let timed = pids.iter().filter_map(|pid| Some(table.processes.get(pid)?.process.clone()));
-        timed.inspect(|process| process.is_timed.store(false, Ordering::Release)).collect()
+    pub fn take_timed(&self) -> impl Iterator<Item = Arc<Process>> {
+        let pids = core::mem::take(&mut self.table.lock().timed);
+        let timed = pids.into_iter().filter_map(|pid| self.get(pid));
+        timed.inspect(|process| process.is_timed.store(false, Ordering::Release))
     }
 
     /// Takes a process away that was waited for; its number is free then.
@@ -189,45 +176,93 @@ impl Processes {
     /// The process that a number names which may be one of its threads'; zombies too.
     #[must_use]
     pub fn named(&self, number: u32) -> Option<Arc<Process>> {
-        self.get(number).or_else(|| self.all().into_iter().find(|process| process.thread(number).is_some()))
+        self.get(number).or_else(|| self.all().find(|process| process.thread(number).is_some()))
     }
 
-    /// All of them, ascending by number; zombies too.
-    #[must_use]
-    pub fn all(&self) -> Vec<Arc<Process>> {
-        self.table.lock().processes.values().map(|entry| entry.process.clone()).collect()
+    /// All of them, ascending by number; zombies too. One that comes meanwhile is among them if its number is higher
+    /// than those that were looked at.
+    pub fn all(&self) -> impl Iterator<Item = Arc<Process>> {
+        self.walk(|table, after, part| part.fill(table.processes.range(after + 1..).map(|(_, entry)| &entry.process)))
     }
 
-    /// The children of a process, ascending by number; zombies too.
-    #[must_use]
-    pub fn children_of(&self, pid: u32) -> Vec<Arc<Process>> {
-        let table = self.table.lock();
-        let children = table.processes.get(&pid).map_or(&[][..], |entry| &entry.children);
-        children.iter().filter_map(|child| Some(table.processes.get(child)?.process.clone())).collect()
+    /// The children of a process; as [`Self::all`].
+    pub fn children_of(&self, pid: u32) -> impl Iterator<Item = Arc<Process>> {
+        self.walk(move |table, after, part| {
+            let Some(parent) = table.processes.get(&pid) else { return };
+            let children = parent.children.range(after + 1..).filter_map(|child| table.processes.get(child));
+            part.fill(children.map(|entry| &entry.process));
+        })
     }
 
-    /// The children of a process whose numbers are above one, ascending: the first [`CHILDREN_AT_ONCE`] of them.
-    #[must_use]
-    pub fn children_after(&self, pid: u32, after: u32) -> Vec<Arc<Process>> {
-        let table = self.table.lock();
-        let children = table.processes.get(&pid).map_or(&[][..], |entry| &entry.children);
-        let first = children.partition_point(|child| *child <= after);
-        let children = children[first..].iter().take(CHILDREN_AT_ONCE);
-        children.filter_map(|child| Some(table.processes.get(child)?.process.clone())).collect()
+    /// The members of a group; as [`Self::all`].
+    pub fn in_group(&self, group: u32) -> impl Iterator<Item = Arc<Process>> {
+        self.walk(move |table, after, part| {
+            let processes = table.processes.range(after + 1..).map(|(_, entry)| &entry.process);
+            part.fill(processes.filter(|process| *process.group.lock() == group));
+        })
     }
 
-    /// The members of a group.
+    fn walk<F: FnMut(&Table, u32, &mut Part)>(&self, more: F) -> Walk<'_, F> {
+        Walk { processes: self, more, part: Part::default() }
+    }
+
+    /// Grows with each process that is made.
     #[must_use]
-    pub fn in_group(&self, group: u32) -> Vec<Arc<Process>> {
-        let table = self.table.lock();
-        let processes = table.processes.values().map(|entry| &entry.process);
-        processes.filter(|process| *process.group.lock() == group).cloned().collect()
+    pub fn made_count(&self) -> u64 {
+        self.table.lock().made_count
     }
 
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.table.lock().processes.len()
+    }
+}
+
+/// Processes that were copied out of the table, to be looked at without its lock.
+#[derive(Default)]
+struct Part {
+    processes: [Option<Arc<Process>>; AT_ONCE],
+    count: usize,
+    next: usize,
+    /// The number of the last one.
+    last: u32,
+}
+
+impl Part {
+    /// The first ones.
+    fn fill<'a>(&mut self, processes: impl Iterator<Item = &'a Arc<Process>>) {
+        for (place, process) in self.processes.iter_mut().zip(processes) {
+            *place = Some(process.clone());
+            self.count += 1;
+            self.last = process.pid;
+        }
+    }
+}
+
+/// A walk through the table, in ascending order of numbers. It ends: each step goes to a higher one.
+struct Walk<'a, F> {
+    processes: &'a Processes,
+    /// Fills a part with those behind a number.
+    more: F,
+    part: Part,
+}
+
+impl<F: FnMut(&Table, u32, &mut Part)> Iterator for Walk<'_, F> {
+    type Item = Arc<Process>;
+
+    fn next(&mut self) -> Option<Arc<Process>> {
+        if self.part.next == self.part.count {
+            // A part that was not full was the last.
+            if !(self.part.count == 0 && self.part.last == 0) && self.part.count < AT_ONCE {
+                return None;
+            }
+            (self.part.count, self.part.next) = (0, 0);
+            (self.more)(&self.processes.table.lock(), self.part.last, &mut self.part);
+        }
+        let process = self.part.processes.get_mut(self.part.next).and_then(Option::take)?;
+        self.part.next += 1;
+        Some(process)
     }
 }
 

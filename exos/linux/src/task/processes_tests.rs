@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{CHILDREN_AT_ONCE, NUMBER_MAX, Processes};
+use super::{AT_ONCE, NUMBER_MAX, Processes};
 use crate::file::files::ProcessFiles;
 use crate::task::identities::Identities;
 use crate::task::process::{Birth, Process};
@@ -35,6 +35,10 @@ fn add(world: &World, processes: &Processes, parent: u32, group: Option<u32>) ->
 
 fn pids(processes: &[Arc<Process>]) -> Vec<u32> {
     processes.iter().map(|process| process.pid).collect()
+}
+
+fn walked(processes: impl Iterator<Item = Arc<Process>>) -> Vec<u32> {
+    processes.map(|process| process.pid).collect()
 }
 
 #[test]
@@ -79,20 +83,20 @@ fn children_go_with_their_parent_to_another() {
     let parent = add(&world, &processes, 0, None);
     let heir = add(&world, &processes, 0, None);
     let children: Vec<_> = (0..5).map(|_| add(&world, &processes, parent.pid, Some(parent.pid))).collect();
-    assert_eq!(pids(&processes.children_of(parent.pid)), pids(&children));
+    assert_eq!(walked(processes.children_of(parent.pid)), pids(&children));
     processes.remove(children[1].pid);
     processes.set_parent(&children[3], heir.pid);
     processes.set_parent(&children[0], heir.pid);
-    assert_eq!(pids(&processes.children_of(heir.pid)), pids(&[children[0].clone(), children[3].clone()]));
-    assert_eq!(pids(&processes.children_of(parent.pid)), pids(&[children[2].clone(), children[4].clone()]));
+    assert_eq!(walked(processes.children_of(heir.pid)), pids(&[children[0].clone(), children[3].clone()]));
+    assert_eq!(walked(processes.children_of(parent.pid)), pids(&[children[2].clone(), children[4].clone()]));
     assert_eq!(children[3].parent(), heir.pid);
     // One that was waited for is nobody's child, whatever comes later.
     processes.set_parent(&children[1], heir.pid);
-    assert_eq!(processes.children_of(heir.pid).len(), 2);
-    assert_eq!(processes.in_group(parent.pid).len(), 5);
+    assert_eq!(processes.children_of(heir.pid).count(), 2);
+    assert_eq!(processes.in_group(parent.pid).count(), 5);
     processes.set_parent(&children[2], 0);
     processes.remove(parent.pid);
-    assert!(processes.children_of(parent.pid).is_empty());
+    assert_eq!(processes.children_of(parent.pid).count(), 0);
     assert_eq!(processes.number_count(), 5);
 }
 
@@ -101,15 +105,21 @@ fn many_children_come_in_parts() {
     let world = World::new();
     let processes = Processes::default();
     let parent = add(&world, &processes, 0, None);
-    let children: Vec<_> = (0..2 * CHILDREN_AT_ONCE + 5).map(|_| add(&world, &processes, parent.pid, None)).collect();
-    let (mut seen, mut after) = (Vec::new(), 0);
-    while let Some(last) = {
-        seen.extend(processes.children_after(parent.pid, after));
-        seen.last().map(|child: &Arc<Process>| child.pid).filter(|last| *last != after)
-    } {
-        after = last;
+    for count in [AT_ONCE, 2 * AT_ONCE + 5] {
+        let before = processes.children_of(parent.pid).count();
+        let children: Vec<_> = (before..count).map(|_| add(&world, &processes, parent.pid, None)).collect();
+        let seen: Vec<_> = processes.children_of(parent.pid).collect();
+        assert_eq!((seen.len(), pids(&seen[before..])), (count, pids(&children)));
     }
-    assert_eq!(pids(&seen), pids(&children));
+    // What goes and comes between two parts, and what comes behind the last one.
+    let mut all = processes.all();
+    let first: Vec<_> = all.by_ref().take(AT_ONCE).map(|process| process.pid).collect();
+    processes.remove(first[0] + AT_ONCE as u32);
+    let late = add(&world, &processes, 0, None);
+    let rest: Vec<_> = all.by_ref().map(|process| process.pid).collect();
+    assert_eq!((rest[0], rest.last()), (first[0] + AT_ONCE as u32 + 1, Some(&late.pid)));
+    assert!(all.next().is_none() && add(&world, &processes, 0, None).pid > late.pid && all.next().is_none());
+    assert_eq!(processes.made_count(), 2 * AT_ONCE as u64 + 8);
 }
 
 #[test]
@@ -117,14 +127,14 @@ fn the_timer_looks_at_those_that_have_something_for_it() {
     let world = World::new();
     let processes = Processes::default();
     let sleepers: Vec<_> = (0..3).map(|_| add(&world, &processes, 0, None)).collect();
-    assert!(processes.take_timed().is_empty());
+    assert_eq!(processes.take_timed().count(), 0);
     processes.note_timed(&sleepers[2]);
     processes.note_timed(&sleepers[0]);
     processes.note_timed(&sleepers[2]);
-    assert_eq!(pids(&processes.take_timed()), [3, 1]);
-    assert!(processes.take_timed().is_empty());
+    assert_eq!(walked(processes.take_timed()), [1, 3]);
+    assert_eq!(processes.take_timed().count(), 0);
     // What is noted while it looks is looked at the next time.
     processes.note_timed(&sleepers[2]);
     processes.remove(sleepers[2].pid);
-    assert!(processes.take_timed().is_empty());
+    assert_eq!(processes.take_timed().count(), 0);
 }

@@ -53,7 +53,7 @@ pub fn check_all(system: &System, now_ns: u64) -> Option<u64> {
         }
         next_ns
     };
-    system.processes.take_timed().into_iter().filter_map(look).min()
+    system.processes.take_timed().filter_map(look).min()
 }
 
 /// Looks whether timers of the process have fired, raises their signals, and says when to look next.
