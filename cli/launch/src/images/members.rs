@@ -87,6 +87,12 @@ struct Records {
 
 type Result<T> = std::result::Result<T, ImageError>;
 
+/// Whether bytes of the file follow a header of such a kind.
+fn has_contents(kind: EntryType) -> bool {
+    let is_link = matches!(kind, EntryType::Link | EntryType::Symlink);
+    !is_link && !matches!(kind, EntryType::Char | EntryType::Block | EntryType::Directory | EntryType::Fifo)
+}
+
 impl<'a> Members<'a> {
     pub(crate) fn new(file: &'a File) -> Result<Self> {
         let metadata = file.metadata().map_err(|error| ImageError::Io("reading a layer".into(), error))?;
@@ -256,15 +262,6 @@ impl<'a> Members<'a> {
             let why = format!("a path of more than {PATH_BYTES_MAX} bytes, or with a zero byte in it");
             return Err(ImageError::Member { path: shown(&path), why });
         }
-        let has_contents = !matches!(
-            kind,
-            EntryType::Link
-                | EntryType::Symlink
-                | EntryType::Char
-                | EntryType::Block
-                | EntryType::Directory
-                | EntryType::Fifo
-        );
         let size = pax_number("size")?.unwrap_or(header_size);
         let device = |number: io::Result<Option<u32>>| number.ok().flatten().unwrap_or(0);
         let is_device = matches!(kind, EntryType::Char | EntryType::Block);
@@ -293,7 +290,7 @@ impl<'a> Members<'a> {
         } else {
             self.pax_sparse(own, &member)?
         };
-        self.skip(if has_contents { size } else { 0 })?;
+        self.skip(if has_contents(kind) { size } else { 0 })?;
         Ok(member)
     }
 

@@ -74,7 +74,7 @@ impl Logs {
         }
     }
 
-    /// Where a reader begins who wants the last `count` lines of `pod`, or of all; what is long gone it does not expect.
+    /// Where a reader begins who wants the last `count` lines of `pod`, or of all. It expects none that are long gone.
     pub(crate) fn position_of_last(&self, pod: Option<usize>, count: u64) -> Position {
         let wanted = self.pods.iter().enumerate().filter(|(number, _)| pod.is_none_or(|pod| pod == *number));
         let mut numbers: Vec<u64> = wanted.flat_map(|(_, log)| &log.lines).map(|line| line.number).collect();
