@@ -38,6 +38,14 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     run_attended(options, start, None)
 }
 
+/// Memory of the machine: what was asked for, or enough for the pod's and the bundle.
+fn machine_memory_mib(options: &RunOptions, bundle_bytes: u64) -> u64 {
+    match options.machine_memory {
+        Some(bytes) => bytes.div_ceil(1 << 20),
+        None => memory_mib(options.pod.memory, bundle_bytes),
+    }
+}
+
 /// As [`run`], in a machine that other processes find by a name, if it has one: signals and further programs reach the
 /// pod by its server.
 pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&str>) -> Result<u8, Error> {
@@ -78,10 +86,7 @@ pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&s
     let profiled = options.profile.as_deref().map(|path| Profiled::prepare(path, &mut guest)).transpose()?;
     let spec = MachineSpec {
         cpu_count: options.cpus,
-        memory_mib: match options.machine_memory {
-            Some(bytes) => bytes.div_ceil(1 << 20),
-            None => memory_mib(options.pod.memory, bundle.size_bytes),
-        },
+        memory_mib: machine_memory_mib(options, bundle.size_bytes),
         slice_ms: None,
         bundle: &bundle,
         driver: Driver::Pod,

@@ -120,12 +120,8 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let pods = found(file, folder)?;
     let web = options.metrics.filter(|_| !options.machine.dry_run).map(WebPlace::take).transpose()?;
     let mut starter = Starter::find(options.machine)?;
-    let mut files = Vec::new();
-    for (entry, pod) in file.pods.iter().zip(&pods) {
-        let ready = pod.files(starter.cache.as_ref()).map_err(|error| of_pod(entry, error))?;
-        ready.report(options.machine);
-        files.push(ready);
-    }
+    let files = files_of(file, &pods, &starter)?;
+    files.iter().for_each(|files| files.report(options.machine));
     let networks = pods.iter().zip(&file.pods).map(|(pod, entry)| network(pod, entry, &starter));
     let networks = networks.collect::<Result<Vec<_>, _>>()?;
     let driver = if file.trusts_devices { Driver::Pod } else { Driver::Guard };
@@ -189,6 +185,11 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
     starter.report(&verdict, &finished.log);
     Ok(verdict.status)
+}
+
+fn files_of(file: &UpFile, pods: &[Pod], starter: &Starter) -> Result<Vec<PodFiles>, Error> {
+    let pairs = file.pods.iter().zip(pods);
+    pairs.map(|(entry, pod)| pod.files(starter.cache.as_ref()).map_err(|error| of_pod(entry, error))).collect()
 }
 
 fn say_page(web: &WebPlace) {
