@@ -203,7 +203,7 @@ impl Processes {
     }
 
     fn walk<F: FnMut(&Table, u32, &mut Part)>(&self, more: F) -> Walk<'_, F> {
-        Walk { processes: self, more, part: Part::default() }
+        Walk { processes: self, more, part: Part::default(), is_over: false }
     }
 
     /// Grows with each process that is made.
@@ -246,6 +246,8 @@ struct Walk<'a, F> {
     /// Fills a part with those behind a number.
     more: F,
     part: Part,
+    /// A part that was not full was the last.
+    is_over: bool,
 }
 
 impl<F: FnMut(&Table, u32, &mut Part)> Iterator for Walk<'_, F> {
@@ -253,12 +255,12 @@ impl<F: FnMut(&Table, u32, &mut Part)> Iterator for Walk<'_, F> {
 
     fn next(&mut self) -> Option<Arc<Process>> {
         if self.part.next == self.part.count {
-            // A part that was not full was the last.
-            if !(self.part.count == 0 && self.part.last == 0) && self.part.count < AT_ONCE {
+            if self.is_over {
                 return None;
             }
             (self.part.count, self.part.next) = (0, 0);
             (self.more)(&self.processes.table.lock(), self.part.last, &mut self.part);
+            self.is_over = self.part.count < AT_ONCE;
         }
         let process = self.part.processes.get_mut(self.part.next).and_then(Option::take)?;
         self.part.next += 1;
