@@ -120,7 +120,10 @@ fn of_memory(cpu: u8) -> Vec<Vec<Record>> {
             touch(cpu, WIDE),
             bind(cpu, SELF, MAP, WRITE, [WINDOW, FRAMES, 0x30, ONE]),
             touch(cpu, WINDOW),
+            // More than fits into one entry: the window's slots are in every root.
             call(cpu, CapRevoke::NUMBER, &[FRAMES]),
+            call(cpu, CapRevoke::NUMBER, &[FRAMES]),
+            call(cpu, SpaceEnter::NUMBER, &[SELF]),
             call(cpu, CapDrop::NUMBER, &[SPACE]),
         ],
     ]
