@@ -277,7 +277,7 @@ mod tests {
         assert!(!can_hold(&[b"user.".as_slice(), &[b'n'; 251]].concat()));
         let fits = attribute("user.a", &vec![0; FILE_BYTES_MAX - 6]);
         let other = attribute("user.b", b"1");
-        assert_eq!(length_bytes(&[other.clone()]), 12 + 8);
+        assert_eq!(length_bytes(core::slice::from_ref(&other)), 12 + 8);
         assert_eq!(length_bytes(&[fits.clone(), other]), length_bytes(&[fits]));
     }
 }
