@@ -339,8 +339,8 @@ fn pods_start_when_what_they_depend_on_has_come_so_far() {
     ];
     let mut machine = Up::start("depends", &[], &pods.concat());
     machine.wait_for(&["before | before"]);
-    machine.wait_for(&["first  | first"]);
-    machine.wait_for(&["last   | last"]);
+    // The last one waits for the first one's start, not for what it writes.
+    machine.wait_for(&["first  | first", "last   | last"]);
     let shown = machine.ask(&["events", "--once"]);
     let shown = String::from_utf8_lossy(&shown.output);
     let place = |event: &str| shown.find(event).unwrap_or_else(|| panic!("{event} in {shown}"));

@@ -46,6 +46,8 @@ enum Kind {
     AnyFunded,
     /// An empty slot.
     Target,
+    /// The same, where slots of spaces alone count too.
+    SpaceTarget,
 }
 
 const F: usize = 0;
@@ -72,7 +74,7 @@ fn row(number: u64, words: [u64; 6], arguments: &[(usize, Kind)]) -> Row {
 const WITHOUT_SLOTS: [u64; 4] = [0, 22, 29, 59];
 
 fn rows(entry: &BindEntry) -> [Row; 49] {
-    use Kind::{Any, AnyFunded, Funded, Right, Space, Target, Type};
+    use Kind::{Any, AnyFunded, Funded, Right, Space, SpaceTarget, Target, Type};
     let at = |slot: CapSlot| u64::from(slot.0);
     let (frames, environment, processor) = (at(FRAMES), at(ENVIRONMENT), at(PROCESSOR));
     let (bell, gate, device, machine) = (at(BELL), at(GATE), at(DEVICE), at(SLOT_MACHINE));
@@ -124,7 +126,7 @@ fn rows(entry: &BindEntry) -> [Row; 49] {
         row(39, [machine, 0, 0, 0, 0, 0], &[(0, Right(M))]),
         row(40, [environment, 0, 0, 0, 0, 0], &[(0, Right(E))]),
         row(41, [bell, u64::MAX, 0, 0, 0, 0], &[(0, Right(B))]),
-        row(42, [empty, 0, 0, 0, 0, 0], &[(0, Target)]),
+        row(42, [empty, 0, 0, 0, 0, 0], &[(0, SpaceTarget)]),
         row(43, [at(SPACE), 0, 0, 0, 0, 0], &[(0, Space)]),
         row(44, [environment, 1000, 0, 0, 0, 0], &[(0, Funded)]),
         row(45, [processor, processor, 0, 0, 0, 0], &[(0, Funded), (1, AnyFunded)]),
@@ -141,13 +143,15 @@ fn rows(entry: &BindEntry) -> [Row; 49] {
 type Corruption = (u64, Status);
 
 fn corruptions(kind: Kind, each: &mut dyn FnMut(Corruption) -> CaseResult) -> CaseResult {
-    if kind == Kind::Target {
+    if matches!(kind, Kind::Target | Kind::SpaceTarget) {
         each((u64::from(SLOT_NONE.0), Status::BadSlot))?;
         each((u64::from(BELL.0), Status::SlotInUse))?;
     } else {
         each((u64::from(EMPTY.0), Status::BadSlot))?;
     }
-    for beyond in [4096, u64::from(u32::MAX)] {
+    // Slots up to there hold what `SpaceCreate` makes (docs/abi.md).
+    let end = if kind == Kind::SpaceTarget { 4096 + 4352 } else { 4096 };
+    for beyond in [end, u64::from(u32::MAX)] {
         each((beyond, Status::BadSlot))?;
     }
     for wide in [1 << 32, 1 << 63 | u64::from(FRAMES.0), u64::MAX] {
@@ -159,7 +163,7 @@ fn corruptions(kind: Kind, each: &mut dyn FnMut(Corruption) -> CaseResult) -> Ca
         Kind::Space => (&[E, S], &[E, S]),
         Kind::Funded => (&[E, P], &[E, P]),
         Kind::AnyFunded => (&[E, P], &[]),
-        Kind::Any | Kind::Target => (&[], &[]),
+        Kind::Any | Kind::Target | Kind::SpaceTarget => (&[], &[]),
     };
     for (other, slot) in GOOD.into_iter().enumerate() {
         if !typed.is_empty() && !typed.contains(&other) {
