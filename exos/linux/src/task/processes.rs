@@ -21,7 +21,7 @@ pub const NUMBER_MAX: u32 = 32_767;
 pub const COUNT_MAX: usize = 16_384;
 
 /// Processes that are looked at before the table is asked for more.
-pub const AT_ONCE: usize = 32;
+pub const AT_ONCE: usize = 8;
 
 struct Entry {
     process: Arc<Process>,
