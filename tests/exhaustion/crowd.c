@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -288,6 +289,10 @@ static void threads(long count)
 
 static void bomb(long for_ms)
 {
+    struct shmid_ds state;
+    int segment = shmget(IPC_PRIVATE, 4096, 0600);
+    if (segment < 0 || shmat(segment, 0, 0) == (void *)-1 || shmctl(segment, IPC_RMID, 0) != 0)
+        exit(21);
     for (int round = 0; round < 2; round++) {
         int status;
         pid_t pid = fork();
@@ -317,7 +322,11 @@ static void bomb(long for_ms)
             else
                 usleep(10000);
         settle(made);
-        printf("bomb: %ld in its place, ended %ld\n", made, finish());
+        long ended = finish();
+        // Who was killed as it forked has attached nothing for a child that never was.
+        if (shmctl(segment, IPC_STAT, &state) != 0)
+            exit(22);
+        printf("bomb: %ld in its place, ended %ld, attached %ld\n", made, ended, (long)state.shm_nattch);
     }
 }
 

@@ -70,7 +70,7 @@ fn four_thousand_threads() {
 fn a_program_that_only_forks_ends_nobody_but_itself() {
     for cpus in ["1", "2"] {
         let Some(output) = crowd(&["-m", "64M", "--cpus", cpus], &["bomb", "3000"]) else { return };
-        assert_eq!(output, "bomb: 20 in its place, ended 20\n".repeat(2), "{cpus} processors");
+        assert_eq!(output, "bomb: 20 in its place, ended 20, attached 1\n".repeat(2), "{cpus} processors");
     }
 }
 

@@ -646,3 +646,25 @@ fn look_for(context: &mut Context<'_>, [kind, number, options]: [u64; 3]) -> Res
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use exos::error::Errno;
+    use exos::task::signal::{Signal, SignalInfo};
+    use syscalls::Sysno;
+
+    use crate::testing::calls::World;
+
+    #[test]
+    fn who_is_killed_as_it_forks_leaves_no_child_and_no_attachment() {
+        let world = World::new();
+        let segment = world.call(Sysno::shmget, [0u64, 9000, 0o1600]).expect("makes");
+        world.call(Sysno::shmat, [segment, 0, 0]).expect("attaches");
+        let system = world.pod.system.clone();
+        let attached = || system.ipc.segments.list()[0].attached_count;
+        let before = (system.processes.count(), attached());
+        world.pod.process.raise(Signal::KILL, SignalInfo::default());
+        assert_eq!(world.call(Sysno::fork, [0u64; 0]), Err(Errno::EINTR));
+        assert_eq!((system.processes.count(), attached()), before);
+    }
+}
