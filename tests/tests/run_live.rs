@@ -241,7 +241,7 @@ fn programs_that_are_killed_in_a_pass_leave_the_directory_usable() {
     let folder = Folder::new("killed");
     (0..600).for_each(|number| folder.put(&format!("f{number:03}"), "12345"));
     // Wherever the kill meets them; each leaves what was asked ahead, and more fids than a server has would be used.
-    let script = "for i in $(seq 40); do ls -l /v > /dev/null & find /v -size +1k & usleep $((i * 2000)); \
+    let script = "for i in $(seq 40); do ls -l /v > /dev/null & find /v -size +1k > /dev/null & usleep $((i * 2000)); \
                   kill -9 $! %1 2>/dev/null; wait; done; ls -l /v | grep -c ' 5 .*f...$'";
     let ended = aegis(&["-v", &folder.volume("")], &["busybox", "sh", "-c", script], b"");
     assert_eq!(String::from_utf8_lossy(&ended.output), "600\n", "{ended:?}");

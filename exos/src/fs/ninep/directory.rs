@@ -9,7 +9,11 @@
 //! changing directory is kept with its inode, and read again when it begins anew. The last ones are kept for some time
 //! as guesses at what will be looked up ([`super::ahead`]).
 //!
-//! Limits: those of [`super::listing`]; a larger directory is `EOVERFLOW`.
+//! QEMU's server looks at each entry that it read before it replies, and a whole reply fails with `ENOENT` when one has
+//! gone in between. A busy directory is therefore read on in smaller replies ([`ReplyBudget`]), between whose reading
+//! and looking there is hardly time.
+//!
+//! Limits: those of [`super::listing`]; a larger directory is `EOVERFLOW`. [`TRY_COUNT_MAX`] replies in a row may fail.
 
 use alloc::sync::Arc;
 
@@ -18,10 +22,14 @@ use super::NinepFs;
 use super::inode::NinepInode;
 use super::listing::Listing;
 use super::message::{ListedEntry, Reader, Request};
-use crate::error::Result;
+use crate::error::{Errno, Result};
 
 /// What a listing of an unchanging tree has no cookie for: all of it was told.
 const END_COOKIE: u64 = 1 << 40;
+/// A reply of this many bytes has room for any entry.
+const REPLY_BYTES_MIN: usize = 512;
+/// Replies in a row in which an entry may have gone, before a listing fails.
+const TRY_COUNT_MAX: u32 = 32;
 
 impl NinepInode {
     /// Lists from `cookie` on. No lock is held while `consumer` runs.
@@ -67,21 +75,52 @@ impl NinepInode {
         self.close_files();
         let mut listing = Listing::default();
         let mut offset = 0;
+        let mut budget = ReplyBudget::new(self.fs.session.payload_bytes_max());
         loop {
-            let payload_bytes_max = self.fs.session.payload_bytes_max();
-            let (next, outcome) = self.fs.session.call(
+            let bytes_max = budget.bytes;
+            let reply = self.fs.session.call(
                 Request::ReadDirectory,
                 |writer| {
-                    writer.u32(fid.number()).u64(offset).u32(payload_bytes_max as u32);
+                    writer.u32(fid.number()).u64(offset).u32(bytes_max as u32);
                 },
-                |reply| take_entries(&self.fs, Reader::of(reply.data(payload_bytes_max)?), &mut listing),
-            )?;
+                |reply| take_entries(&self.fs, Reader::of(reply.data(bytes_max)?), &mut listing),
+            );
+            let (next, outcome) = match reply {
+                Err(Errno::ENOENT) if budget.shrinks() => continue,
+                reply => reply?,
+            };
+            budget.grow();
             outcome?;
             match next {
                 Some(next) => offset = next,
                 None => return Ok(listing),
             }
         }
+    }
+}
+
+/// How much of a directory is asked for at once: less when entries go meanwhile, more while none does.
+struct ReplyBudget {
+    bytes: usize,
+    bytes_max: usize,
+    failed_in_a_row: u32,
+}
+
+impl ReplyBudget {
+    fn new(bytes_max: usize) -> Self {
+        Self { bytes: bytes_max, bytes_max, failed_in_a_row: 0 }
+    }
+
+    /// Notes that an entry had gone; `false`: it was once too often.
+    fn shrinks(&mut self) -> bool {
+        self.bytes = (self.bytes / 4).max(REPLY_BYTES_MIN.min(self.bytes_max));
+        self.failed_in_a_row += 1;
+        self.failed_in_a_row < TRY_COUNT_MAX
+    }
+
+    fn grow(&mut self) {
+        self.bytes = (self.bytes * 2).min(self.bytes_max);
+        self.failed_in_a_row = 0;
     }
 }
 

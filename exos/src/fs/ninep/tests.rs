@@ -1,11 +1,13 @@
 //! Host directories as inodes and in a name space, over an honest server that changes meanwhile.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::cache::PageCache;
 use super::fake_server::FakeServer;
 use super::inode::NinepInode;
+use super::message::R_ERROR;
 use super::{ATTRIBUTE_AGE_NS_MAX, Consistency, OPEN_FILE_COUNT_MAX, Options, attach};
 use crate::error::Errno;
 use crate::fake::FakeMachine;
@@ -24,6 +26,7 @@ use crate::mem::frames::FramePool;
 use crate::mem::source::{PageError, PageIntent, PageSource};
 
 const DEVICE: DeviceNumber = DeviceNumber { major: 0, minor: 40 };
+const READ_DIRECTORY: u8 = 40;
 const PLAIN: OpenFlags = OpenFlags::empty();
 const NONE: StatusFlags = StatusFlags::empty();
 
@@ -215,6 +218,44 @@ fn listings_of_a_changing_directory_keep_their_place() {
     }
     assert!(rest.iter().all(|name| !first.contains(name)));
     assert_eq!(list(end, usize::MAX), (Vec::new(), end));
+}
+
+#[test]
+fn a_listing_goes_on_where_entries_go_while_it_is_read() {
+    let rig = Rig::new(Consistency::Checked);
+    (0..200).for_each(|index| rig.server.put(&alloc::format!("f{index:03}"), b""));
+    let list = || {
+        let mut names = Vec::new();
+        let reached = rig.root.read_directory(0, &mut |entry| {
+            names.push(entry.name.to_vec());
+            true
+        });
+        reached.map(|_| names)
+    };
+    let all: Vec<Vec<u8>> = (0..200).map(|index| alloc::format!("f{index:03}").into_bytes()).collect();
+    // As QEMU's server: a whole reply fails when an entry went; here each large one, and of the small ones every third.
+    let mut count = 0;
+    rig.server.tree.lock().spoil = Some(Box::new(move |kind, reply| {
+        count += u32::from(kind == READ_DIRECTORY);
+        let fails = kind == READ_DIRECTORY && (reply.len() > 2000 || count % 3 == 0);
+        Some(if fails { gone(&reply) } else { reply })
+    }));
+    assert_eq!(list().unwrap(), all);
+    // A directory that went for good says so after a bounded number of requests.
+    rig.later();
+    rig.server.tree.lock().spoil =
+        Some(Box::new(|kind, reply| Some(if kind == READ_DIRECTORY { gone(&reply) } else { reply })));
+    let count = || rig.server.tree.lock().counts[&READ_DIRECTORY];
+    let before = count();
+    assert_eq!(list(), Err(Errno::ENOENT));
+    assert_eq!(count() - before, 32);
+    rig.server.tree.lock().spoil = None;
+    assert_eq!(list().unwrap(), all);
+}
+
+/// Linux's ENOENT in place of a reply.
+fn gone(reply: &[u8]) -> Vec<u8> {
+    [&[11, 0, 0, 0, R_ERROR], &reply[5..7], &[2, 0, 0, 0]].concat()
 }
 
 #[test]
