@@ -3,13 +3,13 @@
 
 use aegis_abi::device::{DEVICE_INTERRUPT_COUNT_MAX, DEVICE_REGION_COUNT_MAX, DeviceKind};
 use aegis_abi::layout::PAGE_SHIFT;
-use aegis_kernel_core::{DeviceDescription, DeviceId, Region, State};
+use aegis_kernel_core::{DeviceDescription, DeviceId, Region};
 use aegis_machine as machine;
 use aegis_pci::{self as pci, Bar, ConfigAccess, Function, Reset};
 use machine::frame_range::FrameRange;
 use machine::{Boot, PciPorts, VIRTIO_BLOCK_BYTES, VirtioMmioSlot};
 
-use crate::hardware::{Backend, Hardware, Line};
+use crate::hardware::{Backend, Kernel, Line};
 
 /// PCI class of bridges, which nobody may drive: they decide what others can reach.
 const CLASS_BRIDGE: u32 = 6;
@@ -24,7 +24,7 @@ const SERIAL_PORT_COUNT: u16 = 8;
 const SERIAL_LINE: usize = 3;
 
 /// Finds all device functions. What does not fit the tables is left out, and the log says so.
-pub(crate) fn describe(state: &mut State<'static, Hardware>, boot: &Boot) {
+pub(crate) fn describe(state: &mut Kernel, boot: &Boot) {
     machine::virtio_mmio_slots(&boot.topology, |slot| add_virtio_mmio(state, slot));
     let mut functions = [None; FUNCTION_COUNT_MAX];
     let mut found = functions.iter_mut();
@@ -49,7 +49,7 @@ pub(crate) fn describe(state: &mut State<'static, Hardware>, boot: &Boot) {
     }
 }
 
-fn add_virtio_mmio(state: &mut State<'static, Hardware>, slot: VirtioMmioSlot) {
+fn add_virtio_mmio(state: &mut Kernel, slot: VirtioMmioSlot) {
     let region = Region { base: slot.address, length_bytes: VIRTIO_BLOCK_BYTES, ..Region::HOLE };
     if let Some(device) = add_simple(state, DeviceKind::VirtioMmio, slot.device_id, region, slot.gsi) {
         state.machine.set_backend(device, Backend::VirtioMmio(slot.address));
@@ -57,13 +57,7 @@ fn add_virtio_mmio(state: &mut State<'static, Hardware>, slot: VirtioMmioSlot) {
 }
 
 /// A function of one region and one level-triggered line.
-fn add_simple(
-    state: &mut State<'static, Hardware>,
-    kind: DeviceKind,
-    identity: u32,
-    region: Region,
-    gsi: u32,
-) -> Option<DeviceId> {
+fn add_simple(state: &mut Kernel, kind: DeviceKind, identity: u32, region: Region, gsi: u32) -> Option<DeviceId> {
     let mut regions = [Region::HOLE; DEVICE_REGION_COUNT_MAX];
     regions[0] = region;
     let description = DeviceDescription { kind, identity, location: gsi, class: 0, regions, interrupt_count: 1 };
@@ -73,7 +67,7 @@ fn add_simple(
 }
 
 /// The second serial device, if its scratch register keeps what is written to it.
-fn add_serial(state: &mut State<'static, Hardware>, boot: &Boot) {
+fn add_serial(state: &mut Kernel, boot: &Boot) {
     let (scratch, pattern) = (SERIAL_PORT + SERIAL_PORT_COUNT - 1, 0x5a);
     machine::port_write(scratch, 1, pattern);
     if machine::port_read(scratch, 1) != pattern {
@@ -85,7 +79,7 @@ fn add_serial(state: &mut State<'static, Hardware>, boot: &Boot) {
     add_simple(state, DeviceKind::Ports, u32::from(SERIAL_PORT), region, gsi);
 }
 
-fn add_pci(state: &mut State<'static, Hardware>, boot: &Boot, function: &Function) {
+fn add_pci(state: &mut Kernel, boot: &Boot, function: &Function) {
     // Quiet, whatever firmware did with it, and within reach: for a driver that sets it up before it may reach memory,
     // and for us, as an MSI-X table is in its memory.
     let command = pci::COMMAND_INTX_DISABLE | pci::COMMAND_IO | pci::COMMAND_MEMORY;
@@ -108,12 +102,7 @@ fn add_pci(state: &mut State<'static, Hardware>, boot: &Boot, function: &Functio
 }
 
 /// How a function's interrupts arrive: messages if it can send them, else lines that several functions share.
-fn lines_of(
-    state: &State<'static, Hardware>,
-    boot: &Boot,
-    function: &Function,
-    lines: &mut [Line; DEVICE_INTERRUPT_COUNT_MAX],
-) -> usize {
+fn lines_of(state: &Kernel, boot: &Boot, function: &Function, lines: &mut [Line; DEVICE_INTERRUPT_COUNT_MAX]) -> usize {
     let isa = |line: u8| boot.topology.isa_lines.get(usize::from(line));
     let mut count = 0;
     let mut add = |line| {

@@ -12,10 +12,10 @@ use aegis_kernel_core::{Decision, State};
 use aegis_machine as machine;
 use machine::{Handlers, KernelGuard, KernelLock, TrapFrame, UserBases, VECTOR_RESCHEDULE, VECTOR_TIMER};
 
-use crate::hardware::Hardware;
+use crate::hardware::{Hardware, Kernel};
 
 /// The kernel's state.
-pub(crate) static KERNEL: KernelLock<State<'static, Hardware>> = KernelLock::new(State::new(Hardware::new()));
+pub(crate) static KERNEL: KernelLock<Kernel> = KernelLock::new(State::new(Hardware::new()));
 
 /// What to do about each kind of trap.
 pub(crate) static HANDLERS: Handlers =
@@ -29,7 +29,7 @@ pub(crate) fn this_cpu() -> CpuId {
 
 /// The state, for this processor.
 #[inline(always)]
-fn lock(cpu: CpuId) -> KernelGuard<'static, State<'static, Hardware>> {
+fn lock(cpu: CpuId) -> KernelGuard<'static, Kernel> {
     let mut state = KERNEL.lock();
     if let Some(counts) = machine::take_entry_counts() {
         state.count_entries(cpu, counts);
@@ -64,10 +64,7 @@ extern "C" fn space_enter(slot: u64) -> u64 {
 }
 
 /// Runs one event of the core and does what it decided.
-pub(crate) fn enter(
-    frame: &mut TrapFrame,
-    event: impl FnOnce(&mut State<'static, Hardware>, CpuId, &mut TrapFrame) -> Decision,
-) {
+pub(crate) fn enter(frame: &mut TrapFrame, event: impl FnOnce(&mut Kernel, CpuId, &mut TrapFrame) -> Decision) {
     let cpu = this_cpu();
     let mut state = lock(cpu);
     let decision = event(&mut state, cpu, frame);
@@ -75,7 +72,7 @@ pub(crate) fn enter(
 }
 
 /// Does what the core decided.
-fn carry_out(state: &mut State<'static, Hardware>, cpu: CpuId, decision: &Decision, frame: &mut TrapFrame) {
+fn carry_out(state: &mut Kernel, cpu: CpuId, decision: &Decision, frame: &mut TrapFrame) {
     if decision.is_switch() {
         exchange(state, cpu, decision.previous, decision.next);
     }
@@ -91,12 +88,7 @@ fn carry_out(state: &mut State<'static, Hardware>, cpu: CpuId, decision: &Decisi
 
 /// Saves what the processor that leaves has in registers that the trap frame does not hold, and loads the next one's.
 #[inline(always)]
-fn exchange(
-    state: &mut State<'static, Hardware>,
-    cpu: CpuId,
-    previous: Option<ProcessorId>,
-    next: Option<ProcessorId>,
-) {
+fn exchange(state: &mut Kernel, cpu: CpuId, previous: Option<ProcessorId>, next: Option<ProcessorId>) {
     let bases = machine::user_bases();
     // A processor that was unmade meanwhile has no context any more.
     if let Some(previous) = previous

@@ -6,10 +6,13 @@
 use aegis_abi::FrameNumber;
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_kernel_core::id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
-use aegis_kernel_core::{Extension, Holders, Machine, Pages, StopReport};
+use aegis_kernel_core::{Extension, Holders, Machine, Pages, State, StopReport};
 use aegis_machine as machine;
 use aegis_pci::{self as pci, Bar, ConfigAccess, Function, FunctionAddress, Reset};
 use machine::{ContextPlaces, DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, Flush, PROCESSOR_COUNT_MAX, PciPorts};
+
+/// The core on this machine.
+pub(crate) type Kernel = State<'static, Hardware>;
 
 /// Most interrupt routes: one vector each.
 const ROUTE_COUNT_MAX: usize = (DEVICE_VECTOR_LAST - DEVICE_VECTOR_FIRST) as usize + 1;

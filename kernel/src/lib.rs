@@ -25,10 +25,10 @@ mod bare {
     use aegis_abi::layout::{LARGE_PAGE_FRAMES, PAGE_SHIFT, PAGE_SIZE};
     use aegis_kernel_core::{BlockEntry, Extension, FirstEnvironment, FrameEntry, Setup, State};
     use aegis_machine as machine;
-    use machine::{Boot, BootMemory, ExitCode, log};
+    use machine::{Boot, ExitCode, log};
 
     use crate::entry::{self, HANDLERS, KERNEL};
-    use crate::{devices, hardware::Hardware};
+    use crate::{devices, hardware::Hardware, hardware::Kernel};
 
     /// How long a virtual processor runs before others get their turn, unless the command line says `slice_ms=`.
     const SLICE_MS: u64 = 10;
@@ -56,12 +56,7 @@ mod bare {
             give_up(format_args!("the boot bundle cannot be started: {error:?}"));
         }
         drop(state);
-        machine::start_processors(other);
-        run()
-    }
-
-    /// Every other processor.
-    fn other(_: usize) -> ! {
+        machine::start_processors(|_| run());
         run()
     }
 
@@ -73,11 +68,12 @@ mod bare {
     }
 
     /// Takes the memory of the tables and makes the rest free.
-    fn set_up(state: &mut State<'static, Hardware>, boot: &mut Boot) {
+    fn set_up(state: &mut Kernel, boot: &mut Boot) {
         let frame_count = boot.memory.frame_end();
         let block_count = frame_count.div_ceil(LARGE_PAGE_FRAMES);
-        let tables = take_tables(&mut boot.memory, frame_count as usize, block_count as usize);
-        let (Some((frames, blocks)), Some(pages)) = (tables, boot.memory.take_frames(2, 1)) else {
+        let frames = boot.memory.take_slice(frame_count as usize, FrameEntry::RESERVED);
+        let blocks = boot.memory.take_slice(block_count as usize, BlockEntry::EMPTY);
+        let (Some(frames), Some(blocks), Some(pages)) = (frames, blocks, boot.memory.take_frames(2, 1)) else {
             give_up(format_args!("too little memory for the ownership table of {frame_count} frames"));
         };
         let system_page = FrameNumber(pages.start);
@@ -96,16 +92,6 @@ mod bare {
         for range in boot.memory.free_ranges() {
             state.add_free_frames(FrameNumber(range.start), range.count);
         }
-    }
-
-    fn take_tables(
-        memory: &mut BootMemory,
-        frame_count: usize,
-        block_count: usize,
-    ) -> Option<(&'static mut [FrameEntry], &'static mut [BlockEntry])> {
-        let frames = memory.take_slice(frame_count, FrameEntry::RESERVED)?;
-        let blocks = memory.take_slice(block_count, BlockEntry::EMPTY)?;
-        Some((frames, blocks))
     }
 
     fn slice_ms(command_line: &str) -> u64 {
@@ -133,9 +119,7 @@ mod bare {
             slice_ns,
         };
         machine::physical_zero(frame);
-        for (index, word) in page.to_words().into_iter().enumerate() {
-            machine::physical_store_words(frame, index, [word]);
-        }
+        machine::physical_store_words(frame, 0, page.to_words());
     }
 
     /// The machine was started in a way that cannot work: says so and ends it.

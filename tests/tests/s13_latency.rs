@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use aegis_tests::{Machine, MachineKind};
 
-const CASES: [&str; 1] = ["interrupt_beside_ten_that_compute"];
+const CASES: [&str; 2] = ["interrupt_beside_ten_that_compute", "one_ring_wakes_all_processors"];
 
 #[test]
 fn on_pc() {
@@ -19,7 +19,7 @@ fn on_pc() {
         Err(failure) => panic!("{failure}"),
     };
     let text = &outcome.log.text;
-    text.lines().filter(|line| line.starts_with("interrupt to")).for_each(|line| println!("{line}"));
+    text.lines().filter(|line| line.starts_with("interrupt to") || line.starts_with("a ring")).for_each(|line| println!("{line}"));
     if let Err(problem) = outcome.check(&CASES.map(|case| format!("s13_latency/{case}"))) {
         panic!("{problem}\n--- the machine said ({}) ---\n{text}", outcome.end());
     }

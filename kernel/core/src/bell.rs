@@ -22,7 +22,7 @@ impl<M: Machine> State<'_, M> {
         let id = self.bells.find(|bell| bell.serial == 0)?;
         let serial = self.new_serial();
         self.bell_end = self.bell_end.max(id.index() + 1);
-        self.bells[id] = Bell { serial, owner: Some(owner), processor, ..Bell::EMPTY };
+        self.bells[id] = Bell::new(serial, owner, processor);
         self.environments[owner].count_entry(Table::Bells, true);
         Some(Named { id, serial })
     }
@@ -37,60 +37,46 @@ impl<M: Machine> State<'_, M> {
 
     /// Sets when the clock rings a bell, at once if the time has come already; all ones: never.
     pub(crate) fn set_bell_deadline(&mut self, bell: BellId, deadline_ns: u64, with: CapRef) {
-        self.bells[bell].deadline_ns = 0;
+        self.bells[bell].cancel(None);
         if deadline_ns <= self.machine.now_ns() {
             return self.ring(bell);
         }
         if deadline_ns == u64::MAX {
             return;
         }
-        self.bells[bell].deadline_with = Some(with);
-        self.note_alarm(bell, deadline_ns);
-        if let Some(cpu) = self.this_cpu {
-            self.cpus[cpu].is_deadline_stale = true;
-        }
+        self.alarms.set(bell, &mut self.bells[bell], (deadline_ns, with));
+        self.note_deadline();
     }
 
     /// A capability for a bell goes: a deadline that was set with it is none any more, and a processor of that
     /// environment that waits for the bell waits for what it may not see.
     pub(crate) fn cancel_bell(&mut self, at: CapRef, named: Option<Named<BellId>>) {
         let Some((named, bell)) = named.and_then(|named| Some((named, self.live_bell(named)?))) else { return };
-        if self.bells[bell].deadline_with == Some(at) {
-            self.bells[bell].deadline_ns = 0;
-        }
-        if self.bells[bell].waiter_count != 0 {
+        self.bells[bell].cancel(Some(at));
+        if self.bells[bell].has_waiters() {
             self.interrupt_sleepers(at.environment, |source| *source == Source::Bell(named));
         }
     }
 
     /// Rings the bells whose time has come. However many they are, sleepers are gone through once.
     pub(crate) fn ring_due(&mut self, now_ns: u64) {
-        if self.bell_clock_min_ns > now_ns {
+        if self.alarms.next_ns() > now_ns {
             return;
         }
-        self.bell_clock_min_ns = u64::MAX;
+        self.alarms.begin_look();
         let mut awaited = [0_u64; BELL_COUNT_MAX / 64];
         for (row, awaited) in awaited.iter_mut().enumerate() {
-            let mut left = core::mem::take(&mut self.alarms[row]);
+            let mut left = self.alarms.take_row(row);
             while let Some(bell) = BellId::from_index(row * 64 + left.trailing_zeros() as usize).filter(|_| left != 0) {
                 left &= left - 1;
-                match core::mem::take(&mut self.bells[bell].deadline_ns) {
-                    0 => {}
-                    deadline_ns if deadline_ns > now_ns => self.note_alarm(bell, deadline_ns),
-                    _ if self.ring_for_first(bell) => *awaited |= 1 << (bell.index() % 64),
-                    _ => {}
+                if self.alarms.take_due(bell, &mut self.bells[bell], now_ns) && self.ring_for_first(bell) {
+                    *awaited |= 1 << (bell.index() % 64);
                 }
             }
         }
         if awaited != [0; _] {
             self.wake_for_bells(|bell| awaited[bell.index() / 64] >> (bell.index() % 64) & 1 != 0);
         }
-    }
-
-    fn note_alarm(&mut self, bell: BellId, deadline_ns: u64) {
-        self.bells[bell].deadline_ns = deadline_ns;
-        self.alarms[bell.index() / 64] |= 1 << (bell.index() % 64);
-        self.bell_clock_min_ns = self.bell_clock_min_ns.min(deadline_ns);
     }
 
     /// Adds one to the count, makes the upcall, wakes sleepers.
@@ -102,11 +88,11 @@ impl<M: Machine> State<'_, M> {
 
     /// Rings for the upcall, and for the first sleeper if it waits for nothing else; whether others wait for the bell.
     fn ring_for_first(&mut self, bell: BellId) -> bool {
-        self.bells[bell].count = self.bells[bell].count.saturating_add(1);
+        self.bells[bell].ring();
         self.wake_first(bell);
         if let Some(processor) = self.bells[bell].processor.and_then(|(named, _)| self.live_processor(named)) {
             self.make_due(processor, UpcallKind::Bell);
         }
-        self.bells[bell].waiter_count != 0
+        self.bells[bell].has_waiters()
     }
 }

@@ -90,7 +90,7 @@ impl<'a, M: Machine> State<'a, M> {
         refuse_if(!self.frames.install(setup.frames, setup.blocks), BootError::FrameTable)?;
         (self.template_root, self.system_page) = (setup.template_root, setup.system_page);
         (self.slice_ns, self.random) = (setup.slice_ns.max(1), Keyed::new(setup.lottery_key));
-        self.bell_clock_min_ns = u64::MAX;
+        self.alarms.begin_look();
         self.frames.set(setup.system_page, FrameKind::Shared, 0);
         Ok(())
     }
@@ -115,8 +115,7 @@ impl<'a, M: Machine> State<'a, M> {
 
     /// Maps the page that every environment sees.
     pub(crate) fn map_system_page(&mut self, environment: EnvironmentId) -> Result<(), Status> {
-        let tables = self.home_tables(environment);
-        let mut flush = Flush::new(tables);
+        let mut flush = Flush::new(self.home_tables(environment));
         let bits = leaf_bits(BindFlags::empty());
         let page = self.system_page;
         self.map_small(SYSTEM_PAGE_BASE, page, bits, &mut flush)
@@ -177,23 +176,17 @@ impl<'a, M: Machine> State<'a, M> {
             (pages.save_area_base, pages.first_frame + 1, pages.save_area_frame_count, BindFlags::WRITE),
             (BOOT_INFO_BASE, boot_info.0, 1, BindFlags::empty()),
         ];
-        for (address, frame, page_count, flags) in fixed {
-            self.map_range(environment, address, frame, page_count, flags)?;
+        for pages in fixed {
+            self.map_range(environment, pages)?;
         }
         Ok(())
     }
 
-    fn map_range(
-        &mut self,
-        environment: EnvironmentId,
-        address: u64,
-        frame: u64,
-        page_count: u64,
-        flags: BindFlags,
-    ) -> Result<(), Status> {
+    /// Maps so many pages from an address on to the frames from one on.
+    fn map_range(&mut self, environment: EnvironmentId, pages: (u64, u64, u64, BindFlags)) -> Result<(), Status> {
+        let (address, frame, page_count, flags) = pages;
         // Nothing runs with this root yet, so nothing has to be flushed.
-        let tables = self.home_tables(environment);
-        let mut flush = Flush::new(tables);
+        let mut flush = Flush::new(self.home_tables(environment));
         for page in 0..page_count {
             let address = address + (page << PAGE_SHIFT);
             self.map_small(address, FrameNumber(frame + page), leaf_bits(flags), &mut flush)?;
@@ -248,9 +241,7 @@ impl<'a, M: Machine> State<'a, M> {
             FIRST_CONTROL_BASE,
             self.machine.now_ns(),
         ];
-        for (index, word) in words.into_iter().enumerate() {
-            self.machine.store(boot_info, index, word);
-        }
+        self.machine.store_words(boot_info, 0, words);
     }
 
     /// Word `index` of the memory that starts at `frame`; the caller checked that it is in the
@@ -292,7 +283,7 @@ impl<'a, M: Machine> State<'a, M> {
             let mut bind_flags = BindFlags::empty();
             bind_flags.set(BindFlags::WRITE, flags as u32 & FLAT_WRITE != 0);
             bind_flags.set(BindFlags::EXECUTE, flags as u32 & FLAT_EXECUTE != 0);
-            self.map_range(environment, address, base + page_offset, page_count, bind_flags)
+            self.map_range(environment, (address, base + page_offset, page_count, bind_flags))
                 .map_err(|_| BootError::ImageTooLarge)?;
             is_entry_good |= bind_flags.contains(BindFlags::EXECUTE) && (address..end).contains(&entry);
             lowest = end;

@@ -16,8 +16,8 @@ use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
 
 use crate::id::{BellId, DeviceId, EnvironmentId, GateId, Id, Named, ProcessorId};
 use crate::object::{
-    CapRef, Capability, Cover, DEPTH_MAX, DYING, FrameKind, FrameRange, Live, REVOKING, SLOT_COST, SLOT_COUNT_MAX,
-    SLOTS_PER_FRAME, check_first_word, kind_from_word, named, usable_word,
+    CapRef, Capability, Cover, DEPTH_MAX, DYING, Found, FrameKind, FrameRange, Live, REVOKING, SLOT_COST,
+    SLOT_COUNT_MAX, SLOTS_PER_FRAME, check_first_word, kind_from_word, named, usable_word,
 };
 use crate::outcome::refuse_if;
 use crate::{Machine, State};
@@ -73,7 +73,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// The capability in a slot of any type that can be used.
-    pub(crate) fn lookup_any(&self, environment: EnvironmentId, slot: CapSlot) -> Result<(CapRef, Capability), Status> {
+    pub(crate) fn lookup_any(&self, environment: EnvironmentId, slot: CapSlot) -> Live<Found> {
         let at = CapRef { environment, slot: slot.0 };
         // Slot 0 is always empty, and beyond the table there is nothing.
         let capability = self.capability(at).ok_or(Status::BadSlot)?;
@@ -81,15 +81,9 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// The capability in a slot, of the type and with the rights that a call needs.
-    pub(crate) fn lookup(
-        &self,
-        environment: EnvironmentId,
-        slot: CapSlot,
-        kind: CapType,
-        rights: Rights,
-    ) -> Result<(CapRef, Capability), Status> {
-        self.lookup_words::<1>(CapRef { environment, slot: slot.0 }, kind, rights)?;
-        self.lookup_any(environment, slot)
+    pub(crate) fn lookup(&self, by: EnvironmentId, slot: CapSlot, kind: CapType, rights: Rights) -> Live<Found> {
+        self.lookup_words::<1>(CapRef { environment: by, slot: slot.0 }, kind, rights)?;
+        self.lookup_any(by, slot)
     }
 
     /// The first words of a capability with a type and rights: no more is read of its entry.
@@ -139,13 +133,8 @@ impl<M: Machine> State<'_, M> {
 
     /// A virtual processor that still exists.
     #[inline(always)]
-    pub(crate) fn lookup_processor(
-        &self,
-        by: EnvironmentId,
-        slot: CapSlot,
-        rights: Rights,
-    ) -> Live<Named<ProcessorId>> {
-        let named = self.lookup_named(by, slot, CapType::Processor, rights)?;
+    pub(crate) fn lookup_processor(&self, by: EnvironmentId, slot: CapSlot, need: Rights) -> Live<Named<ProcessorId>> {
+        let named = self.lookup_named(by, slot, CapType::Processor, need)?;
         self.live_processor(named).map(|_| named).ok_or(Status::WrongState)
     }
 

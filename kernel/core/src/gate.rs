@@ -15,7 +15,7 @@ use aegis_abi::types::{CapSlot, Rights};
 use aegis_abi::upcall::UpcallFrame;
 
 use crate::id::{EnvironmentId, GateId, Named, PROCESSOR_COUNT_MAX, ProcessorId};
-use crate::object::{Call, CapRef, Gate, SLEEP_ENDING_KINDS, USER_FLAGS, copy_message, save_call, start_registers};
+use crate::object::{Call, Called, Gate, SLEEP_ENDING_KINDS, USER_FLAGS, copy_message, save_call, start_registers};
 use crate::outcome::{Caller, Outcome, Refusal, refuse_if};
 use crate::{Machine, State};
 
@@ -25,17 +25,11 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Makes a gate, if the table and the owner's share of it have room.
-    pub(crate) fn new_gate(
-        &mut self,
-        owner: EnvironmentId,
-        processor: (Named<ProcessorId>, CapRef),
-        rip: u64,
-        badge: u64,
-    ) -> Option<Named<GateId>> {
+    pub(crate) fn new_gate(&mut self, owner: EnvironmentId, to: Called, rip: u64, badge: u64) -> Option<Named<GateId>> {
         self.environments[owner].check_share(Table::Gates).ok()?;
         let id = self.gates.find(|gate| gate.serial == 0)?;
         let serial = self.new_serial();
-        self.gates[id] = Gate { serial, owner: Some(owner), processor: Some(processor), rip, badge };
+        self.gates[id] = Gate { serial, owner: Some(owner), processor: to, rip, badge };
         self.environments[owner].count_entry(Table::Gates, true);
         Some(Named { id, serial })
     }
@@ -213,7 +207,7 @@ impl<M: Machine> State<'_, M> {
         if let Some(client) = self.processors[processor].transfer.serving.take() {
             self.peer_gone(client);
         }
-        while let Some(client) = self.processors[processor].transfer.callers.pop(&mut self.links) {
+        while let Some(client) = self.processors[processor].transfer.callers.pop(&self.links) {
             self.peer_gone(client);
         }
     }

@@ -13,8 +13,6 @@ use crate::id::{BellId, EnvironmentId, Id, Named, ProcessorId};
 use crate::object::{CheckedTerm, Predicate, Source};
 use crate::{Machine, State};
 
-/// How often an idle processor looks at the words that sleepers wait for, and any processor at many of them.
-pub(crate) const WORD_POLL_NS: u64 = 200_000;
 /// Terms of sleepers that wait for words which a scheduling decision looks at.
 const LOOK_TERM_COUNT: usize = 8;
 /// As many once in `WORD_POLL_NS`.
@@ -37,7 +35,7 @@ impl<M: Machine> State<'_, M> {
             Source::Word { frame, word_index, shift, mask } => {
                 self.machine.load(frame, usize::from(word_index)) >> shift & mask
             }
-            Source::Bell(named) => self.live_bell(named).map_or(0, |b| self.bells[b].count),
+            Source::Bell(named) => self.live_bell(named).map_or(0, |b| self.bells[b].count()),
             Source::Clock => now_ns,
             Source::Never => return false,
         };
@@ -69,7 +67,7 @@ impl<M: Machine> State<'_, M> {
                 Source::Word { frame, .. } => self.frames.pin(frame),
                 Source::Bell(named) => {
                     if let Some(bell) = self.live_bell(named) {
-                        self.bells[bell].waiter_count += 1;
+                        self.bells[bell].begin_wait();
                     }
                     true
                 }
@@ -81,23 +79,10 @@ impl<M: Machine> State<'_, M> {
             }
             done += 1;
         }
-        let predicate = &self.processors[processor].predicate;
-        let (has_words, clock_ns) = (predicate.has_words(), predicate.clock_min_ns());
-        if self.clock_min_ns != 0 && clock_ns < self.clock_min_ns {
-            self.clock_min_ns = clock_ns;
-        }
-        if clock_ns != u64::MAX
-            && let Some(cpu) = self.this_cpu
-        {
-            self.cpus[cpu].is_deadline_stale = true;
+        if self.sleepers.add(&mut self.links, processor, &self.processors[processor].predicate) {
+            self.note_deadline();
         }
         self.note_asleep(processor);
-        if has_words {
-            self.word_sleeper_count += 1;
-            self.word_sleepers.push(&mut self.links, processor);
-        } else {
-            self.sleepers.push(&mut self.links, processor);
-        }
         true
     }
 
@@ -105,9 +90,9 @@ impl<M: Machine> State<'_, M> {
     #[inline(always)]
     pub(crate) fn begin_wait(&mut self, processor: ProcessorId, bell: Named<BellId>) {
         self.processors[processor].predicate.wait_for(bell);
-        self.bells[bell.id].waiter_count += 1;
+        self.bells[bell.id].begin_wait();
         self.note_asleep(processor);
-        self.sleepers.push(&mut self.links, processor);
+        self.sleepers.add_wordless(&mut self.links, processor);
     }
 
     fn note_asleep(&mut self, processor: ProcessorId) {
@@ -122,8 +107,7 @@ impl<M: Machine> State<'_, M> {
                 Some(Source::Word { frame, .. }) => self.frames.unpin(frame),
                 Some(Source::Bell(named)) => {
                     if let Some(bell) = self.live_bell(named) {
-                        debug_assert_ne!(self.bells[bell].waiter_count, 0, "every term was counted");
-                        self.bells[bell].waiter_count -= 1;
+                        self.bells[bell].end_wait();
                     }
                 }
                 _ => {}
@@ -133,19 +117,9 @@ impl<M: Machine> State<'_, M> {
 
     /// Releases what a sleeper held. The caller sets its next state.
     pub(crate) fn end_sleep(&mut self, processor: ProcessorId) {
-        if self.processors[processor].predicate.has_words() {
-            self.word_sleepers.remove(&mut self.links, processor);
-            debug_assert_ne!(self.word_sleeper_count, 0, "every sleeper was counted");
-            self.word_sleeper_count -= 1;
-        } else {
-            self.sleepers.remove(&mut self.links, processor);
-        }
+        self.sleepers.remove(&mut self.links, processor, &self.processors[processor].predicate);
         self.let_go_of(processor, self.processors[processor].predicate.term_count());
-        let predicate = &mut self.processors[processor].predicate;
-        if predicate.clock_min_ns() != u64::MAX {
-            self.clock_min_ns = 0;
-        }
-        predicate.clear();
+        self.processors[processor].predicate.clear();
     }
 
     /// Ends a sleep with the call's outcome.
@@ -156,8 +130,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn wake_where(&mut self, now_ns: u64, concerns: impl Fn(&CheckedTerm) -> bool) {
-        for queue in [self.sleepers, self.word_sleepers] {
-            let mut next = queue.first();
+        for mut next in self.sleepers.firsts() {
             while let Some(processor) = next {
                 next = self.links.after(processor);
                 if self.processors[processor].predicate.terms().any(|t| concerns(&t)) {
@@ -171,7 +144,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn take_what_holds(&mut self, processor: ProcessorId, now_ns: u64) -> Option<u64> {
         let predicate = &self.processors[processor].predicate;
         let product = self.evaluate(predicate, now_ns)?;
-        let taken = predicate.awaited.map(|bell| core::mem::take(&mut self.bells[bell].count));
+        let taken = predicate.awaited.map(|bell| self.bells[bell].take());
         Some(taken.unwrap_or(u64::from(product)))
     }
 
@@ -188,11 +161,10 @@ impl<M: Machine> State<'_, M> {
         if let Some(processor) = self.sleepers.first()
             && self.processors[processor].predicate.awaits(named)
         {
-            debug_assert_ne!(self.bells[bell].waiter_count, 0, "every term was counted");
-            self.bells[bell].waiter_count -= 1;
-            self.sleepers.pop(&mut self.links);
+            self.bells[bell].end_wait();
+            self.sleepers.remove_first(&self.links);
             self.processors[processor].predicate.clear();
-            let count = core::mem::take(&mut self.bells[bell].count);
+            let count = self.bells[bell].take();
             self.processors[processor].set_result(Status::Ok, count);
             self.make_ready_at_once(processor);
         }
@@ -204,22 +176,26 @@ impl<M: Machine> State<'_, M> {
         self.wake_where(now_ns, |term| matches!(term.source, Source::Bell(named) if is_rung(named.id)));
     }
 
-    /// Looks at sleepers that wait for words, in turn: at few terms, and once in a while at more, for which they are
-    /// charged. So no processor pays for what others wait for, and each one that waits is looked at.
+    /// Looks at sleepers that wait for words, if there are any: nearly never, and each scheduling decision asks.
+    #[inline(never)]
     pub(crate) fn wake_for_words(&mut self, now_ns: u64) {
-        let is_long_look = now_ns >= self.word_look_ns;
+        if self.sleepers.count_for_words() != 0 {
+            self.look_at_words(now_ns);
+        }
+    }
+
+    /// Looks at them in turn: at few terms, and once in a while at more, for which they are charged. So no processor
+    /// pays for what others wait for, and each one that waits is looked at.
+    #[inline(never)]
+    fn look_at_words(&mut self, now_ns: u64) {
+        let is_long_look = self.sleepers.begin_look(now_ns);
         let mut term_count = if is_long_look { LONG_LOOK_TERM_COUNT } else { LOOK_TERM_COUNT };
-        for _ in 0..self.word_sleeper_count {
-            let Some(processor) = self.word_sleepers.first() else { break };
+        for _ in 0..self.sleepers.count_for_words() {
+            let fits = |it: ProcessorId| self.processors[it].predicate.term_count() <= term_count;
+            let Some(processor) = self.sleepers.next_look(&mut self.links, fits) else { break };
             let count = self.processors[processor].predicate.term_count();
-            if count > term_count {
-                break;
-            }
             term_count -= count;
-            self.word_sleepers.pop(&mut self.links);
-            self.word_sleepers.push(&mut self.links, processor);
             if is_long_look {
-                self.word_look_ns = now_ns.saturating_add(WORD_POLL_NS);
                 self.processors[processor].funding.unpaid_ns += count as u64 * TERM_NS;
             }
             self.wake_if_due(processor, now_ns);
@@ -232,31 +208,20 @@ impl<M: Machine> State<'_, M> {
         self.wake_for_words(now_ns);
         if self.next_clock_ns() <= now_ns {
             self.wake_where(now_ns, |term| term.source == Source::Clock && term.value <= now_ns);
-            (self.clock_checked_ns, self.clock_min_ns) = (now_ns, 0);
+            self.sleepers.clock_looked_at(now_ns);
         }
     }
 
     /// The earliest time that a sleeper waits for and that was not looked at yet.
     pub(crate) fn next_clock_ns(&mut self) -> u64 {
-        if self.clock_min_ns == 0 {
-            let checked_ns = self.clock_checked_ns;
-            self.clock_min_ns = self
-                .sleepers
-                .members(&self.links)
-                .chain(self.word_sleepers.members(&self.links))
-                .flat_map(|processor| self.processors[processor].predicate.terms())
-                .filter(|term| term.source == Source::Clock && term.value > checked_ns)
-                .map(|term| term.value)
-                .min()
-                .unwrap_or(u64::MAX);
-        }
-        self.clock_min_ns
+        let next_of = |sleeper, after_ns| self.processors[sleeper].predicate.next_clock_ns(after_ns);
+        self.sleepers.next_clock_ns(&self.links, next_of)
     }
 
     /// Interrupts the sleepers of an environment that read words of a frame range, because its
     /// authority for the range ends.
     pub(crate) fn interrupt_word_sleepers(&mut self, environment: EnvironmentId, first: u64, count: u64) {
-        if self.word_sleeper_count != 0 {
+        if self.sleepers.count_for_words() != 0 {
             let range = first..first.saturating_add(count);
             self.interrupt_sleepers(
                 environment,

@@ -15,7 +15,9 @@ use aegis_abi::upcall::{REPOSSESSED_COUNT_MAX, UpcallKind};
 
 use crate::id::{CpuId, EnvironmentId, ProcessorId};
 use crate::machine::StopReport;
-use crate::object::{CapRef, Capability, DYING, FILLING, REVOKING, Reclaim, SLOT_COST, SLOT_COUNT_MAX, control_word};
+use crate::object::{
+    CapRef, Capability, DYING, FILLING, Found, REVOKING, Reclaim, SLOT_COST, SLOT_COUNT_MAX, control_word,
+};
 use crate::space::Broken;
 use crate::{Machine, State};
 
@@ -41,9 +43,7 @@ impl<M: Machine> State<'_, M> {
         if self.reclaim_min_ns == 0 || when_ns < self.reclaim_min_ns {
             self.reclaim_min_ns = when_ns;
         }
-        if let Some(cpu) = self.this_cpu {
-            self.cpus[cpu].is_deadline_stale = true;
-        }
+        self.note_deadline();
     }
 
     fn first_processor(&self, environment: EnvironmentId) -> Option<ProcessorId> {
@@ -143,7 +143,7 @@ impl<M: Machine> State<'_, M> {
 
     /// The next original capability. `None`: there is none up to the slot that is noted, where the budget was used up
     /// or the table ends.
-    fn reclaim_victim(&mut self, environment: EnvironmentId) -> Option<(CapRef, Capability)> {
+    fn reclaim_victim(&mut self, environment: EnvironmentId) -> Option<Found> {
         let first_slot = self.environments[environment].reclaim.slot;
         let mut looked = 0;
         let at = self.find_slot(environment, first_slot, |_, [word]| {

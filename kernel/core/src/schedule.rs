@@ -17,9 +17,8 @@ use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallFram
 
 use crate::id::{CpuId, EnvironmentId, Id, ProcessorId};
 use crate::machine::StopReport;
-use crate::object::{SLEEP_ENDING_KINDS, control_word, save_call};
+use crate::object::{SLEEP_ENDING_KINDS, WORD_POLL_NS, control_word, save_call};
 use crate::outcome::Caller;
-use crate::predicate::WORD_POLL_NS;
 use crate::{Machine, State};
 
 /// At most one processor that wakes wins a slice of a physical processor in this time.
@@ -153,7 +152,10 @@ impl<M: Machine> State<'_, M> {
         let next = if is_directed {
             let slot = CapSlot(u32::try_from(frame.rdi).ok()?);
             self.lookup_processor(environment, slot, Rights::empty()).ok()?.id
-        } else if self.ready.only().is_some() && self.word_sleeper_count == 0 && now_ns < self.cpus[cpu].slice_end_ns {
+        } else if self.ready.only().is_some()
+            && self.sleepers.count_for_words() == 0
+            && now_ns < self.cpus[cpu].slice_end_ns
+        {
             self.ready.only()?
         } else {
             return None;
@@ -175,7 +177,8 @@ impl<M: Machine> State<'_, M> {
         let Caller { cpu, processor, environment } = caller;
         let slot = CapSlot(u32::try_from(frame.rdi).ok()?);
         let bell = self.lookup_bell(environment, slot, Rights::WAIT).ok()?;
-        let next = self.ready.only().filter(|_| self.word_sleeper_count == 0 && self.bells[bell.id].count == 0)?;
+        let next =
+            self.ready.only().filter(|_| self.sleepers.count_for_words() == 0 && self.bells[bell.id].count() == 0)?;
         let (_, pending) = self.mask_word(processor);
         if pending & SLEEP_ENDING_KINDS != 0 {
             return None;
@@ -350,13 +353,13 @@ impl<M: Machine> State<'_, M> {
     /// When this physical processor's timer must fire.
     pub(crate) fn deadline(&mut self, cpu: CpuId) -> u64 {
         let mut deadline_ns = match (self.cpus[cpu].current, self.cpus[cpu].limit_ns) {
-            (None, _) if self.word_sleeper_count != 0 => self.machine.now_ns().saturating_add(WORD_POLL_NS),
+            (None, _) if self.sleepers.count_for_words() != 0 => self.machine.now_ns().saturating_add(WORD_POLL_NS),
             (None, _) => u64::MAX,
             (Some(_), 0) => self.cpus[cpu].slice_end_ns,
             (Some(_), limit_ns) => limit_ns,
         };
         deadline_ns = deadline_ns.min(self.wake_draw_ns(cpu));
-        deadline_ns = deadline_ns.min(self.next_clock_ns()).min(self.bell_clock_min_ns);
+        deadline_ns = deadline_ns.min(self.next_clock_ns()).min(self.alarms.next_ns());
         if self.reclaim_min_ns != 0 {
             deadline_ns = deadline_ns.min(self.reclaim_min_ns);
         }

@@ -19,12 +19,8 @@ impl<M: Machine> State<'_, M> {
         for table in TABLES {
             let left = self.environments[parent].entries_left(table);
             let is_environments = matches!(table, Table::Environments);
-            self.move_share(
-                parent,
-                child,
-                table,
-                if is_environments { left / DEFAULT_PART } else { left.div_ceil(DEFAULT_PART) },
-            );
+            let count = if is_environments { left / DEFAULT_PART } else { left.div_ceil(DEFAULT_PART) };
+            self.move_share(parent, child, table, count);
         }
     }
 

@@ -52,11 +52,8 @@ pub(crate) struct UserSlice {
 
 impl UserSlice {
     pub(crate) fn new(address: u64, length_bytes: u64, alignment: u64) -> Result<Self, Status> {
-        if address.is_multiple_of(alignment) && in_windows(address, length_bytes) {
-            Ok(Self { address, length_bytes })
-        } else {
-            Err(Status::BadAddress)
-        }
+        let is_good = address.is_multiple_of(alignment) && in_windows(address, length_bytes);
+        if is_good { Ok(Self { address, length_bytes }) } else { Err(Status::BadAddress) }
     }
 }
 

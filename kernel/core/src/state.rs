@@ -15,8 +15,8 @@ use crate::id::{
     SpaceId,
 };
 use crate::object::{
-    Bell, Cpu, Device, DmaBinding, Environment, FrameTable, Gate, KernelLottery, Links, Processor, Queue, ReadySet,
-    Space,
+    Alarms, Bell, Cpu, Device, DmaBinding, Environment, FrameTable, Gate, KernelLottery, Links, Processor, ReadySet,
+    Sleepers, Space,
 };
 use crate::outcome::{More, Progress};
 
@@ -69,30 +69,18 @@ begins! {
         pub(crate) ready: ReadySet = ReadySet::EMPTY,
         /// First of those whose funding does not say yet what they do.
         pub(crate) touched: Option<ProcessorId> = None,
-        /// Processors that sleep and wait for no words, in the order in which they fell asleep.
-        pub(crate) sleepers: Queue = Queue::EMPTY,
-        /// Those of them that wait for words, in the order in which they are looked at.
-        pub(crate) word_sleepers: Queue = Queue::EMPTY,
-        /// When many of these may be looked at again.
-        pub(crate) word_look_ns: u64 = 0,
+        /// Processors that sleep.
+        pub(crate) sleepers: Sleepers = Sleepers::EMPTY,
         /// Serial of the object made last.
         pub(crate) last_serial: u64 = 0,
         /// Serial of the environment made last; also names frame owners.
         pub(crate) last_environment_serial: u32 = 0,
         /// Slice length.
         pub(crate) slice_ns: u64 = 0,
-        /// Earliest clock term of any sleeper; `u64::MAX` means none, 0 that it must be computed.
-        pub(crate) clock_min_ns: u64 = 0,
-        /// Clock terms up to then have been looked at.
-        pub(crate) clock_checked_ns: u64 = 0,
-        /// When the clock rings the next bell, or earlier, where a deadline was taken back; `u64::MAX`: it rings none.
-        pub(crate) bell_clock_min_ns: u64 = 0,
-        /// A bit for each bell that has a deadline, or had one that was taken back.
-        pub(crate) alarms: [u64; BELL_COUNT_MAX / 64] = [0; BELL_COUNT_MAX / 64],
+        /// When the clock rings bells.
+        pub(crate) alarms: Alarms = Alarms::EMPTY,
         /// No bell at or above this index was ever made.
         pub(crate) bell_end: usize = 0,
-        /// Sleepers that wait for words.
-        pub(crate) word_sleeper_count: u32 = 0,
         /// Earliest reclaim deadline; 0 none.
         pub(crate) reclaim_min_ns: u64 = 0,
         /// Whose upper entries every root table shares.
@@ -133,6 +121,13 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn count(&mut self, environment: EnvironmentId, counter: Counter, amount: u64) {
         if let Some(value) = self.environments[environment].counters.get_mut(counter as usize) {
             *value = value.wrapping_add(amount);
+        }
+    }
+
+    /// The processor that is in the kernel may have to set its timer anew.
+    pub(crate) fn note_deadline(&mut self) {
+        if let Some(cpu) = self.this_cpu {
+            self.cpus[cpu].is_deadline_stale = true;
         }
     }
 

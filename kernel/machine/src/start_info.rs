@@ -68,10 +68,8 @@ impl StartInfo {
         let module = if module_count == 0 {
             None
         } else {
-            Some(Module {
-                address: reader.read_u64(module_list).ok_or(StartInfoError::Unreadable)?,
-                length_bytes: reader.read_u64(module_list.wrapping_add(8)).ok_or(StartInfoError::Unreadable)?,
-            })
+            let entry = |offset| reader.read_u64(module_list.wrapping_add(offset)).ok_or(StartInfoError::Unreadable);
+            Some(Module { address: entry(0)?, length_bytes: entry(8)? })
         };
         Ok(StartInfo {
             command_line,

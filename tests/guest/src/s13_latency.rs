@@ -2,23 +2,40 @@
 //!
 //! All have the same tickets. One of those that compute tells the device now and then to interrupt, and writes down
 //! when; so the moment is known, and it is one at which somebody else runs. The figures are told on the log.
+//!
+//! And what a call takes that concerns all processors that there can be.
 
+use aegis_abi::call::{ProcessorField, ProcessorState};
 use aegis_abi::device::{DeviceField, DeviceOperation};
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::memory::BindFlags;
-use aegis_abi::sleep::{Term, TermOperator, TermSource};
-use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_NONE};
+use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, Term, TermOperator, TermSource};
+use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_NONE, SLOT_SELF};
 use aegis_abi::{CapSlot, Rights};
-use aegis_rt::call;
+use aegis_rt::call::{self, Refusal};
 
 use crate::child::{self, CHILD_SCRATCH_BASE, CHILD_SLOT_FREE, Shared, shared};
-use crate::memory::{free_slot, map, take};
+use crate::memory::{SCRATCH_BASE, free_slot, map, repeat, slot, take, unmap};
 use crate::suite::{CaseResult, Machine, Suite, print};
 use crate::wait::{clock_term, now_ns};
 use crate::{expect, expect_equal, expect_ok, probe, wait};
 
-pub(crate) const SUITE: Suite =
-    Suite { name: "s13_latency", cases: &[("interrupt_beside_ten_that_compute", interrupt_beside_ten)] };
+pub(crate) const SUITE: Suite = Suite {
+    name: "s13_latency",
+    cases: &[
+        ("interrupt_beside_ten_that_compute", interrupt_beside_ten),
+        ("one_ring_wakes_all_processors", one_ring_wakes_all),
+    ],
+};
+
+/// As many as there is donated memory for.
+const SLEEPER_COUNT: u32 = 64;
+/// Case slots of the first one: its processor, its frames.
+const SLEEPER_SLOT_FIRST: u32 = 300;
+/// Control page, save area, stack.
+const SLEEPER_PAGE_COUNT: u32 = 3;
+/// What the kernel may take for one call: see `tests/tests/attacks.rs`.
+const ENTRY_NS_MAX: u64 = 150_000;
 
 const E1000: u64 = 0x100e_8086;
 const COMPUTING_COUNT: u32 = 10;
@@ -156,5 +173,67 @@ fn interrupt_beside_ten(machine: &Machine) -> CaseResult {
     // SAFETY: it knows no memory.
     expect_ok!(unsafe { call::device_control(device, DeviceOperation::Disable) });
     expect_equal!(waiting.shared.get(DONE), ROUND_COUNT as u64);
+    Ok(())
+}
+
+/// Slots of processor and frames of sleeper number `number`, and where its pages are.
+fn sleeper(number: u32) -> (CapSlot, CapSlot, u64) {
+    let first = SLEEPER_SLOT_FIRST + 2 * number;
+    (slot(first), slot(first + 1), SCRATCH_BASE + u64::from(number * (SLEEPER_PAGE_COUNT + 1)) * PAGE_SIZE)
+}
+
+fn begin_sleeper(number: u32) -> Result<(), Refusal> {
+    let (processor, frames, base) = sleeper(number);
+    let first = take(frames, u64::from(SLEEPER_PAGE_COUNT))?.0;
+    map(base, first, SLEEPER_PAGE_COUNT, frames, BindFlags::WRITE)?;
+    call::processor_create(processor, SLOT_SELF, frames, 1, base, base + PAGE_SIZE)?;
+    let rsp = base + u64::from(SLEEPER_PAGE_COUNT) * PAGE_SIZE - 8;
+    // SAFETY: it has a stack of its own and runs a function of this program.
+    unsafe { call::processor_start(processor, sleep_by_all_terms as *const () as u64, rsp, 0) }?;
+    Ok(())
+}
+
+/// Waits for the bell by a predicate of as many terms as there can be.
+extern "C" fn sleep_by_all_terms(_: u64) -> ! {
+    let term = Term {
+        product: 0,
+        source: TermSource::Bell as u32,
+        operator: TermOperator::AtLeast as u32,
+        slot: slot(0).0,
+        address: 0,
+        value: 1,
+    };
+    let _ = call::sleep(&[term; PREDICATE_TERM_COUNT_MAX]);
+    wait::forever()
+}
+
+fn end_sleeper(number: u32) {
+    let (processor, frames, base) = sleeper(number);
+    let _ = unmap(base, SLEEPER_PAGE_COUNT);
+    // SAFETY: its slots name nothing that this program needs.
+    unsafe {
+        let _ = call::processor_stop(processor);
+        repeat(|| call::processor_destroy(processor));
+        repeat(|| call::cap_revoke(frames));
+        repeat(|| call::frame_free(frames));
+    }
+}
+
+fn one_ring_wakes_all(_: &Machine) -> CaseResult {
+    expect_ok!(call::bell_create(slot(0), SLOT_NONE));
+    for number in 0..SLEEPER_COUNT {
+        expect_ok!(begin_sleeper(number));
+    }
+    let state = |number| call::processor_read(sleeper(number).0, ProcessorField::State);
+    let are = |wanted: ProcessorState| (0..SLEEPER_COUNT).all(|number| state(number) == Ok(wanted as u64));
+    expect!(wait::until(|| are(ProcessorState::Asleep)));
+    let before_ns = now_ns();
+    expect_ok!(call::bell_ring(slot(0)));
+    let took_ns = now_ns() - before_ns;
+    let is_done = are(ProcessorState::Ready);
+    (0..SLEEPER_COUNT).for_each(end_sleeper);
+    print(format_args!("a ring that wakes {SLEEPER_COUNT} of {PREDICATE_TERM_COUNT_MAX} terms each: {took_ns} ns"));
+    expect!(is_done);
+    expect!(took_ns <= ENTRY_NS_MAX);
     Ok(())
 }

@@ -31,7 +31,7 @@ pub(super) fn ring<M: Machine>(state: &mut State<M>, caller: Caller, call: BellR
 
 pub(super) fn take<M: Machine>(state: &mut State<M>, caller: Caller, call: BellTake) -> Answer {
     let named = state.lookup_bell(caller.environment, call.slot, Rights::WAIT)?;
-    Ok(core::mem::take(&mut state.bells[named.id].count))
+    Ok(state.bells[named.id].take())
 }
 
 pub(super) fn ring_at<M: Machine>(state: &mut State<M>, caller: Caller, call: BellRingAt) -> Answer {

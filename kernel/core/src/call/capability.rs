@@ -3,12 +3,12 @@
 use aegis_abi::call::{CapDerive, CapDrop, CapGrant, CapRead, CapRevoke};
 use aegis_abi::types::{CapSlot, CapType, Rights, Status};
 
-use crate::object::{CapRef, Capability, DYING, FILLING, Live};
+use crate::object::{DYING, FILLING, Found, Live};
 use crate::outcome::{Answer, Caller, Progress, bad_argument, refuse_if};
 use crate::{Machine, State};
 
 /// A capability of any type from which others may be made.
-fn source<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot) -> Live<(CapRef, Capability)> {
+fn source<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot) -> Live<Found> {
     let (at, capability) = state.lookup_any(caller.environment, slot)?;
     refuse_if(capability.flags & (DYING | FILLING) != 0, Status::WrongState)?;
     Ok((at, capability))

@@ -23,7 +23,7 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Env
     let target = state.empty_slot(parent, call.slot)?;
     refuse_if(call.frame_quota > state.environments[parent].frames_left(), Status::NoFrames)?;
     let environment = state.new_environment(Some(parent))?;
-    super::frame::donate_step(state, frames_at, frames, environment)?;
+    super::frame::donate_step(state, (frames_at, frames), environment)?;
     state.environments[parent].frame_quota -= call.frame_quota;
     state.environments[environment].frame_quota += call.frame_quota;
     state.build_environment(environment)?;

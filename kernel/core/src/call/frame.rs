@@ -3,7 +3,8 @@
 use aegis_abi::call::{FrameAllocate, FrameDonate, FrameFree, FrameSplit};
 use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
 
-use crate::object::{CapRef, Capability, DYING, FILLING, FrameKind, Live, Search};
+use crate::id::EnvironmentId;
+use crate::object::{CapRef, Capability, DYING, FILLING, Found, FrameKind, Live, Search};
 use crate::outcome::{Answer, Caller, bad_argument, refuse_if};
 use crate::{Machine, State};
 
@@ -86,7 +87,7 @@ fn fill<M: Machine>(state: &mut State<M>, at: CapRef, mut capability: Capability
 }
 
 /// An original frames capability that nothing descends from.
-fn original<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot, allowed: u8) -> Live<(CapRef, Capability)> {
+fn original<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot, allowed: u8) -> Live<Found> {
     let (at, capability) = state.lookup_any(caller.environment, slot)?;
     refuse_if(capability.kind != CapType::Frames, Status::WrongType)?;
     refuse_if(capability.flags & (DYING | FILLING) & !allowed != 0 || capability.parent.is_some(), Status::WrongState)?;
@@ -113,22 +114,18 @@ pub(super) fn split<M: Machine>(state: &mut State<M>, caller: Caller, call: Fram
 }
 
 pub(super) fn donate<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameDonate) -> Answer {
-    let (at, capability) = original(state, caller, call.slot, DYING)?;
+    let given = original(state, caller, call.slot, DYING)?;
     let receiver = state
         .lookup_environment(caller.environment, call.environment, Rights::RECEIVE)
         .or_else(|_| state.lookup_environment(caller.environment, call.environment, Rights::CONTROL))?;
-    let is_done = donate_step(state, at, capability, receiver)?;
+    let is_done = donate_step(state, given, receiver)?;
     let left = state.environments[receiver].donated_count;
     if is_done { Ok(left) } else { Err(Status::Again.into()) }
 }
 
 /// Donates frames of an original from its end; true when none are left and the slot is empty.
-pub(super) fn donate_step<M: Machine>(
-    state: &mut State<M>,
-    at: CapRef,
-    mut capability: Capability,
-    receiver: crate::id::EnvironmentId,
-) -> Result<bool, Status> {
+pub(super) fn donate_step<M: Machine>(state: &mut State<M>, given: Found, receiver: EnvironmentId) -> Live<bool> {
+    let (at, mut capability) = given;
     refuse_if(state.frames.any_used(capability.object, capability.count), Status::Busy)?;
     let step = capability.count.min(DONATE_STEP);
     capability.count -= step;

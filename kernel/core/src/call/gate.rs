@@ -15,7 +15,7 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Gat
     refuse_if(state.processors[processor.id].environment != Some(caller.environment), bad_argument(1))?;
     refuse_if(!(LIBOS_BASE..LIBOS_END).contains(&call.rip), bad_argument(2))?;
     let slot = state.empty_slot(caller.environment, call.slot)?;
-    let processor = (processor, CapRef { environment: caller.environment, slot: call.processor.0 });
+    let processor = Some((processor, CapRef { environment: caller.environment, slot: call.processor.0 }));
     let named = state.new_gate(caller.environment, processor, call.rip, call.badge).ok_or(Status::TableFull)?;
     state.store_capability(slot, &Capability::object(CapType::Gate, GATE_RIGHTS, named));
     Ok(0)

@@ -183,6 +183,9 @@ pub(crate) fn kind_from_word(word: u64) -> CapType {
     CapType::from_number(word as u32 & 0xff).unwrap_or(CapType::Null)
 }
 
+/// A capability, and where it is.
+pub(crate) type Found = (CapRef, Capability);
+
 /// What a slot names and what is still there, or why not.
 pub(crate) type Live<T> = Result<T, Status>;
 

@@ -228,13 +228,10 @@ impl<'a> FrameTable<'a> {
 
     /// Counts a large mapping of the block that starts at `frame`; false if the counter is full.
     pub(crate) fn count_large_mapping(&mut self, frame: FrameNumber) -> bool {
-        self.block_mut(frame.0).is_some_and(|block| match block.large_map_count.checked_add(1) {
-            Some(count) => {
-                block.large_map_count = count;
-                true
-            }
-            None => false,
-        })
+        let Some(block) = self.block_mut(frame.0) else { return false };
+        let count = block.large_map_count.checked_add(1);
+        block.large_map_count = count.unwrap_or(block.large_map_count);
+        count.is_some()
     }
 
     pub(crate) fn uncount_large_mapping(&mut self, frame: FrameNumber) {

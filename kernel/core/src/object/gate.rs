@@ -2,9 +2,9 @@
 
 use aegis_abi::upcall::UpcallFrame;
 
-use super::capability::CapRef;
+use super::bell::Called;
 use super::queue::Queue;
-use crate::id::{EnvironmentId, Named, ProcessorId};
+use crate::id::{EnvironmentId, ProcessorId};
 
 begins! {
     /// A gate: where calls enter which processor.
@@ -13,7 +13,7 @@ begins! {
         pub(crate) serial: u64 = 0,
         pub(crate) owner: Option<EnvironmentId> = None,
         /// With the capability for it.
-        pub(crate) processor: Option<(Named<ProcessorId>, CapRef)> = None,
+        pub(crate) processor: Called = None,
         pub(crate) rip: u64 = 0,
         pub(crate) badge: u64 = 0,
     }

@@ -14,6 +14,7 @@ mod gate;
 mod predicate;
 mod processor;
 mod queue;
+mod sleepers;
 mod space;
 
 pub use capability::{DEPTH_MAX, SLOT_COUNT_MAX, SLOTS_PER_FRAME};
@@ -22,9 +23,9 @@ pub use frame::{BlockEntry, FrameEntry};
 pub use processor::{Pages, SAVE_AREA_FRAME_COUNT_MAX};
 pub use space::Tables;
 
-pub(crate) use bell::{Bell, Called};
+pub(crate) use bell::{Alarms, Bell, Called};
 pub(crate) use capability::{
-    CapRef, Capability, Cover, DYING, FILLING, FrameRange, Live, REVOKING, SLOT_COST, TABLE_FRAME_COUNT_MAX,
+    CapRef, Capability, Cover, DYING, FILLING, Found, FrameRange, Live, REVOKING, SLOT_COST, TABLE_FRAME_COUNT_MAX,
     check_first_word, kind_from_word, named, usable_word,
 };
 pub(crate) use cpu::Cpu;
@@ -38,4 +39,5 @@ pub(crate) use processor::{
     PROCESSOR_RIGHTS, Processor, SLEEP_ENDING_KINDS, USER_FLAGS, control_word, start_registers,
 };
 pub(crate) use queue::{Links, Queue};
+pub(crate) use sleepers::{Sleepers, WORD_POLL_NS};
 pub(crate) use space::Space;

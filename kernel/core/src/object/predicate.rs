@@ -98,7 +98,9 @@ impl Predicate {
         self.terms.iter().take(usize::from(self.count)).copied()
     }
 
-    pub(crate) fn clock_min_ns(&self) -> u64 {
-        self.terms().filter(|term| term.source == Source::Clock).map(|term| term.value).min().unwrap_or(u64::MAX)
+    /// The earliest time after one that a term names; `u64::MAX`: none.
+    pub(crate) fn next_clock_ns(&self, after_ns: u64) -> u64 {
+        let is_next = |term: &CheckedTerm| term.source == Source::Clock && term.value > after_ns;
+        self.terms().filter(is_next).map(|term| term.value).min().unwrap_or(u64::MAX)
     }
 }

@@ -336,8 +336,8 @@ fn check_frames(state: &State<Fake>, live: &[EnvironmentId], counts: &Counts, al
 
 fn check_processors(state: &State<Fake>) {
     assert!(state.funding_holds());
-    let words: Vec<_> = state.word_sleepers.members(&state.links).collect();
-    let asleep: Vec<_> = state.sleepers.members(&state.links).chain(words.iter().copied()).collect();
+    let [words, others] = state.sleepers.all(&state.links);
+    let asleep: Vec<_> = words.iter().chain(&others).collect();
     let mut waiters: BTreeMap<usize, u32> = BTreeMap::new();
     let mut word_sleepers = 0;
     for id in state.processors.ids() {
@@ -345,7 +345,7 @@ fn check_processors(state: &State<Fake>) {
         let is_handed = state.cpus.iter().any(|(_, c)| c.hand_off == Some(id));
         assert!(!is_handed, "nothing is left half handed over");
         assert_eq!(state.is_in_ready(id), object.state() == ProcessorState::Ready, "{id:?}");
-        let in_sleepers = asleep.iter().filter(|p| **p == id).count();
+        let in_sleepers = asleep.iter().filter(|p| ***p == id).count();
         assert_eq!(in_sleepers, usize::from(object.state() == ProcessorState::Asleep), "{id:?}");
         if object.serial == 0 {
             assert_eq!(object.state(), ProcessorState::Stopped);
@@ -391,13 +391,12 @@ fn check_processors(state: &State<Fake>) {
         word_sleepers += u32::from(has_words);
         assert_eq!(words.contains(&id), has_words && object.state() == ProcessorState::Asleep, "{id:?}");
     }
-    assert_eq!(word_sleepers, state.word_sleeper_count);
+    assert_eq!(word_sleepers, state.sleepers.count_for_words());
     for bell in state.bells.ids() {
         let expected = waiters.get(&BellId::index(bell)).copied().unwrap_or(0);
-        assert_eq!(state.bells[bell].waiter_count, expected);
-        let deadline_ns = state.bells[bell].deadline_ns;
-        let is_noted = state.alarms[BellId::index(bell) / 64] >> (BellId::index(bell) % 64) & 1 == 1;
-        assert!(deadline_ns == 0 || is_noted && state.bell_clock_min_ns <= deadline_ns, "{bell:?}");
+        assert_eq!(state.bells[bell].waiter_count(), expected);
+        let is_noted = |at_ns| state.alarms.is_noted(bell) && state.alarms.next_ns() <= at_ns;
+        assert!(state.bells[bell].alarm().is_none_or(|(at_ns, _)| is_noted(at_ns)), "{bell:?}");
     }
 }
 
@@ -413,8 +412,8 @@ fn check_authority(state: &State<Fake>, all: &Capabilities) {
         if let Some((named, with)) = bell.processor {
             has(Some(with), CapType::Processor, Rights::CONTROL, object(named.id.index(), named.serial));
         }
-        if bell.deadline_ns != 0 {
-            has(bell.deadline_with, CapType::Bell, Rights::RING, object(id.index(), bell.serial));
+        if let Some((_, with)) = bell.alarm() {
+            has(Some(with), CapType::Bell, Rights::RING, object(id.index(), bell.serial));
         }
     }
     for (_, gate) in state.gates.iter().filter(|(_, gate)| gate.serial != 0) {

@@ -79,7 +79,7 @@ impl Extension<Fake> for Recorder {
     }
 
     fn interrupt(&self, state: &mut State<'_, Fake>, device: DeviceId) {
-        let rung: u64 = state.bells.iter().map(|(_, bell)| bell.count).sum();
+        let rung: u64 = state.bells.iter().map(|(_, bell)| bell.count()).sum();
         self.0.lock().expect("no test panicked").push(("interrupt", (device.index() as u64) << 8 | rung));
     }
 }

@@ -199,7 +199,7 @@ impl Service {
             // A gate of the server's own environment, made as that would make it.
             let named = crate::id::Named { id: server, serial: world.state.processors[server].serial };
             let with = crate::object::CapRef { environment: world.first, slot: slot + 2 };
-            let gate = world.state.new_gate(environment, (named, with), CODE + 0x400, 0).expect("room");
+            let gate = world.state.new_gate(environment, Some((named, with)), CODE + 0x400, 0).expect("room");
             let capability =
                 crate::object::Capability::object(aegis_abi::types::CapType::Gate, Rights::CALL | Rights::GRANT, gate);
             let at = world.state.empty_slot(world.first, CapSlot(GATE + index)).expect("an empty slot");

@@ -68,7 +68,7 @@ impl Driven {
             self.game.run(end_ns - now_ns);
         }
         let index = self.place().expect("it runs");
-        self.game.world.state.bells[self.bell.id].count = 0;
+        self.game.world.state.bells[self.bell.id].take();
         let source = Source::Bell(self.bell);
         let rung = CheckedTerm { product: 0, source, operator: TermOperator::AtLeast, value: 1 };
         self.game.world.state.processors[self.driver].predicate.push(rung);

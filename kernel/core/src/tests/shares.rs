@@ -94,7 +94,7 @@ impl Game {
                     let serial = world.state.processors[processor].serial;
                     let named = Named { id: processor, serial };
                     let with = crate::object::CapRef { environment: world.first, slot: slot + 2 + 2 };
-                    let gate = world.state.new_gate(environment, (named, with), CODE + 0x400, 0).expect("room");
+                    let gate = world.state.new_gate(environment, Some((named, with)), CODE + 0x400, 0).expect("room");
                     for (slot, kind, rights, named) in [
                         (MATE, aegis_abi::types::CapType::Processor, Rights::READ, (processor.index() as u64, serial)),
                         (GATE, aegis_abi::types::CapType::Gate, Rights::CALL, (gate.id.index() as u64, gate.serial)),

@@ -12,8 +12,8 @@ use aegis_abi::types::{
 };
 
 use super::world::{S, SCRATCH, SLICE_NS, World};
+use crate::object::WORD_POLL_NS;
 use crate::object::{CheckedTerm, Source};
-use crate::predicate::WORD_POLL_NS;
 
 const BELL: u32 = S + 50;
 const CLOCK_NS: u64 = 5_000_000;
@@ -259,7 +259,7 @@ fn words_of_many_sleepers_are_looked_at_in_turn() {
         assert!(products.is_sorted());
         assert!(world.state.begin_sleep(*sleeper));
     }
-    let order = |world: &World| world.state.word_sleepers.members(&world.state.links).collect::<Vec<_>>();
+    let order = |world: &World| world.state.sleepers.all(&world.state.links);
     let mut now_ns = 10 * WORD_POLL_NS;
     world.state.wake_for_words(now_ns);
     let (before, unpaid_ns) = (order(&world), world.state.processors[sleepers[0]].funding.unpaid_ns);
@@ -275,7 +275,7 @@ fn words_of_many_sleepers_are_looked_at_in_turn() {
     now_ns += WORD_POLL_NS;
     world.state.wake_for_words(now_ns);
     assert_eq!(world.state.processors[sleepers[5]].state(), ProcessorState::Ready);
-    assert_eq!(world.state.word_sleeper_count, 7);
+    assert_eq!(world.state.sleepers.count_for_words(), 7);
 }
 
 #[test]

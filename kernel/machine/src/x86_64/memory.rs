@@ -152,19 +152,13 @@ pub(crate) fn copy_command_line(address: u64) -> &'static str {
     // SAFETY: called once at boot; the shared reference below outlives no later write.
     let bytes: &'static mut [u8] = unsafe { &mut *BUFFER.0.get() };
     let mut length = 0;
-    while length < bytes.len() {
-        let mut byte = [0; 1];
-        if BootReader.read(address + length as u64, &mut byte).is_none() || byte[0] == 0 {
-            break;
-        }
-        bytes[length] = byte[0];
+    while let Some(byte) = bytes.get_mut(length..=length)
+        && BootReader.read(address + length as u64, byte).is_some()
+        && byte != [0]
+    {
         length += 1;
     }
-    let bytes = &bytes[..length];
-    match core::str::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => core::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or(""),
-    }
+    bytes[..length].utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
 /// Keeps the kernel image out of free memory.

@@ -94,10 +94,8 @@ extern "C" fn machine_start(start_info: u64, entry_tsc: u64) -> ! {
     let features = instructions::enable_features();
     trap::install_syscall_entry();
     let reader = memory::BootReader;
-    let info = match StartInfo::parse(&reader, start_info) {
-        Ok(info) => info,
-        Err(error) => panic!("the start structure at {start_info:#x} is not usable: {error:?}"),
-    };
+    let info = StartInfo::parse(&reader, start_info)
+        .unwrap_or_else(|error| panic!("the start structure at {start_info:#x} is not usable: {error:?}"));
     let command_line = memory::copy_command_line(info.command_line);
     serial::set_level(command_line::value(command_line, "log"));
     let mut memory = BootMemory::from_map(&info);

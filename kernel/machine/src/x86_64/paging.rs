@@ -137,20 +137,15 @@ fn map_memory(start: u64, end: u64, memory: &mut BootMemory, features: Features)
         if DIRECT.get(slot) != 0 {
             continue;
         }
-        if features.large_gib_pages {
-            DIRECT.set(slot, (gib * GIB) | DATA | LARGE);
-        } else {
-            DIRECT.set(slot, large_page_directory(gib, memory) | TABLE);
-        }
+        let large = (gib * GIB) | DATA | LARGE;
+        DIRECT.set(slot, if features.large_gib_pages { large } else { large_page_directory(gib, memory) | TABLE });
     }
 }
 
 /// A directory of 2 MiB pages for one GiB, in a frame that the boot tables map; returns its physical address.
 fn large_page_directory(gib: u64, memory: &mut BootMemory) -> u64 {
-    let Some(frame) = memory.take_boot_frame() else {
-        panic!("no memory in the first GiB for the map of GiB {gib}");
-    };
-    let address = frame.address();
+    let frame = memory.take_boot_frame();
+    let address = frame.unwrap_or_else(|| panic!("no memory in the first GiB for the map of GiB {gib}")).address();
     // SAFETY: a free frame, just taken, below what the boot tables map.
     let table: &Table = unsafe { &*core::ptr::with_exposed_provenance((KERNEL_BASE + address) as usize) };
     for entry in 0..512 {
