@@ -19,7 +19,8 @@ fn on_pc() {
         Err(failure) => panic!("{failure}"),
     };
     let text = &outcome.log.text;
-    text.lines().filter(|line| line.starts_with("interrupt to") || line.starts_with("a ring")).for_each(|line| println!("{line}"));
+    let is_figure = |line: &&str| line.starts_with("interrupt to") || line.starts_with("a ring");
+    text.lines().filter(is_figure).for_each(|line| println!("{line}"));
     if let Err(problem) = outcome.check(&CASES.map(|case| format!("s13_latency/{case}"))) {
         panic!("{problem}\n--- the machine said ({}) ---\n{text}", outcome.end());
     }
