@@ -114,9 +114,6 @@ fn interrupt(frame: &mut TrapFrame, vector: u8) {
     match vector {
         VECTOR_TIMER => enter(frame, State::on_timer),
         VECTOR_RESCHEDULE => enter(frame, State::on_kick),
-        _ => enter(frame, |state, cpu, frame| {
-            let source = Hardware::source_of(vector);
-            state.on_interrupt(cpu, frame, source)
-        }),
+        _ => enter(frame, |state, cpu, frame| state.on_interrupt(cpu, frame, Hardware::source_of(vector))),
     }
 }

@@ -186,10 +186,8 @@ impl Hardware {
     }
 
     fn pci_function(&self, device: DeviceId) -> Option<Function> {
-        match self.backends[device.index()] {
-            Backend::Pci(function, _) => Some(function),
-            _ => None,
-        }
+        let Backend::Pci(function, _) = self.backends[device.index()] else { return None };
+        Some(function)
     }
 
     fn place_of(&self, device: DeviceId, interrupt: usize) -> Option<usize> {

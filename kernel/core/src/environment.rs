@@ -48,6 +48,14 @@ impl<M: Machine> State<'_, M> {
         *owned -= count;
     }
 
+    /// Moves quota from one environment, which has it, to another or itself.
+    pub(crate) fn move_quota(&mut self, from: EnvironmentId, to: EnvironmentId, frame_count: u64) {
+        let quota = &mut self.environments[from].frame_quota;
+        debug_assert!(*quota >= frame_count, "quota only moves");
+        *quota -= frame_count;
+        self.environments[to].frame_quota += frame_count;
+    }
+
     /// Whether `environment` is `ancestor` or was made by it, directly or not.
     pub(crate) fn is_within(&self, environment: EnvironmentId, ancestor: EnvironmentId) -> bool {
         let mut at = Some(environment);
@@ -137,7 +145,7 @@ impl<M: Machine> State<'_, M> {
         let object = &self.environments[environment];
         let (quota, share) = (object.frame_quota, object.share);
         if let Some(parent) = object.parent {
-            self.environments[parent].frame_quota += quota;
+            self.move_quota(environment, parent, quota);
             for table in TABLES {
                 self.move_share(environment, parent, table, share[table as usize]);
             }

@@ -102,15 +102,15 @@ impl<M: Machine> State<'_, M> {
 
     /// Releases what the first `count` terms of a predicate hold.
     fn let_go_of(&mut self, processor: ProcessorId, count: usize) {
-        for index in 0..count {
-            match self.processors[processor].predicate.term(index).map(|term| term.source) {
-                Some(Source::Word { frame, .. }) => self.frames.unpin(frame),
-                Some(Source::Bell(named)) => {
+        for term in self.processors[processor].predicate.terms().take(count) {
+            match term.source {
+                Source::Word { frame, .. } => self.frames.unpin(frame),
+                Source::Bell(named) => {
                     if let Some(bell) = self.live_bell(named) {
                         self.bells[bell].end_wait();
                     }
                 }
-                _ => {}
+                Source::Clock | Source::Never => {}
             }
         }
     }

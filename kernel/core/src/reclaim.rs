@@ -25,12 +25,9 @@ use crate::{Machine, State};
 const STEP_NS: u64 = 100_000;
 
 impl<M: Machine> State<'_, M> {
-    /// Takes quota, at most all, from an environment, and asks it for the frames that it owns beyond the rest. The
-    /// caller passes the quota on.
-    pub(crate) fn begin_reclaim(&mut self, environment: EnvironmentId, frame_count: u64, deadline_ns: u64) {
-        let object = &mut self.environments[environment];
-        object.reclaim = Reclaim { deadline_ns: deadline_ns.max(1), ..Reclaim::EMPTY };
-        object.frame_quota -= frame_count;
+    /// Asks an environment for the frames that it owns beyond its quota, of which the caller took some.
+    pub(crate) fn begin_reclaim(&mut self, environment: EnvironmentId, deadline_ns: u64) {
+        self.environments[environment].reclaim = Reclaim { deadline_ns: deadline_ns.max(1), ..Reclaim::EMPTY };
         if let Some(processor) = self.first_processor(environment) {
             let control = self.processors[processor].pages.control();
             self.machine.store(control, control_word!(revocation_frame_count), self.environments[environment].excess());

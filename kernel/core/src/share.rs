@@ -26,7 +26,9 @@ impl<M: Machine> State<'_, M> {
 
     /// Moves entries from one share to another; the caller checked that they are there.
     pub(crate) fn move_share(&mut self, from: EnvironmentId, to: EnvironmentId, table: Table, count: u16) {
-        self.environments[from].share[table as usize] -= count;
+        let share = &mut self.environments[from].share[table as usize];
+        debug_assert!(*share >= count, "they are there");
+        *share -= count;
         self.environments[to].share[table as usize] += count;
     }
 }

@@ -130,10 +130,7 @@ impl Topology {
     }
 
     fn empty() -> Topology {
-        let mut isa_lines = [IsaLine { gsi: 0, level: false, active_low: false }; ISA_LINE_COUNT];
-        for (gsi, line) in (0..).zip(isa_lines.iter_mut()) {
-            line.gsi = gsi;
-        }
+        let isa_lines = core::array::from_fn(|gsi| IsaLine { gsi: gsi as u32, level: false, active_low: false });
         Topology {
             apic_ids: [0; PROCESSOR_COUNT_MAX],
             processor_count: 0,

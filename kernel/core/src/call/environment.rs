@@ -24,8 +24,7 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Env
     refuse_if(call.frame_quota > state.environments[parent].frames_left(), Status::NoFrames)?;
     let environment = state.new_environment(Some(parent))?;
     super::frame::donate_step(state, (frames_at, frames), environment)?;
-    state.environments[parent].frame_quota -= call.frame_quota;
-    state.environments[environment].frame_quota += call.frame_quota;
+    state.move_quota(parent, environment, call.frame_quota);
     state.build_environment(environment)?;
     let capability = Capability::object(CapType::Environment, ENVIRONMENT_RIGHTS, state.named_environment(environment));
     state.store_capability(target, &capability);
@@ -118,15 +117,14 @@ pub(super) fn reclaim<M: Machine>(state: &mut State<M>, caller: Caller, call: En
     let deadline_ns = object.reclaim.deadline_ns;
     let is_asked = deadline_ns != 0 && (object.excess() != 0 || state.machine.now_ns() >= deadline_ns);
     let parent = object.parent.filter(|_| !is_asked).ok_or(Status::WrongState)?;
-    state.environments[parent].frame_quota += call.frame_count;
-    state.begin_reclaim(target, call.frame_count, call.deadline_ns);
+    state.move_quota(target, parent, call.frame_count);
+    state.begin_reclaim(target, call.deadline_ns);
     Ok(0)
 }
 
 pub(super) fn quota<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentQuota) -> Answer {
     let target = state.lookup_environment(caller.environment, call.slot, Rights::RECEIVE)?;
     refuse_if(call.frame_count > state.environments[caller.environment].frames_left(), Status::NoFrames)?;
-    state.environments[caller.environment].frame_quota -= call.frame_count;
-    state.environments[target].frame_quota += call.frame_count;
+    state.move_quota(caller.environment, target, call.frame_count);
     Ok(0)
 }

@@ -134,10 +134,10 @@ pub(super) fn donate_step<M: Machine>(state: &mut State<M>, given: Found, receiv
     // (After a reclaim, quota may be less than what is owned.)
     let giver = &mut state.environments[at.environment];
     let quota = giver.frame_quota.min(step);
-    giver.frames_owned = giver.frames_owned.saturating_sub(step);
-    giver.frame_quota -= quota;
+    debug_assert!(giver.frames_owned >= step, "every frame was counted");
+    giver.frames_owned -= step;
     state.environments[receiver].frames_owned += step;
-    state.environments[receiver].frame_quota += quota;
+    state.move_quota(at.environment, receiver, quota);
     for frame in (first..first + step).rev() {
         state.donate_frame(receiver, FrameNumber(frame));
     }

@@ -5,6 +5,11 @@ use aegis_abi::types::FrameNumber;
 
 use crate::id::{BellId, Named};
 
+/// A predicate looks at words.
+const WORDS: u8 = 1;
+/// It looks at the clock.
+const CLOCK: u8 = 2;
+
 /// What a checked term looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -38,7 +43,8 @@ begins! {
             [CheckedTerm { product: 0, source: Source::Never, operator: TermOperator::Equal, value: 0 };
                 PREDICATE_TERM_COUNT_MAX],
         count: u8 = 0,
-        has_words: bool = false,
+        /// What its terms look at, of words and the clock.
+        kinds: u8 = 0,
         /// The bell whose count the sleeper takes when it wakes.
         pub(crate) awaited: Option<BellId> = None,
     }
@@ -67,12 +73,16 @@ impl Predicate {
         places.rotate_right(1);
         places[0] = term;
         self.count += 1;
-        self.has_words |= matches!(term.source, Source::Word { .. });
+        self.kinds |= match term.source {
+            Source::Word { .. } => WORDS,
+            Source::Clock => CLOCK,
+            Source::Bell(_) | Source::Never => 0,
+        };
         true
     }
 
     pub(crate) fn clear(&mut self) {
-        (self.count, self.has_words, self.awaited) = (0, false, None);
+        (self.count, self.kinds, self.awaited) = (0, 0, None);
     }
 
     /// Its terms, those of a product together.
@@ -87,7 +97,11 @@ impl Predicate {
     }
 
     pub(crate) fn has_words(&self) -> bool {
-        self.has_words
+        self.kinds & WORDS != 0
+    }
+
+    pub(crate) fn has_clock(&self) -> bool {
+        self.kinds & CLOCK != 0
     }
 
     pub(crate) fn term(&self, index: usize) -> Option<&CheckedTerm> {

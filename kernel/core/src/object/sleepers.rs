@@ -54,7 +54,7 @@ impl Sleepers {
         } else {
             self.wordless.remove(links, processor);
         }
-        if predicate.next_clock_ns(0) != u64::MAX {
+        if predicate.has_clock() {
             self.clock_min_ns = 0;
         }
     }

@@ -37,11 +37,7 @@ pub(crate) fn initialize(features: Features) {
     let leaf = cpuid(0xd, 0);
     let offered = u64::from(leaf.edx) << 32 | u64::from(leaf.eax);
     let mut mask = X87_SSE;
-    let mut candidates = [AVX, AVX_512, PROTECTION_KEYS];
-    if !features.protection_keys {
-        candidates[2] = 0;
-    }
-    for candidate in candidates {
+    for candidate in [AVX, AVX_512, if features.protection_keys { PROTECTION_KEYS } else { 0 }] {
         let needs_avx = candidate == AVX_512 && mask & AVX == 0;
         if candidate != 0 && offered & candidate == candidate && !needs_avx {
             enable(mask | candidate);
