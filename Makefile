@@ -4,7 +4,7 @@ CARGO := scripts/cargo
 
 PREFIX ?= /usr/local
 
-.PHONY: run test compare network repeat setup build install uninstall deb check fmt clean
+.PHONY: run test compare images network repeat setup build install uninstall deb check fmt clean
 
 # Installs what is missing, builds, boots, and runs a real Linux program.
 run: setup
@@ -22,6 +22,10 @@ compare: setup
 # `make repeat WITH='--times 5 --cpus 2 git.sh'` makes it shorter.
 repeat: setup
 	@$(CARGO) xtask repeat $(WITH)
+
+# What is typed for podman, in its containers and on Aegis; makes images of Debian's packages. `make images ONLY=nginx`.
+images: setup
+	@$(CARGO) xtask images $(ONLY)
 
 # Commands that use the network, output and status against the host; those too that take minutes. Programs that this host
 # lacks can be unpacked into a folder: `make network WITH='--programs /folder nginx'`.

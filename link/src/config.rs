@@ -26,7 +26,7 @@ use crate::network::{HostEntry, Network, TAG_NAME, TAG_NETWORK, TAG_NETWORK_ADDR
 /// First eight bytes of a configuration.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"AEGISCFG");
 /// Version of the encoding.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest encoded configuration in bytes.
 pub const CONFIG_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most bytes of arguments and environment together, with their final NULs.
@@ -65,6 +65,8 @@ const TAG_TEMPORARY: u32 = 21;
 
 /// In a mount's record: its flags and tag stand before its path.
 const MOUNT_HEADER_BYTES: usize = 4 + MOUNT_TAG_BYTES;
+/// In a record of a file system in memory: its permissions and size stand before its path.
+const TEMPORARY_HEADER_BYTES: usize = 4 + 4 + 8;
 
 bitflags! {
     /// Switches of a run.
@@ -106,6 +108,9 @@ bitflags! {
         const KEEP_NAME_SERVERS = 1 << 16;
         /// Nothing changes in the root, but in what is mounted there.
         const READ_ONLY_ROOT = 1 << 17;
+        /// The program is what Linux's process 1 is in a container: a signal that it has no handler for does nothing,
+        /// but `SIGKILL` and `SIGSTOP` of the host's, and orphans are its children.
+        const INIT = 1 << 18;
         // Flags of a later version are kept.
         const _ = !0;
     }
@@ -137,6 +142,27 @@ pub struct HostMount {
     pub path: Vec<u8>,
     /// Read-only or writable.
     pub flags: HostMountFlags,
+}
+
+/// A file system in memory that is mounted in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Temporary {
+    /// Where: an absolute path.
+    pub path: Vec<u8>,
+    /// Permissions of its root.
+    pub permissions: u32,
+    /// Most that it holds, in bytes; 0 for what the pod has.
+    pub size_max_bytes: u64,
+    /// Its files can be executed.
+    pub is_executable: bool,
+}
+
+impl Temporary {
+    /// One as `mount -t tmpfs` makes it, where nothing is said.
+    #[must_use]
+    pub fn new(path: &[u8]) -> Self {
+        Self { path: path.to_vec(), permissions: 0o1777, size_max_bytes: 0, is_executable: true }
+    }
 }
 
 /// What the first program is funded with.
@@ -179,8 +205,8 @@ pub struct Config {
     pub terminal_rows: u16,
     /// Terminal width in characters; 0 if unknown.
     pub terminal_columns: u16,
-    /// Directories in which a file system in memory is mounted, below those of the host: absolute paths.
-    pub temporaries: Vec<Vec<u8>>,
+    /// File systems in memory, which are mounted below those of the host.
+    pub temporaries: Vec<Temporary>,
     /// Host directories served live, mounted in this order.
     pub mounts: Vec<HostMount>,
     /// What the program is funded with; `None`: as whatever it starts.
@@ -309,7 +335,11 @@ impl Config {
         record(TAG_HOSTNAME, &self.hostname);
         let size = [self.terminal_rows.to_le_bytes(), self.terminal_columns.to_le_bytes()];
         record(TAG_TERMINAL, size.as_flattened());
-        self.temporaries.iter().for_each(|path| record(TAG_TEMPORARY, path));
+        for temporary in &self.temporaries {
+            let (permissions, size) = (temporary.permissions.to_le_bytes(), temporary.size_max_bytes.to_le_bytes());
+            let is_executable = u32::from(temporary.is_executable).to_le_bytes();
+            record(TAG_TEMPORARY, &[&permissions[..], &is_executable, &size, &temporary.path].concat());
+        }
         for mount in &self.mounts {
             let mut value = mount.flags.bits().to_le_bytes().to_vec();
             value.extend_from_slice(&mount.tag);
@@ -406,7 +436,12 @@ impl Config {
                 self.terminal_rows = u16_at(value, 0)?;
                 self.terminal_columns = u16_at(value, 2)?;
             }
-            TAG_TEMPORARY => self.temporaries.push(value.to_vec()),
+            TAG_TEMPORARY => {
+                let (header, path) = value.split_at_checked(TEMPORARY_HEADER_BYTES)?;
+                let (permissions, size_max_bytes) = (u32_at(header, 0)?, u64_at(header, 8)?);
+                let is_executable = u32_at(header, 4)? != 0;
+                self.temporaries.push(Temporary { path: path.to_vec(), permissions, size_max_bytes, is_executable });
+            }
             TAG_MOUNT => {
                 let (header, path) = value.split_at_checked(MOUNT_HEADER_BYTES)?;
                 self.mounts.push(HostMount {
@@ -445,8 +480,11 @@ impl Config {
         }
         let is_place = |path: &[u8]| is_path(path) && path[0] == b'/';
         let is_counted = self.mounts.len() <= MOUNT_COUNT_MAX && self.temporaries.len() <= TEMPORARY_COUNT_MAX;
-        let mut places = self.mounts.iter().map(|mount| &mount.path).chain(&self.temporaries);
-        if !is_counted || !places.all(|path| is_place(path)) {
+        let temporaries = self.temporaries.iter();
+        let has_modes = temporaries.clone().all(|temporary| temporary.permissions <= 0o7777);
+        let places = self.mounts.iter().map(|mount| &mount.path);
+        let mut places = places.chain(temporaries.map(|temporary| &temporary.path));
+        if !is_counted || !has_modes || !places.all(|path| is_place(path)) {
             return Err(ConfigError::Mount);
         }
         if self.network.as_ref().is_some_and(|network| !network.is_valid()) || !HostEntry::are_valid(&self.names) {

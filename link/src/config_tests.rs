@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{
     Config, ConfigError, Flags, HEADER_BYTES, HostMount, HostMountFlags, MOUNT_COUNT_MAX, STRING_BYTES_MAX,
-    TEMPORARY_COUNT_MAX, Tickets,
+    TEMPORARY_COUNT_MAX, Temporary, Tickets,
 };
 use crate::disks::{DiskFlags, Disks, RequestOrder};
 use crate::drivers::Drivers;
@@ -136,7 +136,15 @@ prop_compose! {
             memory_limit_bytes, realtime_start_ns, random_seed, uid, gid,
             groups: vec![gid; (uid % 5) as usize], hostname,
             terminal_rows, terminal_columns, mounts: Vec::new(),
-            temporaries: vec![b"/run".to_vec(); (gid % 3) as usize],
+            temporaries: vec![
+                Temporary {
+                    permissions: gid % 0o10000,
+                    size_max_bytes: memory_limit_bytes,
+                    is_executable: uid % 2 == 0,
+                    ..Temporary::new(b"/run")
+                };
+                (gid % 3) as usize
+            ],
             tickets: tickets.map(|(amount, currency)| Tickets { amount, currency }),
             network,
             names: names.into_iter().map(|(address, name)| HostEntry { name: name.into_bytes(), address }).collect(),
@@ -181,7 +189,9 @@ fn shares_come_back_in_order_and_are_checked() {
     for bad in [vec![mount(b"a", HostMountFlags::ROOT)], vec![mount(b"", HostMountFlags::ROOT)]] {
         assert_eq!(Config { mounts: bad, ..minimal() }.encode(), Err(ConfigError::Mount));
     }
-    for bad in [vec![b"run".to_vec()], vec![Vec::new()], vec![b"/x".to_vec(); TEMPORARY_COUNT_MAX + 1]] {
+    let wide = Temporary { permissions: 0o10000, ..Temporary::new(b"/x") };
+    let many = vec![Temporary::new(b"/x"); TEMPORARY_COUNT_MAX + 1];
+    for bad in [vec![Temporary::new(b"run")], vec![Temporary::new(b"")], vec![wide], many] {
         assert_eq!(Config { temporaries: bad, ..minimal() }.encode(), Err(ConfigError::Mount));
     }
     let many = vec![mount(b"/x", HostMountFlags::empty()); MOUNT_COUNT_MAX + 1];

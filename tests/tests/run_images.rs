@@ -80,7 +80,7 @@ impl Drop for Archive {
 #[test]
 fn an_image_runs_as_it_says() {
     let archive = Archive::new("says");
-    let lines = "uid=33(web) gid=44(web) groups=4(log)\n/work\nimage /srv\nmine\n";
+    let lines = "uid=33(web) gid=44(web) groups=4(log),44(web)\n/work\nimage /srv\nmine\n";
     let ended = archive.run(&[], &[]);
     let text = String::from_utf8_lossy(&ended.output).into_owned();
     assert!(text.starts_with(lines) && !text.contains("gone"), "{text} {}", ended.errors);
@@ -97,7 +97,7 @@ fn what_the_user_says_wins() {
     archive.prints(&["--entrypoint", "/bin/echo"], &["a", "b"], "a b\n", 0);
     archive.prints(&["--entrypoint", ""], &["id", "-u"], "33\n", 0);
     let ended = archive.run(&["-u", "nobody"], &[]);
-    assert!(ended.status == 125 && ended.errors.contains("nobody"), "{}", ended.errors);
+    assert!(ended.status == 126 && ended.errors.contains("nobody"), "{}", ended.errors);
     let ended = archive.run(&["--entrypoint", ""], &["nosuch"]);
     assert_eq!(ended.status, 127, "{}", ended.errors);
 }

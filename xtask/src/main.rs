@@ -1,5 +1,5 @@
-//! The chores of a developer: `cargo xtask build | bench-programs | test | fuzz | attack | compare | network | repeat |
-//! stress | suites | tidy | count | circles | toolchain | disk-model`.
+//! The chores of a developer: `cargo xtask build | bench-programs | test | fuzz | attack | compare | images | network |
+//! repeat | stress | suites | tidy | count | circles | toolchain | disk-model`.
 //!
 //! Everything that the Makefile, `./aegis` and CI do with Rust goes through here, so that there is one place that
 //! knows which toolchain builds the guest binaries and where the artefacts are put. It has no dependencies: it is the
@@ -15,6 +15,7 @@ mod count;
 mod disk_model;
 mod errors;
 mod fuzz;
+mod images;
 mod lexer;
 mod modules;
 mod network;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         ["fuzz", words @ ..] => fuzz::run(&root, words),
         ["attack", words @ ..] => attack::run(&root, words),
         ["compare"] => compare::run(&root),
+        ["images", names @ ..] => images::run(&root, names),
         ["network", words @ ..] => network::run(&root, words),
         ["disk-model", file, socket] => disk_model::run(file, socket),
         ["repeat", words @ ..] => repeat::run(&root, words),

@@ -61,6 +61,7 @@ impl Error {
         match self {
             Self::ProgramNotOnPath(_) | Self::ProgramMissing(_) => STATUS_NOT_FOUND,
             Self::ProgramUnfit(..) => STATUS_NOT_EXECUTABLE,
+            Self::Image(error) if matches!(**error, ImageError::User(_)) => STATUS_NOT_EXECUTABLE,
             Self::Pod(_, error) => error.status(),
             Self::Usage(_)
             | Self::Root(_)

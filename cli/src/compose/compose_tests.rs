@@ -131,9 +131,10 @@ fn what_may_change_and_what_ends_a_service_is_kept() {
     let found = compose(&folder.0, text).expect("understood");
     let options = &found.file.pods[0].options;
     assert!(found.notes.is_empty() && options.read_only, "{:?}", found.notes);
-    let (signal, places) = (options.image.stop_signal, &options.temporaries);
-    assert_eq!((signal, places.join(" ").as_str()), (Some(3), "/run /var/x /cache"));
-    for line in ["tmpfs: /", "tmpfs: '/x:size=1m'", "stop_signal: NONE", "read_only: 1"] {
+    let places: Vec<_> = options.temporaries.iter().map(|it| it.path.as_slice()).collect();
+    assert_eq!(options.image.stop_signal, Some(3));
+    assert_eq!(places, [&b"/run"[..], b"/var/x", b"/cache"]);
+    for line in ["tmpfs: /", "tmpfs: '/x:size=1x'", "stop_signal: NONE", "read_only: 1"] {
         compose(&folder.0, &format!("services:\n  a:\n    image: x\n    {line}\n")).expect_err(line);
     }
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use aegis_launch::errors::Error;
 use clap::Args;
 
-use crate::options::values::{parse_name, parse_variable};
+use crate::options::mounts::{Mount, parse_mount};
+use crate::options::values::{parse_bytes, parse_name, parse_variable, with_values};
 
 /// Longest file of variables that is read, and most variables in one.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -31,6 +32,12 @@ pub(crate) struct EngineWordOptions {
     /// Set the variables of a file: NAME=VALUE or NAME on each line, # begins a comment (repeatable)
     #[arg(long, value_name = "FILE")]
     pub(crate) env_file: Vec<PathBuf>,
+    /// As -v or --tmpfs, in other words: type=bind|volume|tmpfs,source=HOST,target=GUEST[,readonly] (repeatable)
+    #[arg(long = "mount", value_name = "WORDS", value_parser = parse_mount)]
+    pub(crate) mounts: Vec<Mount>,
+    /// Most that /dev/shm holds [default: what the program may use]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) shm_size: Option<u64>,
 }
 
 impl EngineWordOptions {
@@ -76,7 +83,7 @@ fn parse(text: &str) -> Result<Vec<OsString>, String> {
             false => variables.extend(parse_variable(name.into()).ok()),
         }
     }
-    Ok(variables)
+    Ok(with_values(variables, std::env::vars_os()))
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use aegis_launch::machine::accel::AccelChoice;
-use aegis_launch::machine::mounts::{Volume, parse_volume};
+use aegis_launch::machine::mounts::Volume;
 use aegis_launch::machine::qemu::MachineKind;
 use aegis_launch::root::{With, parse_with};
+use aegis_link::config::Temporary;
 use aegis_link::drivers::Fault;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -15,6 +16,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use crate::options::disks::DiskOptions;
 use crate::options::drivers::{DriverOption, parse_driver, parse_fault};
 use crate::options::image::ImageOptions;
+use crate::options::mounts::parse_place;
 use crate::options::network::NetworkOptions;
 use crate::options::values::{parse_memory, parse_seconds, parse_temporary, parse_variable};
 use crate::options::view::ViewOptions;
@@ -40,20 +42,21 @@ pub(crate) struct PodOptions {
     /// Pack the directory of --root into an image before the start, instead of serving it live; --with does so too
     #[arg(long, requires = "root")]
     pub(crate) pack: bool,
-    /// Show this directory of the host in the machine, live; writable unless :ro (repeatable)
+    /// Show this directory of the host in the machine, live; writable unless :ro. With --image NAME:GUEST is a volume
+    /// that is kept, and GUEST alone a directory in memory (repeatable)
     #[arg(
         short = 'v',
         long = "volume",
         value_name = "HOST:GUEST[:ro]",
-        value_parser = OsStringValueParser::new().try_map(parse_volume)
+        value_parser = OsStringValueParser::new().try_map(parse_place)
     )]
     pub(crate) volumes: Vec<Volume>,
     /// Let nothing change in the root: only what -v and --tmpfs show, and /dev/shm, can be written to
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Show an empty directory there that is in memory (repeatable)
-    #[arg(long = "tmpfs", value_name = "DIR", value_parser = parse_temporary)]
-    pub(crate) temporaries: Vec<String>,
+    /// Show an empty directory there that is in memory; options size=SIZE, mode=OCTAL, noexec (repeatable)
+    #[arg(long = "tmpfs", value_name = "DIR[:OPTIONS]", value_parser = parse_temporary)]
+    pub(crate) temporaries: Vec<Temporary>,
     /// Put this file or directory of the host into the root, read-only (repeatable)
     #[arg(long, value_name = "HOST[:GUEST]", value_parser = OsStringValueParser::new().try_map(parse_with))]
     pub(crate) with: Vec<With>,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use aegis_launch::images::accounts::Identity;
+use aegis_launch::images::accounts::{Accounts, Identity};
 use aegis_launch::images::source::{ImageSource, parse_source};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
@@ -38,6 +38,15 @@ pub(crate) struct ImageOptions {
     /// What `aegis stop`, and a signal that ends `aegis up`, send the program [default: the image's, else TERM]
     #[arg(long, value_name = "SIGNAL", value_parser = parse_signal)]
     pub(crate) stop_signal: Option<u8>,
+    /// A further group that the program is in, by number or by a name of the root's /etc/group (repeatable)
+    #[arg(long = "group-add", value_name = "GROUP")]
+    pub(crate) groups: Vec<String>,
+    /// Have `aegis inspect` show this of a run with a name (repeatable)
+    #[arg(short = 'l', long = "label", value_name = "KEY[=VALUE]", value_parser = parse_label)]
+    pub(crate) labels: Vec<(String, String)>,
+    /// Let a signal that the image's program has no handler for end it, and let ended orphans be forgotten
+    #[arg(long, requires = "image")]
+    pub(crate) init: bool,
     /// How to look whether it is well.
     #[command(flatten)]
     pub(crate) health: HealthOptions,
@@ -47,9 +56,18 @@ pub(crate) struct ImageOptions {
     /// User, group and further groups in numbers, where an engine says them: no accounts are looked at.
     #[arg(skip)]
     pub(crate) numbers: Option<Identity>,
+    /// The image's accounts, once they are known.
+    #[arg(skip)]
+    pub(crate) accounts: Option<Accounts>,
     /// What the user comes to, once that is known.
     #[arg(skip)]
     pub(crate) identity: Identity,
+}
+
+/// `KEY=VALUE`, or `KEY` for an empty value.
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').unwrap_or((text, ""));
+    if key.is_empty() { Err("KEY is empty".into()) } else { Ok((key.into(), value.into())) }
 }
 
 /// `--pull`.

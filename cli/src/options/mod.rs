@@ -11,6 +11,7 @@ pub(crate) mod generated;
 pub(crate) mod groups;
 pub(crate) mod health;
 pub(crate) mod image;
+pub(crate) mod mounts;
 pub(crate) mod network;
 mod other_words;
 pub(crate) mod values;
@@ -63,7 +64,7 @@ Examples:
 const RUN_NOTES: &str = "\
 Exit status: the program's own; 128+n if signal n ended it; 124 if --timeout did; 125 if the tool
 or the machine failed (wrong option, root image or memory size included); 126 if PROGRAM cannot be
-executed; 127 if there is no such program.
+executed, or not by this user or in this directory; 127 if there is no such program.
 
 Ctrl-C and SIGTERM go to the program; a second one ends the machine. With -t every key goes to the
 program's terminal, which acts on Ctrl-C and Ctrl-Z as it was told to; what is left then is a signal

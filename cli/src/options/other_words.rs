@@ -32,21 +32,21 @@ const VERBS: [(&[&str], &str); 14] = [
 /// Options.
 const OPTIONS: [(&[&str], &str); 11] = [
     (&["--net"], "--network"),
-    (&["--mount", "--volumes-from"], "-v HOST:GUEST[:ro], or --tmpfs DIR"),
+    (&["--volumes-from"], "-v with the same directory, or volume, for both"),
     (
-        &["--privileged", "--cap-add", "--cap-drop", "--security-opt", "--userns", "--group-add"],
+        &["--privileged", "--cap-add", "--cap-drop", "--security-opt", "--userns"],
         "leave it out: a program has a kernel of its own and all rights in it, and none here",
     ),
     (
-        &["--init", "--pid", "--ipc", "--uts", "--cgroupns", "--cgroup-parent"],
+        &["--pid", "--ipc", "--uts", "--cgroupns", "--cgroup-parent"],
         "leave it out: a run has processes, names and init of its own in any case",
     ),
     (&["--restart"], "`restart` in a file of `aegis up`"),
     (&["--gpus", "--device"], "leave it out: no device of this host reaches a machine but --disk"),
-    (&["--shm-size", "--memory-swap", "--memory-reservation", "--oom-kill-disable"], "-m, which is all there is"),
+    (&["--memory-swap", "--memory-reservation", "--oom-kill-disable"], "-m, which is all there is"),
     (&["--cpu-shares", "--cpu-quota", "--cpu-period", "--cpuset-cpus"], "--cpus, and --tickets for a share"),
     (
-        &["--label", "--label-file", "--log-driver", "--log-opt", "--cidfile", "--detach-keys", "--sig-proxy"],
+        &["--label-file", "--log-driver", "--log-opt", "--cidfile", "--detach-keys", "--sig-proxy"],
         "leave it out: nothing of the kind is kept",
     ),
     (&["--ulimit", "--sysctl"], "`aegis run sh -c 'ulimit ...; exec PROGRAM'`"),
@@ -81,7 +81,7 @@ mod tests {
             ("aegis help run", "man aegis"),
             ("aegis run --net=none true", "--net: there is none here; --network"),
             ("aegis run --privileged true", "all rights in it"),
-            ("aegis run --mount type=bind,src=/a,dst=/b true", "-v HOST:GUEST"),
+            ("aegis run --volumes-from x true", "-v with the same"),
         ] {
             let text = refusal(line);
             assert!(text.contains(part) && !text.contains('\n'), "{line}: {text}");

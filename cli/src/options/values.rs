@@ -2,10 +2,11 @@
 //!
 //! Each reader answers what is wrong in a few words, which its caller puts behind the option's or the key's name.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use aegis_link::config::Temporary;
 use aegis_link::pods::{POD_NAME_BYTES_MAX, is_name};
 
 /// Least memory of a machine in bytes: the kernel, exos and a small program.
@@ -76,19 +77,29 @@ pub(crate) fn parse_signal(text: &str) -> Result<u8, String> {
     number.ok_or_else(|| format!("{text}: no signal; a name such as TERM, or a number from 1 to 64"))
 }
 
-/// `DIR[:OPTIONS]` of `--tmpfs`; the options may say what is so in any case.
-pub(crate) fn parse_temporary(text: &str) -> Result<String, String> {
+/// `DIR[:OPTIONS]` of `--tmpfs`; some options may say what is so in any case.
+pub(crate) fn parse_temporary(text: &str) -> Result<Temporary, String> {
     let (path, options) = text.split_once(':').unwrap_or((text, "rw"));
     let is_plain = path.starts_with('/') && path.bytes().any(|byte| byte != b'/' && byte != b'.');
     if !is_plain || path.split('/').any(|name| name == "..") || path.contains('\0') {
         return Err("DIR is a path below /, without ..".into());
     }
-    match options.split(',').find(|option| !["rw", "nosuid", "nodev"].contains(option)) {
-        Some(option) => {
-            Err(format!("{option}: a directory in memory is rw, nosuid and nodev, and no more can be said"))
+    let mut temporary = Temporary::new(path.as_bytes());
+    for option in options.split(',') {
+        let wrong =
+            || format!("{option}: there are size=SIZE, mode=OCTAL, exec and noexec; it is rw, nosuid and nodev");
+        match option.split_once('=') {
+            None if ["rw", "nosuid", "nodev"].contains(&option) => {}
+            None if ["exec", "noexec"].contains(&option) => temporary.is_executable = option == "exec",
+            Some(("size" | "tmpfs-size", size)) => temporary.size_max_bytes = parse_bytes(size)?,
+            Some(("mode" | "tmpfs-mode", mode)) => {
+                let mode = u32::from_str_radix(mode, 8).ok().filter(|mode| *mode <= 0o7777);
+                temporary.permissions = mode.ok_or_else(wrong)?;
+            }
+            _ => return Err(wrong()),
         }
-        None => Ok(path.to_owned()),
     }
+    Ok(temporary)
 }
 
 /// As [`parse_bytes`], within the limits of `-m`.
@@ -123,7 +134,7 @@ pub(crate) fn parse_machine_memory(text: &str) -> Result<u64, String> {
 
 /// A number and an optional K, M, G or T (powers of 1024, also KiB, KB and in small letters); the result is
 /// in bytes.
-fn parse_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
@@ -146,7 +157,7 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| "too large".to_string())
 }
 
-/// `NAME=VALUE` as it is; `NAME` with the value of this process.
+/// `NAME=VALUE` as it is; `NAME` with the value of this process, or alone where it has none: then it is left out.
 pub(crate) fn parse_variable(text: OsString) -> Result<OsString, String> {
     let name_bytes = text.as_bytes().iter().position(|byte| *byte == b'=');
     match name_bytes {
@@ -160,14 +171,38 @@ pub(crate) fn parse_variable(text: OsString) -> Result<OsString, String> {
                 both.push(value);
                 Ok(both)
             }
-            None => Err("not set in this environment; write NAME=VALUE".into()),
+            None => Ok(text),
         },
     }
 }
 
+/// What is left of variables that [`parse_variable`] took: `NAME*` stands for those of this process that begin so, and
+/// one without a value for nothing.
+pub(crate) fn with_values(variables: Vec<OsString>, own: impl Iterator<Item = (OsString, OsString)>) -> Vec<OsString> {
+    let own: Vec<(OsString, OsString)> = own.collect();
+    let values = |text: OsString| -> Vec<OsString> {
+        if text.as_bytes().contains(&b'=') {
+            return vec![text];
+        }
+        let Some(prefix) = text.as_bytes().strip_suffix(b"*") else { return Vec::new() };
+        let found = own.iter().filter(|(name, _)| name.as_bytes().starts_with(prefix));
+        found.map(|(name, value)| [name.as_os_str(), value].join(OsStr::new("="))).collect()
+    };
+    variables.into_iter().flat_map(values).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{parse_signal, parse_temporary};
+    use super::{Temporary, parse_signal, parse_temporary, parse_variable, with_values};
+
+    #[test]
+    fn variables_without_a_value_are_left_out_and_stars_stand_for_many() {
+        let own = [("A", "1"), ("AB", "2=3"), ("B", "4")].map(|(name, value)| (name.into(), value.into()));
+        let given = ["C=", "NO_SUCH_VARIABLE_AT_ALL", "A*", "NO_SUCH*"].map(|text| parse_variable(text.into()));
+        let given = given.into_iter().collect::<Result<Vec<_>, _>>().expect("variables");
+        assert_eq!(with_values(given, own.into_iter()), ["C=", "A=1", "AB=2=3"]);
+        assert!(parse_variable("=x".into()).is_err() && parse_variable("".into()).is_err());
+    }
 
     #[test]
     fn signals_have_names_and_numbers() {
@@ -189,9 +224,13 @@ mod tests {
 
     #[test]
     fn directories_in_memory_are_below_the_root() {
-        assert_eq!(parse_temporary("/run"), Ok("/run".into()));
-        assert_eq!(parse_temporary("/run:rw,nodev"), Ok("/run".into()));
-        for text in ["", "/", "//", "/.", "run", "/a/../b", "/run:size=1m", "/run:exec"] {
+        let run = Temporary::new(b"/run");
+        assert_eq!(parse_temporary("/run"), Ok(run.clone()));
+        assert_eq!(parse_temporary("/run:rw,nodev,exec"), Ok(run.clone()));
+        let small = Temporary { size_max_bytes: 1 << 20, permissions: 0o750, is_executable: false, ..run };
+        assert_eq!(parse_temporary("/run:rw,noexec,nosuid,size=1m,mode=0750"), Ok(small));
+        for text in ["", "/", "//", "/.", "run", "/a/../b", "/run:size=x", "/run:mode=8", "/run:mode=17777", "/run:ro"]
+        {
             assert!(parse_temporary(text).is_err(), "{text}");
         }
     }

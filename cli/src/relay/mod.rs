@@ -68,6 +68,8 @@ pub(crate) struct Session<'a> {
     pub(crate) server: Option<ControlServer>,
     /// It has a terminal of its own.
     pub(crate) has_terminal: bool,
+    /// Signals that would end the machine go to the program as others do, each time.
+    pub(crate) hands_on: bool,
     /// When the tool started; all times count from here.
     pub(crate) start: Instant,
     /// Where a profile wants to hear of mappings.
@@ -145,6 +147,7 @@ struct Relay<'a> {
     qemu_stderr: Option<ChildStderr>,
     qemu_errors: Vec<u8>,
     terminated: Option<u8>,
+    hands_on: bool,
     first_failure: Option<usize>,
     cause: Option<Cause>,
     output_error: Option<io::Error>,
@@ -202,6 +205,7 @@ impl<'a> Relay<'a> {
             qemu_stderr,
             qemu_errors: Vec::new(),
             terminated: None,
+            hands_on: session.hands_on,
             first_failure: None,
             cause: None,
             output_error: None,
@@ -510,6 +514,7 @@ impl<'a> Relay<'a> {
             Event::Terminate(signal) if self.terminated.is_some() || !self.links.iter().any(PodLink::has_greeted) => {
                 self.end(Cause::Signal(signal));
             }
+            Event::Terminate(signal) if self.hands_on => self.send_all(ToGuest::Signal(signal)),
             Event::Terminate(signal) => {
                 self.terminated = Some(signal);
                 if let Some(server) = &mut self.server {

@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::report::json;
 use super::request::{Bytes, End, Exec, Request};
 use super::verbs::{MachineChoice, finish};
-use crate::options::values::parse_variable;
+use crate::options::values::{parse_variable, with_values};
 use crate::relay::pump::{Sink, read_some};
 use crate::relay::signals::{Event, Signals};
 use crate::relay::stream::Stream as Socket;
@@ -63,9 +63,9 @@ pub(crate) struct ExecOptions {
     /// Directory in the pod where it starts [default: the pod's]
     #[arg(short = 'w', long = "workdir", value_name = "DIR")]
     working_directory: Option<PathBuf>,
-    /// User and group that it runs as, in numbers [default: the pod's]
-    #[arg(short = 'u', long = "user", value_name = "UID[:GID]", value_parser = parse_user)]
-    user: Option<(u32, u32)>,
+    /// User and group that it runs as, in numbers; in a pod of an image by name too [default: the pod's]
+    #[arg(short = 'u', long = "user", value_name = "USER[:GROUP]", value_parser = parse_user)]
+    user: Option<User>,
     // Further groups, where an engine says them with the user.
     #[arg(skip)]
     pub(crate) groups: Vec<u32>,
@@ -76,13 +76,20 @@ pub(crate) struct ExecOptions {
     words: Vec<OsString>,
 }
 
-/// `UID`, whose group has the same number, or `UID:GID`.
-fn parse_user(text: &str) -> Result<(u32, u32), String> {
+/// A user as it was written, and the numbers that this is where no accounts are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct User {
+    text: String,
+    numbers: Option<(u32, u32)>,
+}
+
+/// `UID`, whose group has the same number, `UID:GID`, or with names.
+fn parse_user(text: &str) -> Result<User, String> {
     let (user, group) = text.split_once(':').unwrap_or((text, text));
-    match (user.parse(), group.parse()) {
-        (Ok(user), Ok(group)) => Ok((user, group)),
-        _ => Err("numbers of a user and a group, such as 1000:1000".into()),
+    if user.is_empty() || group.is_empty() {
+        return Err("a user, or a user and a group, such as 1000:1000".into());
     }
+    Ok(User { text: text.into(), numbers: user.parse().ok().zip(group.parse().ok()) })
 }
 
 /// Runs it; the answer is the tool's exit status.
@@ -127,15 +134,17 @@ fn request(options: &ExecOptions, size: (u16, u16)) -> Exec {
     let is_term = |variable: &OsString| variable.as_bytes().starts_with(b"TERM=");
     let has_term = !options.terminal || options.environment.iter().any(is_term);
     let term = std::env::var_os("TERM").filter(|_| !has_term);
+    let given = with_values(options.environment.clone(), std::env::vars_os());
     let term = term.map(|term| Bytes([b"TERM=", term.as_bytes()].concat()));
     Exec {
         pod: options.pod.to_string_lossy().into_owned(),
         input: options.input,
         terminal: options.terminal.then_some(size),
-        user: options.user,
+        user: options.user.as_ref().and_then(|user| user.numbers),
+        user_text: options.user.as_ref().map(|user| user.text.clone()),
         groups: options.groups.clone(),
         directory: options.working_directory.as_ref().map(|path| bytes(path.as_os_str())),
-        variables: term.into_iter().chain(options.environment.iter().map(|text| bytes(text))).collect(),
+        variables: term.into_iter().chain(given.iter().map(|text| bytes(text))).collect(),
         words: options.words.iter().map(|word| bytes(word)).collect(),
     }
 }
@@ -395,6 +404,7 @@ mod tests {
             pod: "web".into(),
             input: true,
             user: Some((1, 2)),
+            user_text: Some("1:2".into()),
             directory: Some(Bytes(b"/x".to_vec())),
             variables: list(&["A=1", "B="]),
             words: list(&["ls", "-la", "-i", "--help", "--", "x"]),
@@ -408,9 +418,13 @@ mod tests {
     }
 
     #[test]
-    fn users_are_numbers() {
-        assert_eq!((parse_user("7"), parse_user("7:8")), (Ok((7, 7)), Ok((7, 8))));
-        for text in ["", "root", "1:", ":1", "-1", "1:2:3", "4294967296"] {
+    fn users_are_numbers_or_names() {
+        let numbers = |text| parse_user(text).expect("a user").numbers;
+        assert_eq!((numbers("7"), numbers("7:8")), (Some((7, 7)), Some((7, 8))));
+        for text in ["root", "-1", "1:2:3", "4294967296", "1:staff"] {
+            assert_eq!(numbers(text), None, "{text}");
+        }
+        for text in ["", "1:", ":1"] {
             assert!(parse_user(text).is_err(), "{text}");
         }
     }

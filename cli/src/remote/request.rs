@@ -46,8 +46,10 @@ pub(crate) struct Exec {
     pub(crate) input: bool,
     /// Lines and characters of a terminal, if it has one.
     pub(crate) terminal: Option<(u16, u16)>,
-    /// User and group.
+    /// User and group, in numbers.
     pub(crate) user: Option<(u32, u32)>,
+    /// The same as its user wrote it, which counts where the pod's accounts are known.
+    pub(crate) user_text: Option<String>,
     /// Further groups of this user; without one the pod's stay.
     pub(crate) groups: Vec<u32>,
     /// Where it starts.

@@ -21,9 +21,9 @@ use serde_json::Value;
 
 use crate::options::groups::PodOptions;
 use crate::options::health::HealthCheck;
-use crate::options::image::PullChoice;
+use crate::options::image::{ImageOptions, PullChoice};
 use crate::options::network::parse_publications;
-use crate::options::values::parse_signal;
+use crate::options::values::{parse_signal, parse_temporary};
 
 /// Longest file of accounts that is read of a root that is a directory.
 const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
@@ -41,7 +41,9 @@ pub(crate) fn settle(options: &mut PodOptions, words: &mut Vec<OsString>, base: 
         } else if let Some(user) = &options.image.user {
             // Without a root of its own a program sees this host's accounts.
             let root = options.root.as_deref().or((!options.view.bare).then_some(Path::new("/")));
-            options.image.identity = accounts_of_root(root, base).identity(user)?;
+            let accounts = accounts_of_root(root, base);
+            options.image.identity = accounts.identity(user)?;
+            add_groups(&mut options.image, &accounts)?;
         }
         return Ok(Vec::new());
     };
@@ -59,6 +61,16 @@ pub(crate) fn settle(options: &mut PodOptions, words: &mut Vec<OsString>, base: 
     let identity = image.accounts.identity(user)?;
     options.environment = environment(settings, identity.home.as_deref(), options);
     options.image.identity = identity;
+    add_groups(&mut options.image, &image.accounts)?;
+    // What the user says comes last, and counts.
+    let labels = settings.labels.iter().flatten().map(|(key, value)| (key.clone(), value.clone()));
+    options.image.labels.splice(0..0, labels);
+    if options.read_only {
+        let volumes = settings.volumes.iter().flatten().map(|(path, _)| path.trim_end_matches('/'));
+        let is_free = |path: &&str| !options.volumes.iter().any(|volume| volume.guest == Path::new(path));
+        let volumes = volumes.filter(is_free).map(parse_temporary).filter_map(Result::ok).collect::<Vec<_>>();
+        options.temporaries.splice(0..0, volumes);
+    }
     if options.working_directory.is_none() {
         let directory = settings.working_dir.as_deref().unwrap_or_default();
         options.working_directory = Some(Path::new("/").join(directory));
@@ -79,8 +91,19 @@ pub(crate) fn settle(options: &mut PodOptions, words: &mut Vec<OsString>, base: 
     if options.image.publish_all {
         publish(settings, options)?;
     }
-    options.root = Some(image.root);
+    (options.root, options.image.accounts) = (Some(image.root), Some(image.accounts));
     Ok(warnings)
+}
+
+/// Groups of `--group-add`.
+fn add_groups(options: &mut ImageOptions, accounts: &Accounts) -> Result<(), Error> {
+    for group in &options.groups {
+        let number = accounts.group_number(group)?;
+        if !options.identity.groups.contains(&number) {
+            options.identity.groups.push(number);
+        }
+    }
+    Ok(())
 }
 
 /// The program and its arguments.

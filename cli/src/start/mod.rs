@@ -7,6 +7,7 @@ pub(crate) mod file_volumes;
 pub(crate) mod image;
 pub(crate) mod memory;
 pub(crate) mod network;
+pub(crate) mod places;
 pub(crate) mod pod;
 mod port_owner;
 mod port_relay;

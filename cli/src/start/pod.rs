@@ -20,6 +20,7 @@ use aegis_link::drivers::{Drivers, Model, PART_DISK_DOMAIN, PART_NET_DOMAIN, Pla
 
 use crate::options::drivers::drivers;
 use crate::options::groups::{MachineOptions, PodOptions};
+use crate::options::values::with_values;
 use crate::start::Starter;
 use crate::start::advice::{Shown, advice};
 use crate::start::network::{PodNetwork, etc_files, names};
@@ -176,6 +177,7 @@ impl<'a> Pod<'a> {
         let hostname = self.options.network.hostname.as_ref().map_or(hostname, |name| name.as_bytes());
         let mut flags = switches | etc_files(self.options, hostname, network);
         flags.set(Flags::READ_ONLY_ROOT, self.options.read_only);
+        flags.set(Flags::INIT, self.options.image.image.is_some() && !self.options.image.init);
         flags.set(Flags::VERBOSE, machine.verbose);
         flags.set(Flags::QUIET, machine.quiet);
         flags.set(Flags::STDERR_IS_STDOUT, are_one_file(std::io::stdout().as_fd(), std::io::stderr().as_fd()));
@@ -199,7 +201,7 @@ impl<'a> Pod<'a> {
             gid: self.options.image.identity.gid,
             groups: self.options.image.identity.groups.clone(),
             hostname: hostname.to_vec(),
-            temporaries: self.options.temporaries.iter().map(|path| path.clone().into_bytes()).collect(),
+            temporaries: self.options.temporaries.clone(),
             mounts: files.mounts.iter().map(|served| served.mount.clone()).collect(),
             tickets: self.tickets.clone(),
             network: network.map(|network| network.config.clone()),
@@ -328,7 +330,8 @@ fn inherited(options: &PodOptions) -> Vec<OsString> {
 /// of one variable the last counts.
 fn environment(inherited: &[OsString], given: &[OsString]) -> Vec<OsString> {
     let mut list: Vec<OsString> = vec![format!("PATH={DEFAULT_PATH}").into(), "HOME=/root".into()];
-    for variable in inherited.iter().chain(given) {
+    let given = with_values(given.to_vec(), std::env::vars_os());
+    for variable in inherited.iter().chain(&given) {
         let name = |text: &OsString| text.as_bytes().split(|byte| *byte == b'=').next().map(<[u8]>::to_vec);
         list.retain(|old| name(old) != name(variable));
         list.push(variable.clone());

@@ -17,6 +17,7 @@ use aegis_launch::root::HOSTNAME;
 use aegis_link::config::{Config, Flags};
 use aegis_link::control::Mapping;
 
+use crate::options::image::ImageOptions;
 use crate::options::{RunOptions, StatsFormat};
 use crate::profile::{self, Profile, RootFiles, Sources};
 use crate::relay::Session;
@@ -29,9 +30,10 @@ use crate::remote::server::restart::Restart;
 use crate::start::file_volumes::settle_files;
 use crate::start::image::settle;
 use crate::start::memory::memory_mib;
+use crate::start::places::{VolumesFolder, settle_places};
 use crate::start::pod::{Pod, PodFiles, terminal_flags};
 use crate::start::{MachineSpec, Prepared, Starter};
-use crate::verb::run_named::{in_background, is_named, run_named};
+use crate::verb::run_named::{hands_on, in_background, is_named, run_named};
 
 /// Runs a program; the answer is the tool's exit status.
 pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
@@ -55,6 +57,8 @@ pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&s
     }
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let (mut pod_options, mut words) = (options.pod.clone(), options.program_words().to_vec());
+    let makes = !options.machine.dry_run;
+    settle_places(&mut pod_options, &options.engine_words, &VolumesFolder::of_user(), makes)?;
     settle_files(&mut pod_options, &cwd);
     pod_options.environment.splice(0..0, options.engine_words.variables()?);
     for warning in settle(&mut pod_options, &mut words, &cwd)?.iter().filter(|_| !options.machine.quiet) {
@@ -82,7 +86,7 @@ pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&s
     let root = files.root.as_ref().map(|root| &root.image);
     let bundle = boot::build(&library_os, &config, &domains, root)?;
     let (host, mut guest) = sockets(1)?;
-    let attended = name.map(|name| Attended::prepare(name, &config, &mut guest)).transpose()?;
+    let attended = name.map(|name| Attended::prepare(name, &pod_options.image, &config, &mut guest)).transpose()?;
     let profiled = options.profile.as_deref().map(|path| Profiled::prepare(path, &mut guest)).transpose()?;
     let spec = MachineSpec {
         cpu_count: options.cpus,
@@ -100,8 +104,9 @@ pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&s
     let Some(machine) = starter.prepare(spec, accelerator, host, guest)? else { return Ok(0) };
     drop(bundle);
     let (server, _orders) = attended.map(|attended| (attended.server, attended.orders)).unzip();
-    let mut session =
-        Session { names: &[], has_marks: false, server, has_terminal: options.terminal, start, mappings: None };
+    let hands_on = hands_on(options);
+    let has_terminal = options.terminal;
+    let mut session = Session { names: &[], has_marks: false, server, has_terminal, hands_on, start, mappings: None };
     let Some(profiled) = profiled else {
         let status = run_machine(options, &starter, machine, session)?;
         // A signal's end says nothing about files.
@@ -165,7 +170,7 @@ struct Attended {
 }
 
 impl Attended {
-    fn prepare(name: &str, config: &[u8], guest: &mut GuestEnds) -> Result<Self, Error> {
+    fn prepare(name: &str, image: &ImageOptions, config: &[u8], guest: &mut GuestEnds) -> Result<Self, Error> {
         let what = "making the machine's sockets";
         let address = Address::take(&NameChoice::Exactly(name.into())).map_err(|why| Error::Usage(why.to_string()))?;
         let (orders, manager) = UnixStream::pair().doing(what)?;
@@ -176,6 +181,7 @@ impl Attended {
         let (names, restarts) = ([name.to_owned()], vec![Restart::NO]);
         let (payers, channels) = (Payers::new(&[], vec![None]), vec![Channel::new(ours, config)]);
         let server = ControlServer::new(Some(address), &names, restarts, payers, orders, channels);
+        let server = server.with_images(std::iter::once(image));
         Ok(Self { server, sessions: guest.add(&theirs.into())?, orders: manager })
     }
 }

@@ -7,7 +7,7 @@
 //! A named run with a terminal is none of these: it is a plain run in a machine that can be found (`verb/run.rs`).
 
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -42,6 +42,12 @@ pub(crate) fn in_background(options: &RunOptions) -> Result<Option<u8>, Error> {
     if is_here { Ok(None) } else { start_in_background().map(Some) }
 }
 
+/// Whether signals of the tool are its program's alone, as with other engines: those of a person at a terminal, who may
+/// have no other way to end the machine, are not.
+pub(crate) fn hands_on(options: &RunOptions) -> bool {
+    options.pod.image.image.is_some() && !options.engine_words.detach && !std::io::stdin().is_terminal()
+}
+
 /// Runs the program under a name; the answer is the tool's exit status, in the background that of the start.
 pub(crate) fn run_named(
     options: &RunOptions,
@@ -73,7 +79,8 @@ pub(crate) fn run_named(
     let is_named = options.engine_words.name.is_some();
     let on_start: &dyn Fn(&str) -> Result<(), Error> = if options.engine_words.detach { &let_go } else { &|_| Ok(()) };
     let machine = &options.machine;
-    let wanted = Wanted { machine, name, is_named, has_marks: false, on_start, metrics: None };
+    let hands_on = hands_on(options);
+    let wanted = Wanted { machine, name, is_named, has_marks: false, hands_on, on_start, metrics: None };
     run_pods(&file, current, &wanted, start)
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let is_named = options.name.is_some();
     let on_start = &|_: &str| Ok(());
     let (machine, metrics) = (&options.machine, options.metrics);
-    let wanted = Wanted { machine, name, is_named, has_marks: true, on_start, metrics };
+    let wanted = Wanted { machine, name, is_named, has_marks: true, hands_on: false, on_start, metrics };
     run_pods(&file, folder, &wanted, start)
 }
 
@@ -109,6 +109,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) is_named: bool,
     /// Lines of output say whose they are.
     pub(crate) has_marks: bool,
+    /// As [`Session::hands_on`].
+    pub(crate) hands_on: bool,
     /// What is done with the machine's name when all that can be wrong beforehand is right.
     pub(crate) on_start: &'a dyn Fn(&str) -> Result<(), Error>,
     /// Where browsers and collectors find it.
@@ -173,14 +175,15 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let channels = channels.collect::<Result<Vec<_>, _>>()?;
     let (server, name) = server(options, file, &names, orders, channels)?;
     let checks = file.pods.iter().map(|entry| entry.options.image.health_check.clone());
-    let stop_signals = file.pods.iter().map(|entry| entry.options.image.stop_signal);
     web.iter().filter(|_| !options.machine.quiet).for_each(say_page);
-    let server = server.with_ports(ports).with_stop_signals(stop_signals).with_web(web).with_health(checks);
+    let images = file.pods.iter().map(|entry| &entry.options.image);
+    let server = server.with_ports(ports).with_images(images).with_web(web).with_health(checks);
     let dependencies = file.pods.iter().map(|entry| entry.dependencies.clone());
     let server = Some(server.with_dependencies(dependencies));
     (options.on_start)(&name)?;
     let has_marks = options.has_marks;
-    let session = Session { names: &names, has_marks, server, has_terminal: false, start, mappings: None };
+    let hands_on = options.hands_on;
+    let session = Session { names: &names, has_marks, server, has_terminal: false, hands_on, start, mappings: None };
     let (finished, _) = starter.run(machine, session)?;
     let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
     starter.report(&verdict, &finished.log);

@@ -349,11 +349,14 @@ pub struct Dispositions {
     actions: [Disposition; SIGNAL_MAX as usize],
     /// Bit n: signal n + 1 may have another disposition than the default.
     changed: u64,
+    /// As Linux has it of the first process of a container: a default action does not end or stop it, but for those of
+    /// `SIGKILL` and `SIGSTOP`, which processes beside it cannot send it (`spares`), and of its own faults.
+    pub is_init: bool,
 }
 
 impl Default for Dispositions {
     fn default() -> Self {
-        Self { actions: [Disposition::default(); SIGNAL_MAX as usize], changed: 0 }
+        Self { actions: [Disposition::default(); SIGNAL_MAX as usize], changed: 0, is_init: false }
     }
 }
 
@@ -383,9 +386,17 @@ impl Dispositions {
     pub fn is_ignored(&self, signal: Signal) -> bool {
         match self.get(signal).handler {
             HANDLER_IGNORE => true,
-            HANDLER_DEFAULT => matches!(signal.default_action(), DefaultAction::Ignore),
+            HANDLER_DEFAULT => {
+                matches!(signal.default_action(), DefaultAction::Ignore) || self.is_init && !signal.is_unstoppable()
+            }
             _ => false,
         }
+    }
+
+    /// Whether processes beside it cannot send it this signal, which is dropped.
+    #[must_use]
+    pub fn spares(&self, signal: Signal) -> bool {
+        self.is_init && signal.is_unstoppable()
     }
 
     /// As `execve` leaves them: handlers become default, ignored stays ignored.
@@ -497,6 +508,7 @@ pub fn deliver(
         let mask_before = enter(thread, dispositions, signal, &disposition);
         return Some(Delivery::Handler { signal, info, disposition, mask_before });
     }
+    let is_default = is_default && (!dispositions.is_init || signal.is_unstoppable());
     match signal.default_action() {
         DefaultAction::Stop if is_default => Some(Delivery::Stop(signal)),
         DefaultAction::Terminate if is_default => Some(Delivery::Terminate { signal, info, has_core: false }),
@@ -548,6 +560,9 @@ pub fn force(thread: &mut ThreadSignals, dispositions: &mut Dispositions, signal
     if thread.mask.contains(signal) || disposition.handler == HANDLER_IGNORE {
         dispositions.actions[usize::from(signal.0) - 1] = Disposition::default();
         thread.mask = thread.mask.without(signal.bit());
+    }
+    if dispositions.get(signal).handler == HANDLER_DEFAULT {
+        dispositions.is_init = false;
     }
     thread.pending.discard(signal.bit());
     // A standard signal always finds its place, and every fault is one.
@@ -688,6 +703,29 @@ mod tests {
             next(&mut thread, &mut shared, &mut dispositions),
             Some(Delivery::Terminate { signal: Signal::SEGV, has_core: true, .. })
         ));
+    }
+
+    #[test]
+    fn the_first_process_of_a_container_ends_by_its_handlers_and_faults_and_by_the_outside() {
+        let (mut thread, mut shared, mut dispositions) = state();
+        dispositions.is_init = true;
+        for signal in [Signal::TERM, Signal::TSTP, Signal::ABRT] {
+            assert!(dispositions.is_ignored(signal) && !dispositions.spares(signal));
+            // One that waited while it was blocked, or while it had a handler.
+            shared.raise(signal, SignalInfo::default()).expect("fits");
+            assert_eq!(next(&mut thread, &mut shared, &mut dispositions), None);
+        }
+        dispositions.set(Signal::TERM, handler(0)).expect("can be caught");
+        shared.raise(Signal::TERM, SignalInfo::default()).expect("fits");
+        let delivery = next(&mut thread, &mut shared, &mut dispositions);
+        assert!(matches!(delivery, Some(Delivery::Handler { signal: Signal::TERM, .. })));
+        assert!(dispositions.spares(Signal::KILL) && !dispositions.is_ignored(Signal::KILL));
+        shared.raise(Signal::KILL, SignalInfo::default()).expect("fits");
+        let delivery = next(&mut thread, &mut shared, &mut dispositions);
+        assert!(matches!(delivery, Some(Delivery::Terminate { signal: Signal::KILL, .. })));
+        force(&mut thread, &mut dispositions, Signal::SEGV, SignalInfo::default());
+        let delivery = next(&mut thread, &mut shared, &mut dispositions);
+        assert!(matches!(delivery, Some(Delivery::Terminate { signal: Signal::SEGV, .. })));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Pure. The rules are those of podman: a name has to be in the accounts; a number need not, and has group 0 then;
 //! where a group is given there are no further groups; without one the further groups are those that list the user's
-//! name.
+//! name. The group itself is among them, unless nobody says who the user is.
 
 use crate::images::errors::{ImageError, shown};
 
@@ -93,20 +93,26 @@ impl Accounts {
         };
         let home = found.as_ref().map(|user| user.home.to_vec()).filter(|home| home.starts_with(b"/"));
         if let Some(group) = group_text {
-            return Ok(Identity { uid, gid: self.group_number(group)?, groups: Vec::new(), home });
+            let gid = self.group_number(group)?;
+            return Ok(Identity { uid, gid, groups: vec![gid], home });
         }
         let gid = found.as_ref().map_or(0, |user| user.gid);
         let name = found.map(|user| user.name);
         let has_member = |members: &[u8]| members.split(|byte| *byte == b',').any(|member| Some(member) == name);
         let mut groups: Vec<u32> =
             self.groups().filter(|(_, _, members)| has_member(members)).map(|(_, gid, _)| gid).collect();
+        groups.extend(Some(gid).filter(|_| !text.is_empty()));
         groups.sort_unstable();
         groups.dedup();
         groups.truncate(GROUP_COUNT_MAX);
         Ok(Identity { uid, gid, groups, home })
     }
 
-    fn group_number(&self, text: &str) -> Result<u32, ImageError> {
+    /// The number of a group, by number or name.
+    ///
+    /// # Errors
+    /// `User`: an unknown name.
+    pub fn group_number(&self, text: &str) -> Result<u32, ImageError> {
         let found = self.groups().find(|(name, ..)| *name == text.as_bytes()).map(|(_, gid, _)| gid);
         found.or_else(|| number(text.as_bytes())).ok_or_else(|| unknown("group", text, "/etc/group"))
     }
@@ -142,17 +148,17 @@ mod tests {
         let www: Option<&[u8]> = Some(b"/var/www");
         for (text, expected) in [
             ("", identity(0, 0, &[4], Some(b"/root"))),
-            ("root", identity(0, 0, &[4], Some(b"/root"))),
-            ("web", identity(33, 44, &[4, 110], www)),
-            ("33", identity(33, 44, &[4, 110], www)),
-            ("web:", identity(33, 44, &[4, 110], www)),
-            ("web:log", identity(33, 4, &[], www)),
-            ("web:5", identity(33, 5, &[], www)),
-            (":log", identity(0, 4, &[], Some(b"/root"))),
-            ("1234", identity(1234, 0, &[], None)),
-            ("1234:77", identity(1234, 77, &[], None)),
+            ("root", identity(0, 0, &[0, 4], Some(b"/root"))),
+            ("web", identity(33, 44, &[4, 44, 110], www)),
+            ("33", identity(33, 44, &[4, 44, 110], www)),
+            ("web:", identity(33, 44, &[4, 44, 110], www)),
+            ("web:log", identity(33, 4, &[4], www)),
+            ("web:5", identity(33, 5, &[5], www)),
+            (":log", identity(0, 4, &[4], Some(b"/root"))),
+            ("1234", identity(1234, 0, &[0], None)),
+            ("1234:77", identity(1234, 77, &[77], None)),
             // A name of digits is a name first.
-            ("7", identity(9, 9, &[], Some(b"/seven"))),
+            ("7", identity(9, 9, &[9], Some(b"/seven"))),
         ] {
             assert_eq!(accounts().identity(text).expect(text), expected, "{text}");
         }

@@ -245,6 +245,8 @@ pub struct Settings {
     pub stop_signal: Option<Value>,
     /// How to look whether its program is well.
     pub healthcheck: Option<Value>,
+    /// What its maker says of it.
+    pub labels: Option<BTreeMap<String, String>>,
 }
 
 /// Reads an image's configuration and checks that the image is for this machine.

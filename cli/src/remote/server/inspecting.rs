@@ -32,7 +32,7 @@ fn started(config: &Config) -> Value {
         "hostname": text(&config.hostname),
         "memory_bytes": config.memory_limit_bytes,
         "read_only": config.flags.contains(Flags::READ_ONLY_ROOT),
-        "tmpfs": texts(&config.temporaries),
+        "tmpfs": config.temporaries.iter().map(|it| text(&it.path)).collect::<Vec<_>>(),
         "mounts": config.mounts.iter().map(mount).collect::<Vec<_>>(),
         "has_network": config.network.is_some(),
     })
@@ -69,6 +69,7 @@ impl ControlServer {
             "ports": pod.ports,
             "currency": self.payers.of_pod(number),
             "stop_signal": pod.stop_signal,
+            "labels": pod.labels,
             "started": self.channels.get(number).map(|channel| started(&channel.config)),
         })
     }
@@ -77,7 +78,7 @@ impl ControlServer {
 #[cfg(test)]
 mod tests {
     use super::started;
-    use aegis_link::config::{Config, Flags};
+    use aegis_link::config::{Config, Flags, Temporary};
 
     #[test]
     fn what_was_started_is_told_and_its_seed_is_not() {
@@ -86,7 +87,7 @@ mod tests {
             arguments: vec![b"x".to_vec(), b"\xff".to_vec()],
             random_seed: [7; 32],
             flags: Flags::READ_ONLY_ROOT,
-            temporaries: vec![b"/run".to_vec()],
+            temporaries: vec![Temporary::new(b"/run")],
             ..Config::default()
         };
         let value = started(&config);

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use aegis_launch::images::accounts::Accounts;
 use aegis_link::config::{Config, Flags};
 use aegis_link::control::ToGuest;
 use aegis_link::frame::Kind;
@@ -35,6 +36,7 @@ impl ControlServer {
             return refused("is still starting");
         }
         let Some(channel) = self.channels.get_mut(pod) else { return refused("has no line for this") };
+        let exec = with_user(exec, self.pods[pod].accounts.as_ref())?;
         let config = description(&channel.config, exec)?;
         let (session, token) = channel.begin(number, &config)?;
         if let Some(token) = token {
@@ -120,6 +122,25 @@ impl ControlServer {
     }
 }
 
+/// What is asked for with its user in numbers: by the pod's accounts, or as numbers that were said.
+fn with_user(mut exec: Exec, accounts: Option<&Accounts>) -> Result<Exec, String> {
+    let Some(text) = exec.user_text.take() else { return Ok(exec) };
+    match accounts {
+        Some(accounts) => {
+            let found = accounts.identity(&text).map_err(|error| error.to_string())?;
+            (exec.user, exec.groups) = (Some((found.uid, found.gid)), found.groups);
+            if let Some(home) = found.home {
+                exec.variables.insert(0, Bytes([b"HOME=", home.as_slice()].concat()));
+            }
+        }
+        None if exec.user.is_none() => {
+            return Err(format!("user {text}: this pod is of no image; numbers of a user and a group are wanted"));
+        }
+        None => {}
+    }
+    Ok(exec)
+}
+
 /// What the pod's program was started with, changed as the caller wants.
 pub(super) fn description(pod: &Config, exec: Exec) -> Result<Config, String> {
     let mut config = Config { flags: Flags::empty(), mounts: Vec::new(), random_seed: [0; 32], ..pod.clone() };
@@ -147,7 +168,9 @@ pub(super) fn description(pod: &Config, exec: Exec) -> Result<Config, String> {
 mod tests {
     use aegis_link::config::{Config, Flags};
 
-    use super::{Bytes, Exec, description};
+    use aegis_launch::images::accounts::Accounts;
+
+    use super::{Bytes, Exec, description, with_user};
 
     fn described(exec: Exec) -> Result<Config, String> {
         let pod = Config {
@@ -180,6 +203,7 @@ mod tests {
             input: true,
             terminal: Some((3, 4)),
             user: Some((1, 2)),
+            user_text: None,
             groups: vec![3, 4],
             directory: Some(Bytes(b"/x y".to_vec())),
             variables: list(&["A=2=3", "B="]),
@@ -193,6 +217,25 @@ mod tests {
         assert_eq!(config.environment, [&b"PATH=/bin"[..], b"A=2=3", b"B="]);
         for words in [&[][..], &[""]] {
             assert!(described(Exec { words: list(words), ..Exec::default() }).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn users_have_names_where_accounts_are_known() {
+        let accounts = Accounts {
+            passwd: b"root:x:0:0::/root:/x\nweb:x:33:44::/srv:/x\n".to_vec(),
+            group: b"log:x:4:web\n".to_vec(),
+        };
+        let asked = |text: &str, user| Exec { user, user_text: Some(text.into()), ..Exec::default() };
+        let found = with_user(asked("web", None), Some(&accounts)).expect("it is there");
+        assert_eq!((found.user, found.groups), (Some((33, 44)), vec![4, 44]));
+        assert_eq!(found.variables, list(&["HOME=/srv"]));
+        let found = with_user(asked("33", Some((33, 33))), Some(&accounts)).expect("it is there");
+        assert_eq!(found.user, Some((33, 44)), "the accounts say the group");
+        let found = with_user(asked("33", Some((33, 33))), None).expect("numbers");
+        assert_eq!((found.user, found.groups), (Some((33, 33)), Vec::new()));
+        for (text, accounts) in [("nobody", Some(&accounts)), ("web", None)] {
+            assert!(with_user(asked(text, None), accounts).is_err(), "{text}");
         }
     }
 }

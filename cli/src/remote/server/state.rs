@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use aegis_launch::errors::STATUS_TOOL;
+use aegis_launch::images::accounts::Accounts;
 use aegis_link::frame::{Frame, FrameBuffer, Kind};
 use aegis_link::orders::PodState;
 
@@ -19,6 +20,7 @@ use super::orders::Orders;
 use super::payers::Payers;
 use super::restart::Restart;
 use super::web::{Web, WebPlace};
+use crate::options::image::ImageOptions;
 use crate::relay::stream::Stream;
 use crate::remote::address::Address;
 use crate::remote::report::{ProcessReport, TrafficReport, json};
@@ -64,6 +66,9 @@ pub(super) struct PodRecord {
     pub(super) ports: Vec<String>,
     /// What tells its program to end.
     pub(super) stop_signal: u8,
+    pub(super) labels: BTreeMap<String, String>,
+    /// Those of its image.
+    pub(super) accounts: Option<Accounts>,
     /// How it is looked whether it is well.
     pub(super) watch: Option<Watch>,
     pub(super) environment: Environment,
@@ -188,6 +193,8 @@ impl ControlServer {
             mark,
             ports: Vec::new(),
             stop_signal: STOP_SIGNAL,
+            labels: BTreeMap::new(),
+            accounts: None,
             watch: None,
             environment: Environment::Made,
             is_taken_apart: false,
@@ -219,10 +226,13 @@ impl ControlServer {
         self
     }
 
-    /// Knows what tells each pod's program to end, where it is not SIGTERM.
-    pub(crate) fn with_stop_signals(mut self, signals: impl Iterator<Item = Option<u8>>) -> Self {
-        let signals = signals.map(|signal| signal.unwrap_or(STOP_SIGNAL));
-        self.pods.iter_mut().zip(signals).for_each(|(pod, signal)| pod.stop_signal = signal);
+    /// Knows what each pod's image and the words beside it say.
+    pub(crate) fn with_images<'a>(mut self, images: impl Iterator<Item = &'a ImageOptions>) -> Self {
+        for (pod, image) in self.pods.iter_mut().zip(images) {
+            pod.labels = image.labels.iter().cloned().collect();
+            pod.accounts.clone_from(&image.accounts);
+            pod.stop_signal = image.stop_signal.unwrap_or(STOP_SIGNAL);
+        }
         self
     }
 

@@ -2,7 +2,7 @@
 
 use exos::error::Errno::{
     self, E2BIG, EAGAIN, EBADF, EEXIST, EFAULT, EFBIG, EINTR, EINVAL, EISDIR, ELOOP, EMFILE, ENAMETOOLONG, ENODATA,
-    ENOENT, ENOTDIR, ENOTTY, EPERM, EPIPE, ERANGE, EROFS, ESPIPE, EXDEV,
+    ENOENT, ENOSPC, ENOTDIR, ENOTTY, EPERM, EPIPE, ERANGE, EROFS, ESPIPE, EXDEV,
 };
 use exos::task::signal::{Disposition, Signal, SignalInfo};
 use syscalls::Sysno;
@@ -608,13 +608,19 @@ fn memory_files_are_sealed() {
 
 #[test]
 fn a_read_only_root_has_places_in_memory() {
-    use aegis_link::config::{Config, Flags};
+    use aegis_link::config::{Config, Flags, Temporary};
+    let small = Temporary { permissions: 0o700, size_max_bytes: 8192, ..Temporary::new(b"/small") };
     let world = World::with_config(Config {
         flags: Flags::READ_ONLY_ROOT,
-        temporaries: vec![b"/run".to_vec(), b"/deep/er".to_vec()],
+        temporaries: vec![Temporary::new(b"/run"), Temporary::new(b"/deep/er"), small],
         ..Config::default()
     });
     let make = |name| world.call(Sysno::mkdir, [world.path(name), 0o755]);
     assert_eq!([make("/x"), make("/deep/x")], [Err(EROFS); 2]);
     assert_eq!([make("/run/x"), make("/deep/er/x"), make("/dev/shm/x")], [Ok(0); 3]);
+    assert_eq!(world.call(Sysno::stat, [world.path("/small"), HERE]), Ok(0));
+    assert_eq!(get::u32(&world.get(HERE, 64), 24), 0o40700);
+    let file = world.open("/small/x", CREATE | WRITE_ONLY).expect("it is made");
+    let written = [(); 4].map(|()| world.write(file, &[7; 4096]));
+    assert!(written[0] == Ok(4096) && written[3] == Err(ENOSPC), "{written:?}");
 }

@@ -365,6 +365,7 @@ fn new_process(context: &Context<'_>, pid: u32, args: &CloneArgs) -> Result<Arc<
     {
         let mut signals = process.signals.lock();
         signals.dispositions.clone_from(&caller.signals.lock().dispositions);
+        signals.dispositions.is_init = false;
         if args.flags & CLONE_CLEAR_SIGHAND != 0 {
             signals.dispositions.reset_for_exec();
         }

@@ -193,8 +193,8 @@ fn begin(info: &BootInfo, host: &Arc<Host>, frame: &mut UpcallFrame) -> Result<(
         served: served(info, &config)?,
         disks,
     };
-    let pod =
-        exos_linux::host::boot::boot(ground, &config).map_err(|error| Failure::new(125, alloc::format!("{error}")))?;
+    let pod = exos_linux::host::boot::boot(ground, &config)
+        .map_err(|error| Failure::new(error.exit_status(), alloc::format!("{error}")))?;
     attach_network(info, &config, &platform, &pod);
     load(&pod, &config, frame)?;
     platform.system.call_once(|| (pod.system.clone(), pod.process.clone()));

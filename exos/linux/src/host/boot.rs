@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicI64};
 use aegis_abi::FrameNumber;
 use aegis_abi::boot::SystemPage;
 use aegis_abi::types::SLOT_SELF;
-use aegis_link::config::{Config, Flags};
+use aegis_link::config::{Config, Flags, Temporary};
 use exos::block::device::Disks;
 use exos::error::{Errno, Result};
 use exos::fs::group_fs::tree::ControlGroups;
@@ -100,6 +100,14 @@ pub enum BootError {
     WorkingDirectory(Vec<u8>, Errno),
 }
 
+impl BootError {
+    /// The tool's exit status: the program cannot be executed so, or something is wrong with the run.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        if matches!(self, Self::WorkingDirectory(..)) { 126 } else { 125 }
+    }
+}
+
 impl core::fmt::Display for BootError {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
@@ -146,6 +154,7 @@ fn first_process(
     }));
     let identities = process.identities.lock().clone();
     let thread = Arc::new(Thread::new(pid, &process, identities, system.scheduler.new_task(None)));
+    process.signals.lock().dispositions.is_init = system.options.has_init;
     process.threads.lock().push(thread.clone());
     system.processes.add(process.clone());
     Ok((process, thread))
@@ -248,6 +257,7 @@ fn options(config: &Config) -> Options {
         stats: config.flags.contains(Flags::STATS),
         profile: config.flags.contains(Flags::PROFILE),
         rewrite: !config.flags.contains(Flags::NO_REWRITE),
+        has_init: config.flags.contains(Flags::INIT),
     }
 }
 
@@ -306,14 +316,15 @@ fn name_space(
     device_fs::register(&namespace, &ground.kernel);
     disks::register(&namespace, &ground.disks);
     let temporaries = || (TEMPORARY_MINOR_FIRST..).zip(&config.temporaries);
-    let mount = |(minor, path): (u32, &Vec<u8>)| {
-        mount_temporary(&namespace, &ground.pool, minor, path, now).map_err(|error| share_error((path.clone(), error)))
+    let mount = |(minor, temporary): (u32, &Temporary)| {
+        let mounted = mount_temporary(&namespace, &ground.pool, minor, temporary, now);
+        mounted.map_err(|error| share_error((temporary.path.clone(), error)))
     };
     // Whatever lies below another comes after it, or would be hidden by it.
     let is_in_share = |path: &[u8]| config.mounts.iter().any(|mount| lies_below(path, &mount.path));
-    temporaries().filter(|(_, path)| !is_in_share(path)).try_for_each(mount)?;
+    temporaries().filter(|(_, it)| !is_in_share(&it.path)).try_for_each(mount)?;
     shares.mount(&namespace, now).map_err(share_error)?;
-    temporaries().filter(|(_, path)| is_in_share(path)).try_for_each(mount)?;
+    temporaries().filter(|(_, it)| is_in_share(&it.path)).try_for_each(mount)?;
     let leased_names = etc_files::make(&namespace, config, now);
     if config.flags.contains(Flags::READ_ONLY_ROOT) {
         namespace.seal_root();
@@ -375,12 +386,15 @@ fn mount_temporary(
     namespace: &Arc<Namespace>,
     pool: &Arc<FramePool>,
     minor: u32,
-    path: &[u8],
+    temporary: &Temporary,
     now: Timestamp,
 ) -> Result<()> {
-    let place = ensure_path(namespace, path, now)?;
-    let flags = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES;
-    let store = memory_store(pool, minor, 0o1777, now)?;
+    let place = ensure_path(namespace, &temporary.path, now)?;
+    let mut flags = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES;
+    flags.set(MountFlags::NO_EXECUTE, !temporary.is_executable);
+    let bytes_max = Some(temporary.size_max_bytes).filter(|bytes| *bytes > 0);
+    let limits = StoreLimits { bytes_max: bytes_max.unwrap_or(STORE_LIMITS.bytes_max), ..STORE_LIMITS };
+    let store = memory_store_within(pool, minor, temporary.permissions, limits, now)?;
     namespace.mount(&place, store, MountDescription { kind: "tmpfs", source: "tmpfs", flags });
     Ok(())
 }
@@ -397,9 +411,19 @@ fn ensure_directory(namespace: &Arc<Namespace>, path: &[u8], permissions: u32, n
 
 /// A memory file system's root.
 fn memory_store(pool: &Arc<FramePool>, minor: u32, permissions: u32, now: Timestamp) -> Result<InodeRef> {
+    memory_store_within(pool, minor, permissions, STORE_LIMITS, now)
+}
+
+fn memory_store_within(
+    pool: &Arc<FramePool>,
+    minor: u32,
+    permissions: u32,
+    limits: StoreLimits,
+    now: Timestamp,
+) -> Result<InodeRef> {
     let identity = Identity { device: file_system(minor), magic: TMPFS_MAGIC };
     let creation = Creation { permissions, uid: 0, gid: 0, now };
-    let root = MemoryFs::create(pool.clone(), identity, STORE_LIMITS, creation)?;
+    let root = MemoryFs::create(pool.clone(), identity, limits, creation)?;
     Ok(root)
 }
 

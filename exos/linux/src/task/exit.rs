@@ -157,7 +157,7 @@ pub fn give_memory_back(system: &Arc<System>, process: &Arc<Process>, before: Ar
     }
 }
 
-/// Children without a parent go to the nearest ancestor that asked for them, or to exos.
+/// Children without a parent go to the nearest ancestor that asked for them, to the first process, where it is an `init`, or to exos.
 fn adopt_children(system: &Arc<System>, process: &Arc<Process>) {
     let mut children = system.processes.children_of(process.pid).peekable();
     if children.peek().is_none() {
@@ -195,7 +195,8 @@ fn heir_of(system: &Arc<System>, process: &Process) -> u32 {
             None => break,
         }
     }
-    NO_PARENT
+    let has_init = || system.processes.get(FIRST_PID).is_some_and(|first| !first.has_ended());
+    if system.options.has_init && has_init() { FIRST_PID } else { NO_PARENT }
 }
 
 /// Whether nobody outside of a group, but in its session, is the parent of a member.

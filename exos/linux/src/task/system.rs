@@ -121,6 +121,8 @@ pub struct Options {
     pub profile: bool,
     /// Rewrite system-call sites.
     pub rewrite: bool,
+    /// The first process is what Linux's is in a container: orphans are its children.
+    pub has_init: bool,
 }
 
 /// What is counted for `--stats`.
