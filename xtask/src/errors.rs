@@ -13,8 +13,8 @@ usage: cargo xtask <command>
   disk-model FILE SOCKET          FILE as a disk with seek times (a model) behind a socket, by NBD, for QEMU
   fuzz [--calls N | --seconds S] [--seed N] [--input FILE]
                                   searches for calls of the kernel core that break something; ten seconds, if not told
-  images [WORD…]                  the lines of tests/images/commands.list, or those with a word in them, in containers of
-                                  podman and in Aegis; makes images of Debian's packages, once
+  images [WORD…]                  the lines of tests/images/commands.list, or those with a word in them, in podman's
+                                  containers and in Aegis; makes images of Debian's packages, once
   network [--programs FOLDER[:FOLDER…]] [NAME…]
                                   tests/linux/network.list on Aegis against the host; programs that this host lacks are
                                   taken from folders into which Debian's packages were unpacked

@@ -130,7 +130,14 @@ pub(crate) struct StopOptions {
     #[command(flatten)]
     choice: MachineChoice,
     /// Time from SIGTERM to SIGKILL
-    #[arg(short = 't', long, alias = "time", value_name = "SECONDS", default_value = GRACE_DEFAULT, value_parser = parse_grace)]
+    #[arg(
+        short = 't',
+        long,
+        alias = "time",
+        value_name = "SECONDS",
+        default_value = GRACE_DEFAULT,
+        value_parser = parse_grace
+    )]
     grace: Duration,
     /// The pods; without any, the whole machine
     #[arg(value_name = "POD")]

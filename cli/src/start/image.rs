@@ -63,7 +63,8 @@ pub(crate) fn settle(options: &mut PodOptions, words: &mut Vec<OsString>, base: 
     options.image.identity = identity;
     add_groups(&mut options.image, &image.accounts)?;
     // What the user says comes last, and counts.
-    let labels = settings.labels.iter().flatten().map(|(key, value)| (key.clone(), value.clone()));
+    let labels = settings.labels.iter().flatten();
+    let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
     options.image.labels.splice(0..0, labels);
     if options.read_only {
         let volumes = settings.volumes.iter().flatten().map(|(path, _)| path.trim_end_matches('/'));

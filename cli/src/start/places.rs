@@ -28,9 +28,9 @@ impl VolumesFolder {
     }
 }
 
-/// Puts what `--mount` and `--shm-size` say among the volumes and the directories in memory, and gives each volume its directory, which
-/// is made if it is not there and `makes` says so. Only where the root is an image a name is a volume's: else it is a
-/// directory's, as `-v` has always taken it.
+/// Puts what `--mount` and `--shm-size` say among the volumes and the directories in memory, and gives each volume its
+/// directory, which is made if it is not there and `makes` says so. Only where the root is an image a name is a
+/// volume's: else it is a directory's, as `-v` has always taken it.
 ///
 /// # Errors
 /// A directory that cannot be made.
@@ -97,7 +97,6 @@ fn directory_of(name: &str, folder: &VolumesFolder, makes: bool) -> Result<PathB
 mod tests {
     use super::{VolumesFolder, settle_places};
     use crate::options::{Command, Parsed, parse};
-    use std::os::unix::ffi::OsStrExt;
     use std::path::{Path, PathBuf};
 
     fn settled(words: &[&str], folder: &Path) -> (Vec<PathBuf>, Vec<String>) {

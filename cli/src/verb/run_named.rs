@@ -18,12 +18,17 @@ use aegis_launch::errors::{Doing, Error, STATUS_TOOL};
 use crate::options::RunOptions;
 use crate::options::groups::PodOptions;
 use crate::remote::address::NameChoice;
+use crate::remote::client::{Conversation, SILENCE_LIMIT, the_machine};
+use crate::remote::report::EventReport;
+use crate::remote::request::Request;
 use crate::remote::server::restart::Restart;
 use crate::verb::up::{Wanted, run_pods};
 use crate::verb::up_file::{PodEntry, TICKETS_DEFAULT, UpFile};
 
 /// Set in the tool that runs in the background.
 const BACKGROUND: &str = "AEGIS_IN_BACKGROUND";
+/// Events after which a pod is no longer about to start.
+const AWAITED: [&str; 3] = ["running", "exit", "lost"];
 /// What it tells before it lets go of the user's streams is no longer than this.
 const NAME_BYTES_MAX: u64 = 4096;
 
@@ -117,8 +122,23 @@ fn start_in_background() -> Result<u8, Error> {
         let status = child.wait().doing(what)?;
         return Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(STATUS_TOOL));
     }
+    await_running(told.trim_end());
     std::io::stdout().write_all(told.as_bytes()).doing("printing the name")?;
     Ok(0)
+}
+
+/// Waits until the pod of a machine hears what it is told, or is over: what its user types next may be for it.
+fn await_running(name: &str) {
+    let is_seen = |bytes: &[u8]| {
+        let events =
+            bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<EventReport>(line).ok());
+        events.into_iter().any(|event| AWAITED.contains(&event.event.as_str()))
+    };
+    let take = |_, bytes: &[u8]| if is_seen(bytes) { Err(std::io::ErrorKind::Other.into()) } else { Ok(()) };
+    // A machine that has ended meanwhile is one that nobody waits for.
+    let _ = the_machine(Some(name), None)
+        .and_then(|machine| Conversation::open(&machine))
+        .and_then(|mut conversation| conversation.ask(&Request::Events { follows: true }, Some(SILENCE_LIMIT), take));
 }
 
 /// Tells the name, and lets go of the streams of the tool that waits.

@@ -246,7 +246,7 @@ pub struct Settings {
     /// How to look whether its program is well.
     pub healthcheck: Option<Value>,
     /// What its maker says of it.
-    pub labels: Option<BTreeMap<String, String>>,
+    pub labels: Option<BTreeMap<String, Value>>,
 }
 
 /// Reads an image's configuration and checks that the image is for this machine.

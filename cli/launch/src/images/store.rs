@@ -144,9 +144,10 @@ impl Store {
         let lock = self.lock(FlockOperation::LockShared)?;
         let obtained = self.obtain_locked(source, pull);
         drop(lock);
-        // Layers whose digests are right and whose contents are not would stay, as many as somebody sends. Where
-        // others are at it, the next one clears up.
-        if matches!(obtained, Err(ImageError::Member { .. } | ImageError::TooLarge(_)))
+        // Layers whose digests are right and whose contents are not would stay, as many as somebody sends, and so would
+        // what those have left that were killed. Where others are at it, the next one clears up.
+        let is_bad = matches!(obtained, Err(ImageError::Member { .. } | ImageError::TooLarge(_)));
+        if (is_bad || self.has_half_done())
             && let Ok(_lock) = self.lock(FlockOperation::NonBlockingLockExclusive)
         {
             self.sweep();
@@ -426,6 +427,12 @@ impl Store {
         }
         self.sweep();
         Ok(gone)
+    }
+
+    /// Whether something was left half done, or is being made.
+    fn has_half_done(&self) -> bool {
+        let entries = fs::read_dir(self.directory.join("layers")).into_iter().flatten();
+        entries.flatten().any(|entry| entry.file_name().as_encoded_bytes().ends_with(b".tmp"))
     }
 
     /// Removes layers and roots that no image has, and what was left half done.

@@ -128,6 +128,25 @@ fn nothing_of_a_wrong_image_stays() {
 }
 
 #[test]
+fn what_a_killed_pull_left_goes_with_the_next_image_that_is_asked_for() {
+    let (cache, input) = (Folder::new("killed"), Folder::new("killed-input"));
+    let store = Store::at(&cache.0).expect("a store");
+    let path = input.file("saved.tar", &docker_archive(&layers(), "web:1"));
+    let left = cache.0.join("layers/root.1.tmp");
+    std::fs::write(&left, "half").expect("writable");
+    store.obtain(&ImageSource::DockerArchive(path, None), Pull::IfMissing).expect("an image");
+    assert!(!left.exists() && count(&cache.0, "layers") == 2);
+    // What another is making stays.
+    std::fs::write(&left, "half").expect("writable");
+    let other = store.lock(rustix::fs::FlockOperation::LockShared).expect("a lock");
+    store.obtain(&ImageSource::Kept("web:1".into()), Pull::IfMissing).expect("by name");
+    assert!(left.exists());
+    drop(other);
+    store.obtain(&ImageSource::Kept("web:1".into()), Pull::IfMissing).expect("by name");
+    assert!(!left.exists());
+}
+
+#[test]
 fn what_is_not_there_says_so() {
     let cache = Folder::new("absent");
     let store = Store::at(&cache.0).expect("a store");

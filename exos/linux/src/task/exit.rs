@@ -157,7 +157,8 @@ pub fn give_memory_back(system: &Arc<System>, process: &Arc<Process>, before: Ar
     }
 }
 
-/// Children without a parent go to the nearest ancestor that asked for them, to the first process, where it is an `init`, or to exos.
+/// Children without a parent go to the nearest ancestor that asked for them, to the first process, where it is an
+/// `init`, or to exos.
 fn adopt_children(system: &Arc<System>, process: &Arc<Process>) {
     let mut children = system.processes.children_of(process.pid).peekable();
     if children.peek().is_none() {
