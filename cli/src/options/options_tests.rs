@@ -114,7 +114,6 @@ fn wrong_lines_are_refused_in_one_line() {
         "run --stats=xml ls",
         "run -e =x ls",
         "run -q --verbose ls",
-        "run -v /a ls",
         "run -v /a:b ls",
         "run --pack ls",
         "run --tickets 0 ls",
