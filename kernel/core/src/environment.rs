@@ -10,7 +10,7 @@ use aegis_abi::types::{CapSlot, CapType, FrameNumber, Status};
 
 use crate::id::{EnvironmentId, Id, Named, ProcessorId};
 use crate::machine::StopReport;
-use crate::object::{CapRef, Environment, FrameKind, Reclaim, TABLE_FRAME_COUNT_MAX, WHOLE};
+use crate::object::{CapRef, Environment, FREE_COST, FrameKind, Reclaim, TABLE_FRAME_COUNT_MAX, WHOLE};
 use crate::outcome::{More, Progress};
 use crate::{Machine, State};
 
@@ -226,12 +226,11 @@ impl<M: Machine> State<'_, M> {
         self.free_frames(environment, first, count, false);
         while let Some(frame) = self.environments[environment].pop_donated(&self.frames) {
             self.free_frames(environment, frame.0, 1, true);
-            self.spend(4);
+            self.spend(FREE_COST);
             self.check_budget()?;
         }
-        let root = self.environments[environment].root;
+        let root = core::mem::replace(&mut self.environments[environment].root, FrameNumber(0));
         if root.0 != 0 {
-            self.environments[environment].root = FrameNumber(0);
             self.free_frames(environment, root.0, 1, true);
         }
         Ok(())

@@ -16,7 +16,7 @@ use aegis_abi::upcall::{REPOSSESSED_COUNT_MAX, UpcallKind};
 use crate::id::{CpuId, EnvironmentId, ProcessorId};
 use crate::machine::StopReport;
 use crate::object::{
-    CapRef, Capability, DYING, FILLING, Found, REVOKING, Reclaim, SLOT_COST, SLOT_COUNT_MAX, control_word,
+    CapRef, Capability, DYING, FILLING, FREE_COST, Found, REVOKING, Reclaim, SLOT_COST, SLOT_COUNT_MAX, control_word,
 };
 use crate::space::Broken;
 use crate::{Machine, State};
@@ -132,8 +132,9 @@ impl<M: Machine> State<'_, M> {
             }
         }
         self.environments[environment].reclaim.in_hand = (0, 0);
+        let told = self.first_processor(environment);
         for frame in (first..first + count).rev() {
-            self.free_repossessed(environment, FrameNumber(frame));
+            self.free_repossessed(environment, told, FrameNumber(frame));
         }
         true
     }
@@ -162,21 +163,23 @@ impl<M: Machine> State<'_, M> {
             self.stop_environment(environment, report);
             return false;
         }
+        let told = self.first_processor(environment);
         while self.work_left != 0 && self.environments[environment].excess() != 0 {
             let Some(frame) = self.environments[environment].pop_donated(&self.frames) else {
                 let reclaim = &mut self.environments[environment].reclaim;
                 (reclaim.takes_pinned, reclaim.slot) = (true, 0);
                 break;
             };
-            self.spend(4);
-            self.free_repossessed(environment, frame);
+            self.free_repossessed(environment, told, frame);
         }
         true
     }
 
-    fn free_repossessed(&mut self, environment: EnvironmentId, frame: FrameNumber) {
+    /// Frees a frame, and tells it to the environment's first processor, if there is one.
+    fn free_repossessed(&mut self, environment: EnvironmentId, told: Option<ProcessorId>, frame: FrameNumber) {
+        self.spend(2 * FREE_COST);
         self.free_frames(environment, frame.0, 1, false);
-        if let Some(processor) = self.first_processor(environment) {
+        if let Some(processor) = told {
             self.report_repossessed(processor, frame);
             self.make_due(processor, UpcallKind::Repossession);
         }

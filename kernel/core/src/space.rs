@@ -24,7 +24,7 @@ use aegis_abi::memory::{BindFlags, entry};
 use aegis_abi::share::Table;
 use aegis_abi::types::{FrameNumber, Rights, Status};
 
-use crate::id::{DEVICE_COUNT_MAX, DeviceId, EnvironmentId, Id, ProcessorId, SpaceId};
+use crate::id::{DEVICE_COUNT_MAX, DeviceId, EnvironmentId, Id, ProcessorId, SPACE_COUNT_MAX, SpaceId};
 use crate::machine::Holders;
 use crate::object::{CapRef, Cover, FrameKind, HeldDevices, Tables};
 use crate::outcome::Progress;
@@ -38,6 +38,10 @@ const ENTRIES: usize = 512;
 pub(crate) const WINDOW_SLOT: usize = PAGE_TABLE_SLOT - 8;
 /// A cursor of `break_mappings` counts pages of a space below this bit and spaces from it on.
 const CURSOR_SPACE_SHIFT: u32 = 36;
+/// What a mapping that goes with its table costs of an entry's budget: some 40 instructions.
+const UNCOUNT_COST: usize = 12;
+/// What one costs that is looked at closely, and broken: some 180.
+const BREAK_COST: usize = 48;
 /// Pages from which on an unmapping looks for the next page that is mapped rather than at each.
 const UNMAP_SKIP_PAGES: u64 = 16;
 /// Done as a whole, or not at all.
@@ -574,11 +578,13 @@ impl<M: Machine> State<'_, M> {
                 *cursor = space_bits | page;
                 progress?;
             }
-            if self.environments[environment].used[Table::Spaces as usize] == 0 {
-                return Ok(());
-            }
-            *cursor = (number as u64 + 1) << CURSOR_SPACE_SHIFT;
-            self.spend(1);
+            let space_count = self.environments[environment].used[Table::Spaces as usize];
+            let end = if space_count == 0 { number } else { SPACE_COUNT_MAX };
+            let mut spaces = (number..end).filter_map(SpaceId::from_index);
+            let next = spaces.find(|space| self.spaces[*space].environment == Some(environment));
+            self.spend(2 * (next.map_or(end, |space| space.index()) - number) + 1);
+            let Some(next) = next else { return Ok(()) };
+            *cursor = (next.index() as u64 + 1) << CURSOR_SPACE_SHIFT;
             self.check_budget()?;
         }
     }
@@ -645,6 +651,7 @@ impl<M: Machine> State<'_, M> {
         let pages = if is_large { LARGE_PAGE_FRAMES } else { 1 };
         match broken {
             Broken::Frames { first, count, except } => {
+                self.spend(BREAK_COST);
                 frame < first.saturating_add(count)
                     && first < frame + pages
                     && !self.is_covered(environment, (frame, pages), leaf_rights(word), except, cover)
@@ -679,6 +686,7 @@ impl<M: Machine> State<'_, M> {
         while let Some((index, word)) = self.machine.find_word(table, from, is_used).filter(|next| next.0 < end) {
             from = index + 1;
             if level == 0 {
+                self.spend(UNCOUNT_COST);
                 self.uncount(environment, word, false);
                 continue;
             }

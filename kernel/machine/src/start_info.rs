@@ -56,21 +56,15 @@ impl StartInfo {
         if word(0)? != START_INFO_MAGIC {
             return Err(StartInfoError::BadMagic);
         }
-        let version = word(4)?;
-        let module_count = word(12)?;
-        let module_list = double(16)?;
-        let command_line = double(24)?;
-        let rsdp = double(32)?;
+        let (version, module_count, module_list) = (word(4)?, word(12)?, double(16)?);
+        let (command_line, rsdp) = (double(24)?, double(32)?);
         let (memory_map, memory_entry_count) = if version >= 1 { (double(40)?, word(48)?) } else { (0, 0) };
         if memory_map == 0 || memory_entry_count == 0 {
             return Err(StartInfoError::NoMemoryMap);
         }
-        let module = if module_count == 0 {
-            None
-        } else {
-            let entry = |offset| reader.read_u64(module_list.wrapping_add(offset)).ok_or(StartInfoError::Unreadable);
-            Some(Module { address: entry(0)?, length_bytes: entry(8)? })
-        };
+        let first = |offset| reader.read_u64(module_list.wrapping_add(offset)).ok_or(StartInfoError::Unreadable);
+        let has_module = module_count != 0;
+        let module = if has_module { Some(Module { address: first(0)?, length_bytes: first(8)? }) } else { None };
         Ok(StartInfo {
             command_line,
             module,

@@ -7,7 +7,7 @@ use aegis_abi::call::{
 use aegis_abi::share::{FIELD_SHARE_FIRST, FIELD_USED_FIRST, TABLES};
 use aegis_abi::types::{CapSlot, CapType, Rights, SLOT_NONE, SLOT_SELF, Status};
 
-use crate::id::{EnvironmentId, Named, ProcessorId};
+use crate::id::{EnvironmentId, ProcessorId};
 use crate::object::{CapRef, Capability, DYING, ENVIRONMENT_RIGHTS, FILLING, Live, named};
 use crate::outcome::{Answer, Caller, bad_argument, refuse_if};
 use crate::{Machine, State};
@@ -36,9 +36,7 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Env
 /// An environment in any state.
 fn any_environment<M: Machine>(state: &State<M>, by: Caller, slot: CapSlot, rights: Rights) -> Live<EnvironmentId> {
     let (_, capability) = state.lookup(by.environment, slot, CapType::Environment, rights)?;
-    named(capability.object)
-        .and_then(|named: Named<EnvironmentId>| state.live_environment(named))
-        .ok_or(Status::WrongState)
+    named(capability.object).and_then(|target| state.live_environment(target)).ok_or(Status::WrongState)
 }
 
 pub(super) fn destroy<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentDestroy) -> Answer {

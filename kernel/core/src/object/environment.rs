@@ -21,6 +21,9 @@ use crate::machine::StopReport;
 pub(crate) const ENVIRONMENT_RIGHTS: Rights =
     Rights::READ.union(Rights::CONTROL).union(Rights::RECEIVE).union(Rights::GRANT);
 
+/// What freeing one of its frames by itself costs of an entry's budget: some 80 instructions.
+pub(crate) const FREE_COST: usize = 24;
+
 /// Entries of each table, in the order of [`Table`].
 pub(crate) type Counts = [u16; TABLE_COUNT];
 /// All entries, but that of the first environment itself.

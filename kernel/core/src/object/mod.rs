@@ -30,7 +30,7 @@ pub(crate) use capability::{
 };
 pub(crate) use cpu::Cpu;
 pub(crate) use device::{Device, DmaBinding, FunctionState, HeldDevices, Route};
-pub(crate) use environment::{ENVIRONMENT_RIGHTS, Environment, Reclaim, WHOLE};
+pub(crate) use environment::{ENVIRONMENT_RIGHTS, Environment, FREE_COST, Reclaim, WHOLE};
 pub(crate) use frame::{FrameKind, FrameTable, Search};
 pub(crate) use funding::{Funding, KernelLottery, ReadySet};
 pub(crate) use gate::{Call, Gate, copy_message, save_call};
