@@ -2,7 +2,7 @@
 //! order in which their requests go.
 //!
 //! A disk's device is found by looking at the functions that there are; the tool makes them in the order of the
-//! records. A byte of a later version is left out.
+//! records. Extents of the machine's pool have none: they are the pod's in the manager's plan, in the same order. A byte of a later version is left out.
 
 use alloc::vec::Vec;
 use bitflags::bitflags;
@@ -20,6 +20,8 @@ bitflags! {
     pub struct DiskFlags: u8 {
         /// Nothing is written to it.
         const READ_ONLY = 1 << 0;
+        /// It is an extent of the machine's pool, and no device of the pod's.
+        const POOLED = 1 << 1;
     }
 }
 
@@ -103,7 +105,7 @@ mod tests {
     fn there_are_not_too_many_and_lengths_are_looked_at() {
         let mut disks = Disks::default();
         for _ in 0..DISK_COUNT_MAX {
-            assert_eq!(disks.take_record(TAG_DISK, &[0xfe]), Some(()));
+            assert_eq!(disks.take_record(TAG_DISK, &[0xfc]), Some(()));
         }
         assert_eq!(disks.take_record(TAG_DISK, &[0]), None);
         assert_eq!(disks.take_record(TAG_REQUEST_ORDER, &[]), None);

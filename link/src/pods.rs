@@ -14,8 +14,12 @@
 //! Currencies share a part of the processors among pods. They are numbered, and the payer of one has a smaller number,
 //! so that a plan cannot say a cycle and the manager can make them in order.
 //!
-//! The encoding is a header (magic, version, numbers of pods and currencies), an entry of fixed size for each pod, and
-//! one for each currency, little-endian. Reading takes no memory, since the manager has no heap.
+//! Pods can have extents of one disk, the pool, which is the machine's last virtio disk and none of a pod's. The manager
+//! has it driven by a domain of its own; a pod finds a session for each of its extents, in the order of the plan.
+//!
+//! The encoding is a header (magic, version, numbers of pods, currencies and extents), an entry of fixed size for each
+//! pod, one for each currency, and one for each extent, little-endian. Reading takes no memory, since the manager has
+//! no heap.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,7 +27,7 @@ use alloc::vec::Vec;
 use aegis_abi::CapSlot;
 use aegis_abi::boot::BUNDLE_PART_COUNT_MAX;
 use aegis_abi::call::TICKET_AMOUNT_MAX;
-use aegis_abi::layout::LIBOS_BASE;
+use aegis_abi::layout::{LIBOS_BASE, PAGE_SIZE};
 
 use aegis_image::bytes::{put, slice, u32_at, u64_at};
 
@@ -37,11 +41,13 @@ pub const PART_POD: u32 = 18;
 /// First eight bytes of a plan.
 pub const PLAN_MAGIC: u64 = u64::from_le_bytes(*b"AEGISPOD");
 /// Version of the encoding.
-pub const PLAN_VERSION: u32 = 5;
+pub const PLAN_VERSION: u32 = 6;
 /// Most pods of a machine: what the bundle has parts for, besides the manager, the plan and the library OS.
 pub const POD_COUNT_MAX: usize = BUNDLE_PART_COUNT_MAX - 3;
 /// Most currencies of a machine, the base aside.
 pub const CURRENCY_COUNT_MAX: usize = 16;
+/// Most extents of the pool that pods of a machine have.
+pub const POOL_EXTENT_COUNT_MAX: usize = 8;
 /// Longest name of a pod in bytes.
 pub const POD_NAME_BYTES_MAX: usize = 32;
 
@@ -59,6 +65,21 @@ pub const SLOT_POD_IMAGE: CapSlot = CapSlot(7);
 pub const SLOT_POD_DATA: CapSlot = CapSlot(8);
 /// Slot of a pod's own table: the gate to the guard of its device functions. A pod that drives them itself has none.
 pub const SLOT_POD_GUARD: CapSlot = CapSlot(9);
+/// Slot of a pod's own table: the bell of whoever serves its extents of the pool, to ring.
+pub const SLOT_POOL_SERVICE: CapSlot = CapSlot(10);
+/// Slot of a pod's own table: the bell that rings when one of its extents has something.
+pub const SLOT_POOL_BELL: CapSlot = CapSlot(11);
+/// Slot of a pod's own table: the bell to ring when the pool does not answer. The manager looks then.
+pub const SLOT_POOL_DOUBT: CapSlot = CapSlot(12);
+/// Where a pod finds the session of its first extent of the pool; the next is [`POOL_STRIDE`] behind it.
+pub const POOL_BASE: u64 = LIBOS_BASE + (48 << 30);
+/// From one extent's session to the next.
+pub const POOL_STRIDE: u64 = 4 << 20;
+/// Pages of a session with the pool.
+pub const POOL_SESSION_PAGE_COUNT: u64 = 80;
+/// Pages for transfers, behind those of the session. The pool reaches nothing else of a pod.
+pub const POOL_BUFFER_PAGE_COUNT: u64 = 512;
+const _: () = assert!((POOL_SESSION_PAGE_COUNT + POOL_BUFFER_PAGE_COUNT) * PAGE_SIZE <= POOL_STRIDE);
 /// Slot of a pod's own table: the first guarded function's frames that the pod writes. [`GUARDED_SLOT_COUNT`] slots
 /// further are the next function's.
 pub const SLOT_GUARDED_FIRST: CapSlot = CapSlot(16);
@@ -69,7 +90,7 @@ pub const GUARDED_SLOT_USED: u32 = 1;
 /// Among them: the bell that the function's interrupt rings.
 pub const GUARDED_SLOT_BELL: u32 = 2;
 
-const HEADER_BYTES: usize = 24;
+const HEADER_BYTES: usize = 32;
 /// Flag of the plan: [`Plan::trusts_devices`].
 const FLAG_TRUST: u32 = 1;
 const LIMIT_OFFSET: usize = 32;
@@ -80,6 +101,9 @@ const FLAG_HELD: u32 = 1;
 const FLAG_LATE: u32 = 2;
 const ENTRY_BYTES: usize = NAME_OFFSET + POD_NAME_BYTES_MAX;
 const CURRENCY_BYTES: usize = 16;
+const EXTENT_BYTES: usize = 24;
+/// Flag of an extent: [`ExtentPlan::is_read_only`].
+const FLAG_READ_ONLY: u32 = 1;
 /// The payer, if only the base pays.
 const PAYER_BASE: u32 = u32::MAX;
 
@@ -90,6 +114,19 @@ pub struct CurrencyPlan {
     pub ticket_amount: u64,
     /// The currency that this ticket is in, by its number, which is less than this one's; `None`: the base.
     pub payer: Option<u32>,
+}
+
+/// An extent of the pool that a pod has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtentPlan {
+    /// The pod's number.
+    pub pod: u32,
+    /// Nothing is written to it.
+    pub is_read_only: bool,
+    /// First sector on the disk.
+    pub first_sector: u64,
+    /// Sectors, at least one.
+    pub sector_count: u64,
 }
 
 /// What belongs to a pod.
@@ -179,42 +216,72 @@ pub fn is_name(name: &str) -> bool {
 }
 
 /// Writes a plan whose pods drive their devices themselves if `trusts_devices`; `None` for no pods, too many of
-/// something, or a payer that cannot be.
+/// something, or a payer or an extent that cannot be.
 #[must_use]
-pub fn encode(pods: &[PodPlan], currencies: &[CurrencyPlan], trusts_devices: bool) -> Option<Vec<u8>> {
+pub fn encode(
+    pods: &[PodPlan],
+    currencies: &[CurrencyPlan],
+    pool: &[ExtentPlan],
+    trusts_devices: bool,
+) -> Option<Vec<u8>> {
     let is_good = |payer: Option<u32>, end: usize| payer.is_none_or(|payer| (payer as usize) < end);
     if !(1..=POD_COUNT_MAX).contains(&pods.len())
         || currencies.len() > CURRENCY_COUNT_MAX
+        || pool.len() > POOL_EXTENT_COUNT_MAX
         || !pods.iter().all(|pod| is_good(pod.payer, currencies.len()))
         || !currencies.iter().enumerate().all(|(number, currency)| is_good(currency.payer, number))
+        || !(0..pool.len()).all(|number| can_be(&pool[..=number], pods.len() as u32))
     {
         return None;
     }
     let currency_offset = HEADER_BYTES + pods.len() * ENTRY_BYTES;
-    let mut bytes = vec![0; currency_offset + currencies.len() * CURRENCY_BYTES];
+    let pool_offset = currency_offset + currencies.len() * CURRENCY_BYTES;
+    let mut bytes = vec![0; pool_offset + pool.len() * EXTENT_BYTES];
     put(&mut bytes, 16, (currencies.len() as u32).to_le_bytes());
     put(&mut bytes, 20, (if trusts_devices { FLAG_TRUST } else { 0 }).to_le_bytes());
+    put(&mut bytes, 24, (pool.len() as u32).to_le_bytes());
     for (index, currency) in currencies.iter().enumerate() {
         let at = currency_offset + index * CURRENCY_BYTES;
         put(&mut bytes, at, currency.ticket_amount.to_le_bytes());
         put(&mut bytes, at + 8, currency.payer.unwrap_or(PAYER_BASE).to_le_bytes());
+    }
+    for (index, extent) in pool.iter().enumerate() {
+        let at = pool_offset + index * EXTENT_BYTES;
+        put(&mut bytes, at, extent.pod.to_le_bytes());
+        put(&mut bytes, at + 4, (if extent.is_read_only { FLAG_READ_ONLY } else { 0 }).to_le_bytes());
+        put(&mut bytes, at + 8, extent.first_sector.to_le_bytes());
+        put(&mut bytes, at + 16, extent.sector_count.to_le_bytes());
     }
     put(&mut bytes, 0, PLAN_MAGIC.to_le_bytes());
     put(&mut bytes, 8, PLAN_VERSION.to_le_bytes());
     put(&mut bytes, 12, (pods.len() as u32).to_le_bytes());
     for (index, pod) in pods.iter().enumerate() {
         let at = HEADER_BYTES + index * ENTRY_BYTES;
-        put(&mut bytes, at, pod.frame_quota.to_le_bytes());
-        put(&mut bytes, at + 8, pod.ticket_amount.to_le_bytes());
-        put(&mut bytes, at + 16, pod.device_count.to_le_bytes());
-        put(&mut bytes, at + 20, pod.name_bytes.to_le_bytes());
-        let flags = [(pod.is_held, FLAG_HELD), (pod.is_late, FLAG_LATE)].map(|(is, flag)| if is { flag } else { 0 });
-        put(&mut bytes, at + 24, (flags[0] | flags[1]).to_le_bytes());
-        put(&mut bytes, at + 28, pod.payer.unwrap_or(PAYER_BASE).to_le_bytes());
-        put(&mut bytes, at + LIMIT_OFFSET, pod.frame_limit.to_le_bytes());
-        bytes[at + NAME_OFFSET..at + ENTRY_BYTES].copy_from_slice(&pod.name);
+        encode_pod(&mut bytes[at..at + ENTRY_BYTES], pod);
     }
     Some(bytes)
+}
+
+fn encode_pod(bytes: &mut [u8], pod: &PodPlan) {
+    put(bytes, 0, pod.frame_quota.to_le_bytes());
+    put(bytes, 8, pod.ticket_amount.to_le_bytes());
+    put(bytes, 16, pod.device_count.to_le_bytes());
+    put(bytes, 20, pod.name_bytes.to_le_bytes());
+    let flags = [(pod.is_held, FLAG_HELD), (pod.is_late, FLAG_LATE)].map(|(is, flag)| if is { flag } else { 0 });
+    put(bytes, 24, (flags[0] | flags[1]).to_le_bytes());
+    put(bytes, 28, pod.payer.unwrap_or(PAYER_BASE).to_le_bytes());
+    put(bytes, LIMIT_OFFSET, pod.frame_limit.to_le_bytes());
+    bytes[NAME_OFFSET..].copy_from_slice(&pod.name);
+}
+
+/// Whether the last of these extents can be beside the others: it has sectors and an owner, and shares none of them.
+fn can_be(extents: &[ExtentPlan], pod_count: u32) -> bool {
+    let Some((last, others)) = extents.split_last() else { return true };
+    let end_of = |extent: &ExtentPlan| extent.first_sector.checked_add(extent.sector_count);
+    let Some(end) = end_of(last) else { return false };
+    let is_apart =
+        |other: &ExtentPlan| other.first_sector >= end || end_of(other).is_some_and(|it| it <= last.first_sector);
+    last.pod < pod_count && last.sector_count > 0 && others.iter().all(is_apart)
 }
 
 /// What is wrong with a plan.
@@ -232,6 +299,10 @@ pub enum PlanDamage {
     Pod(usize),
     /// The same of a currency's.
     Currency(usize),
+    /// More extents than there can be.
+    ExtentCount(u32),
+    /// The extent with this index is cut off, of no pod, empty, or not apart from those before.
+    Extent(usize),
 }
 
 /// A validated plan.
@@ -239,6 +310,7 @@ pub enum PlanDamage {
 pub struct Plan {
     pods: [Option<PodPlan>; POD_COUNT_MAX],
     currencies: [Option<CurrencyPlan>; CURRENCY_COUNT_MAX],
+    pool: [Option<ExtentPlan>; POOL_EXTENT_COUNT_MAX],
     /// Pods drive their device functions themselves, and can make them reach any memory.
     pub trusts_devices: bool,
 }
@@ -254,6 +326,11 @@ impl Plan {
         self.currencies.iter().flatten()
     }
 
+    /// The extents of the pool, in order.
+    pub fn pool(&self) -> impl Iterator<Item = &ExtentPlan> {
+        self.pool.iter().flatten()
+    }
+
     /// Reads a plan.
     ///
     /// # Errors
@@ -263,8 +340,8 @@ impl Plan {
         if u64_at(bytes, 0) != Some(PLAN_MAGIC) {
             return Err(PlanDamage::NotPlan);
         }
-        let fields = (field(8), field(12), field(16), field(20));
-        let (Some(version), Some(count), Some(currency_count), Some(flags)) = fields else {
+        let fields = (field(8), field(12), field(16), field(20), field(24));
+        let (Some(version), Some(count), Some(currency_count), Some(flags), Some(extent_count)) = fields else {
             return Err(PlanDamage::NotPlan);
         };
         if version != PLAN_VERSION {
@@ -290,8 +367,42 @@ impl Plan {
             let currency = entry.and_then(|entry| decode_currency(entry, index as u32));
             *place = Some(currency.ok_or(PlanDamage::Currency(index))?);
         }
-        Ok(Self { pods, currencies, trusts_devices: flags & FLAG_TRUST != 0 })
+        let pool_offset = HEADER_BYTES + count as usize * ENTRY_BYTES + currency_count as usize * CURRENCY_BYTES;
+        let pool = decode_pool(bytes, pool_offset, extent_count, count)?;
+        Ok(Self { pods, currencies, pool, trusts_devices: flags & FLAG_TRUST != 0 })
     }
+}
+
+fn decode_pool(
+    bytes: &[u8],
+    offset: usize,
+    count: u32,
+    pod_count: u32,
+) -> Result<[Option<ExtentPlan>; POOL_EXTENT_COUNT_MAX], PlanDamage> {
+    if count as usize > POOL_EXTENT_COUNT_MAX {
+        return Err(PlanDamage::ExtentCount(count));
+    }
+    let none = ExtentPlan { pod: 0, is_read_only: false, first_sector: 0, sector_count: 0 };
+    let mut extents = [none; POOL_EXTENT_COUNT_MAX];
+    let mut pool = [None; POOL_EXTENT_COUNT_MAX];
+    for index in 0..count as usize {
+        let entry = slice(bytes, (offset + index * EXTENT_BYTES) as u64, EXTENT_BYTES as u64);
+        extents[index] = entry.and_then(decode_extent).ok_or(PlanDamage::Extent(index))?;
+        if !can_be(&extents[..=index], pod_count) {
+            return Err(PlanDamage::Extent(index));
+        }
+        pool[index] = Some(extents[index]);
+    }
+    Ok(pool)
+}
+
+fn decode_extent(entry: &[u8]) -> Option<ExtentPlan> {
+    Some(ExtentPlan {
+        pod: u32_at(entry, 0)?,
+        is_read_only: u32_at(entry, 4)? & FLAG_READ_ONLY != 0,
+        first_sector: u64_at(entry, 8)?,
+        sector_count: u64_at(entry, 16)?,
+    })
 }
 
 /// Reads the payer: the base, or a currency with a number below `end`.
@@ -329,8 +440,8 @@ fn decode_pod(entry: &[u8], currency_count: u32) -> Option<PodPlan> {
 #[cfg(test)]
 mod tests {
     use super::{
-        CURRENCY_COUNT_MAX, CurrencyPlan, ENTRY_BYTES, HEADER_BYTES, POD_COUNT_MAX, Plan, PlanDamage, PodPlan, encode,
-        is_name,
+        CURRENCY_COUNT_MAX, CurrencyPlan, ENTRY_BYTES, EXTENT_BYTES, ExtentPlan, HEADER_BYTES, POD_COUNT_MAX,
+        POOL_EXTENT_COUNT_MAX, Plan, PlanDamage, PodPlan, encode, is_name,
     };
     use alloc::vec::Vec;
     use proptest::prelude::{any, proptest};
@@ -347,15 +458,15 @@ mod tests {
     fn what_is_written_is_read() {
         for count in 1..=POD_COUNT_MAX {
             let pods: Vec<PodPlan> = (0..count).map(|number| pod(&alloc::format!("pod-{number}"))).collect();
-            let bytes = encode(&pods, &[], false).expect("not too many");
+            let bytes = encode(&pods, &[], &[], false).expect("not too many");
             let plan = Plan::decode(&bytes).expect("a good plan");
             assert!(plan.pods().eq(&pods) && plan.currencies().next().is_none() && !plan.trusts_devices);
             assert_eq!(Plan::decode(&bytes[..bytes.len() - 1]).err(), Some(PlanDamage::Pod(count - 1)));
         }
-        let trusting = encode(&[pod("a")], &[], true).expect("one");
+        let trusting = encode(&[pod("a")], &[], &[], true).expect("one");
         assert!(Plan::decode(&trusting).is_ok_and(|plan| plan.trusts_devices));
-        assert_eq!(encode(&[], &[], false), None);
-        assert_eq!(encode(&[pod("a"); POD_COUNT_MAX + 1], &[], false), None);
+        assert_eq!(encode(&[], &[], &[], false), None);
+        assert_eq!(encode(&[pod("a"); POD_COUNT_MAX + 1], &[], &[], false), None);
     }
 
     #[test]
@@ -364,7 +475,7 @@ mod tests {
             .map(|number| CurrencyPlan { ticket_amount: 1 + u64::from(number), payer: number.checked_sub(2) })
             .collect();
         let pods = [pod("a"), pod("b").paid_by(Some(15))];
-        let bytes = encode(&pods, &currencies, false).expect("not too many");
+        let bytes = encode(&pods, &currencies, &[], false).expect("not too many");
         let plan = Plan::decode(&bytes).expect("a good plan");
         assert!(plan.pods().eq(&pods) && plan.currencies().eq(&currencies));
         assert_eq!(Plan::decode(&bytes[..bytes.len() - 1]).err(), Some(PlanDamage::Currency(15)));
@@ -380,10 +491,41 @@ mod tests {
         assert_eq!(with(first + 4 * 16 + 8, 4), Some(PlanDamage::Currency(4)), "it would pay for itself");
         // What cannot be read is not written.
         let one = |payer| CurrencyPlan { ticket_amount: 1, payer };
-        assert_eq!(encode(&pods, &[], false), None);
-        assert_eq!(encode(&[pod("a")], &[one(Some(0))], false), None);
-        assert_eq!(encode(&[pod("a")], &[one(Some(1)), one(None)], false), None);
-        assert_eq!(encode(&[pod("a")], &[one(None); CURRENCY_COUNT_MAX + 1], false), None);
+        assert_eq!(encode(&pods, &[], &[], false), None);
+        assert_eq!(encode(&[pod("a")], &[one(Some(0))], &[], false), None);
+        assert_eq!(encode(&[pod("a")], &[one(Some(1)), one(None)], &[], false), None);
+        assert_eq!(encode(&[pod("a")], &[one(None); CURRENCY_COUNT_MAX + 1], &[], false), None);
+    }
+
+    fn extent(pod: u32, first_sector: u64, sector_count: u64) -> ExtentPlan {
+        ExtentPlan { pod, is_read_only: first_sector.is_multiple_of(3), first_sector, sector_count }
+    }
+
+    #[test]
+    fn extents_are_written_and_read_and_stay_apart() {
+        let pods = [pod("a"), pod("b")];
+        let pool: Vec<ExtentPlan> = (0..POOL_EXTENT_COUNT_MAX as u64)
+            .map(|number| extent(number as u32 % 2, 2048 * (8 - number), 2048))
+            .collect();
+        let write = |pool: &[ExtentPlan]| encode(&pods, &[], pool, false);
+        let bytes = write(&pool).expect("not too many");
+        assert!(Plan::decode(&bytes).is_ok_and(|plan| plan.pool().eq(&pool)));
+        assert_eq!(Plan::decode(&bytes[..bytes.len() - 1]).err(), Some(PlanDamage::Extent(7)));
+        let wrong = [extent(2, 0, 1), extent(0, 0, 0), extent(0, u64::MAX, 2)];
+        for extents in wrong.map(|wrong| [wrong]) {
+            assert_eq!(write(&extents), None, "{extents:?}");
+        }
+        for second in [extent(1, 4095, 1), extent(1, 2047, 2), extent(0, 0, 1 << 40), extent(1, 2048, 2048)] {
+            assert_eq!(write(&[extent(0, 2048, 2048), second]), None, "{second:?}");
+        }
+        assert_eq!(write(&[extent(0, 0, 1); POOL_EXTENT_COUNT_MAX + 1]), None);
+        // The same is found where somebody else wrote it.
+        let mut bytes = write(&[extent(0, 0, 8), extent(1, 8, 8)]).expect("two");
+        let second = HEADER_BYTES + 2 * ENTRY_BYTES + EXTENT_BYTES;
+        bytes[second + 8] = 7;
+        assert_eq!(Plan::decode(&bytes).err(), Some(PlanDamage::Extent(1)));
+        bytes[24] = 9;
+        assert_eq!(Plan::decode(&bytes).err(), Some(PlanDamage::ExtentCount(9)));
     }
 
     #[test]
@@ -398,7 +540,7 @@ mod tests {
 
     #[test]
     fn damage_is_named() {
-        let good = encode(&[pod("a"), pod("b")], &[], false).expect("two");
+        let good = encode(&[pod("a"), pod("b")], &[], &[], false).expect("two");
         let with = |at: usize, byte: u8| {
             let mut bytes = good.clone();
             bytes[at] = byte;
@@ -418,7 +560,7 @@ mod tests {
         #[test]
         fn no_input_stops_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let currencies = [CurrencyPlan { ticket_amount: 1, payer: None }; 3];
-            let mut plan = encode(&[pod("a"), pod("b")], &currencies, false).expect("two");
+            let mut plan = encode(&[pod("a"), pod("b")], &currencies, &[], false).expect("two");
             for (place, byte) in plan.iter_mut().skip(12).zip(&bytes) {
                 *place ^= byte;
             }

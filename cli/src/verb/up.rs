@@ -389,7 +389,7 @@ fn bundle_of(
         payer: entry.payer.map(|payer| payer as u32),
     };
     let currencies: Vec<CurrencyPlan> = file.currencies.iter().map(currency).collect();
-    let plan = plan.collect::<Option<Vec<_>>>().and_then(|plan| encode(&plan, &currencies, file.trusts_devices));
+    let plan = plan.collect::<Option<Vec<_>>>().and_then(|plan| encode(&plan, &currencies, &[], file.trusts_devices));
     let plan = plan.ok_or_else(|| Error::Usage("the pods cannot be described".into()))?;
     boot::build_several(&PodsImage { manager, library_os, plan: &plan, pods })
 }
