@@ -36,7 +36,7 @@ use aegis_launch::errors;
 
 use options::{Command, Parsed};
 use remote::{exec, verbs, watching};
-use verb::{doctor, images, manual, run, up};
+use verb::{doctor, images, manual, pool, run, up};
 
 fn main() -> ExitCode {
     let start = Instant::now();
@@ -75,6 +75,7 @@ fn main() -> ExitCode {
         Command::Memory(options) => ended(verbs::memory(&options)),
         Command::Tickets(options) => ended(verbs::tickets(&options)),
         Command::Images(options) => ended(images::images(&options)),
+        Command::Pool(options) => ended(pool::pool(&options)),
         Command::Bench(options) => ExitCode::from(aegis_bench::bench(&options)),
         Command::Test(options) => ExitCode::from(aegis_bench::compare::test(&options)),
         Command::Completion(options) => ended(manual::completion(&options)),

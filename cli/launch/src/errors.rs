@@ -11,6 +11,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::images::errors::ImageError;
+use crate::pool::errors::PoolError;
 use crate::root::pack::PackError;
 
 /// Exit status: `--timeout` ended the program.
@@ -39,6 +40,8 @@ pub enum Error {
     Root(PackError),
     /// The image cannot be had or used.
     Image(Box<ImageError>),
+    /// The pool in this image cannot be had, or not as it was asked for.
+    Pool(PathBuf, PoolError),
     /// The root was made but not written.
     RootWrite(String),
     /// The kernel or exos is not where it should be.
@@ -66,6 +69,7 @@ impl Error {
             Self::Usage(_)
             | Self::Root(_)
             | Self::Image(_)
+            | Self::Pool(..)
             | Self::RootWrite(_)
             | Self::ArtifactMissing(_)
             | Self::ArtifactBad(..)
@@ -90,6 +94,7 @@ impl fmt::Display for Error {
             Self::ProgramUnfit(path, why) => write!(out, "{}: {why}", path.display()),
             Self::Root(error) => write!(out, "{error}"),
             Self::Image(error) => write!(out, "{error}"),
+            Self::Pool(path, error) => write!(out, "{}: {error}", path.display()),
             Self::RootWrite(why) => write!(out, "writing the root image: {why}"),
             Self::ArtifactMissing(path) => {
                 write!(out, "{}: not there; build it with `cargo xtask build`, or run ./aegis", path.display())

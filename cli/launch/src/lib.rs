@@ -4,6 +4,7 @@
 //! - [`machine`]: kernel and library OS are found and bundled, the accelerator is chosen, QEMU's command line is made
 //!   and its process started.
 //! - [`images`]: images of containers, found, checked and laid flat.
+//! - [`pool`]: an image of which several pods have a part each.
 //! - [`cache`] keeps root images and notes between runs; [`symbols`] and [`domain`] say which function of which part an
 //!   address is; [`errors`] is everything that can go wrong before a machine runs, with the exit status that says so.
 //!
@@ -14,5 +15,6 @@ pub mod domain;
 pub mod errors;
 pub mod images;
 pub mod machine;
+pub mod pool;
 pub mod root;
 pub mod symbols;

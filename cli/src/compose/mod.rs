@@ -111,8 +111,15 @@ impl Reader {
         if pods.len() > POD_COUNT_MAX {
             return Err((root.line, format!("{} services; a machine has at most {POD_COUNT_MAX} pods", pods.len())));
         }
-        let currencies = Vec::new();
-        let mut file = UpFile { cpus: 1, memory: None, slice_ms: None, trusts_devices: false, pods, currencies };
+        let mut file = UpFile {
+            cpus: 1,
+            memory: None,
+            slice_ms: None,
+            trusts_devices: false,
+            pods,
+            currencies: Vec::new(),
+            pool: None,
+        };
         file.settle(&dependencies)?;
         Ok(file)
     }

@@ -14,6 +14,7 @@ pub(crate) mod image;
 pub(crate) mod mounts;
 pub(crate) mod network;
 mod other_words;
+pub(crate) mod pool;
 pub(crate) mod values;
 pub(crate) mod view;
 
@@ -30,6 +31,7 @@ use crate::options::engine_words::EngineWordOptions;
 use crate::options::generated::{CompletionOptions, ManOptions};
 use crate::options::groups::{CPU_COUNT_MAX, MachineOptions, PodOptions};
 use crate::options::image::ImagesOptions;
+use crate::options::pool::PoolOptions;
 use crate::options::values::{parse_machine_memory, parse_name};
 use crate::profile;
 use crate::remote::exec::ExecOptions;
@@ -99,10 +101,14 @@ FILE:
   ports = [\"8080:80\"]    # as for -p; and network, host_access, dns, hosts, ip, mac,
                          # gateway, hostname, pcap
   drivers = [\"net=library:virtio\"] # as for --driver
+  disk = [\"pool:web,size=1G\"] # extents of the pool (,ro), or images as for --disk
   env = { PORT = \"80\" }
   workdir = \"/\"
   memory = \"64M\"         # for its programs, enforced; \"64M/512M\": guaranteed and at most [256M]
   tickets = 2000         # its share of the processors is in proportion [1000]
+
+  [disk.pool]            # an image that pods have extents of; see `aegis pool`
+  image = \"pool.img\"
 
 Paths on this host are relative to FILE. Each pod has a library OS, memory and devices of its own and
 reaches nothing of the others. Standard input is empty.
@@ -152,6 +158,8 @@ pub(crate) enum Command {
     Tickets(verbs::TicketsOptions),
     /// Images of containers: list, fetch, remove, build
     Images(ImagesOptions),
+    /// A disk that several pods have extents of: list, make, hand over, remove
+    Pool(PoolOptions),
     /// Measure this system and Linux side by side
     Bench(Box<BenchOptions>),
     /// Run programs here and on Linux, and show where they differ

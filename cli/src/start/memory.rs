@@ -3,6 +3,7 @@
 //! Pure.
 
 use aegis_link::memory::described_mib as described_mib_of;
+use aegis_link::pods::{POOL_BUFFER_PAGE_COUNT, POOL_SESSION_PAGE_COUNT};
 
 /// Memory of the machine that is neither the program's nor the bundle's: the kernel, its tables, exos.
 const OVERHEAD_MIB: u64 = 16;
@@ -14,6 +15,13 @@ const SEVERAL_OVERHEAD_EACH_MIB: u64 = 2;
 /// What the manager takes for a network card that it guards.
 const SEVERAL_OVERHEAD_CARD_MIB: u64 = 1;
 
+/// What the domain that drives a pool takes.
+const POOL_OVERHEAD_MIB: u64 = 8;
+/// What a pod has for each of its extents of a pool.
+const EXTENT_FRAMES: u64 = POOL_SESSION_PAGE_COUNT + POOL_BUFFER_PAGE_COUNT;
+/// Frames in a mebibyte.
+const FRAMES_PER_MIB: u64 = 256;
+
 /// A program's memory with what describes it.
 fn described_mib(program_bytes: u64) -> u64 {
     described_mib_of(program_bytes.div_ceil(1 << 20))
@@ -24,15 +32,17 @@ pub(crate) fn memory_mib(program_bytes: u64, bundle_bytes: u64) -> u64 {
     described_mib(program_bytes) + bundle_bytes.div_ceil(1 << 20) + OVERHEAD_MIB
 }
 
-/// What a pod may own: its programs' memory, and what its exos needs.
-pub(crate) fn pod_quota_mib(program_bytes: u64) -> u64 {
-    described_mib(program_bytes) + POD_OVERHEAD_MIB
+/// What a pod may own, in frames: its programs' memory, what its exos needs, and its sessions with the pool.
+pub(crate) fn pod_quota_frames(program_bytes: u64, extent_count: usize) -> u64 {
+    (described_mib(program_bytes) + POD_OVERHEAD_MIB) * FRAMES_PER_MIB + extent_count as u64 * EXTENT_FRAMES
 }
 
-/// The memory of a machine with several pods that may own this, some of which have a network card.
-pub(crate) fn memory_of_pods_mib(quotas_mib: &[u64], card_count: usize, bundle_bytes: u64) -> u64 {
-    let pods_mib: u64 = quotas_mib.iter().map(|quota| quota + SEVERAL_OVERHEAD_EACH_MIB).sum();
+/// The memory of a machine with several pods that may own so many frames, some of which have a network card, and
+/// perhaps with a pool.
+pub(crate) fn memory_of_pods_mib(quotas: &[u64], card_count: usize, has_pool: bool, bundle_bytes: u64) -> u64 {
+    let pods_mib: u64 = quotas.iter().map(|quota| quota.div_ceil(FRAMES_PER_MIB) + SEVERAL_OVERHEAD_EACH_MIB).sum();
     let pods_mib = pods_mib + card_count as u64 * SEVERAL_OVERHEAD_CARD_MIB;
+    let pods_mib = pods_mib + if has_pool { POOL_OVERHEAD_MIB } else { 0 };
     let used_mib = pods_mib + bundle_bytes.div_ceil(1 << 20) + SEVERAL_OVERHEAD_MIB;
     // The kernel's table of frames is a part of all memory.
     used_mib + used_mib.div_ceil(128)
@@ -40,7 +50,7 @@ pub(crate) fn memory_of_pods_mib(quotas_mib: &[u64], card_count: usize, bundle_b
 
 #[cfg(test)]
 mod tests {
-    use super::{memory_mib, memory_of_pods_mib, pod_quota_mib};
+    use super::{memory_mib, memory_of_pods_mib, pod_quota_frames};
 
     #[test]
     fn the_bundle_comes_on_top_of_the_programs_memory() {
@@ -51,9 +61,12 @@ mod tests {
 
     #[test]
     fn a_machine_holds_its_pods() {
-        let quotas = [pod_quota_mib(64 << 20), pod_quota_mib(256 << 20)];
-        assert_eq!(quotas, [80, 278]);
-        assert_eq!(memory_of_pods_mib(&quotas, 0, 3 << 20), 80 + 278 + 4 + 3 + 8 + 3);
-        assert_eq!(memory_of_pods_mib(&quotas, 2, 3 << 20), 80 + 278 + 4 + 2 + 3 + 8 + 3);
+        let quotas = [pod_quota_frames(64 << 20, 0), pod_quota_frames(256 << 20, 0)];
+        assert_eq!(quotas, [80 * 256, 278 * 256]);
+        assert_eq!(memory_of_pods_mib(&quotas, 0, false, 3 << 20), 80 + 278 + 4 + 3 + 8 + 3);
+        assert_eq!(memory_of_pods_mib(&quotas, 2, false, 3 << 20), 80 + 278 + 4 + 2 + 3 + 8 + 3);
+        let quotas = [pod_quota_frames(64 << 20, 2), quotas[1]];
+        assert_eq!(quotas[0], 80 * 256 + 2 * 592);
+        assert_eq!(memory_of_pods_mib(&quotas, 0, true, 3 << 20), 85 + 278 + 4 + 8 + 3 + 8 + 4);
     }
 }

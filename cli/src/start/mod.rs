@@ -74,6 +74,8 @@ pub(crate) struct MachineSpec<'a> {
     pub(crate) networks: Vec<Option<PodNetwork>>,
     /// Each pod's disks, and their model.
     pub(crate) disks: Vec<(&'a [DiskImage], Model)>,
+    /// The disk of which pods have parts.
+    pub(crate) pool: Option<&'a DiskImage>,
     /// The line to the manager.
     pub(crate) orders: Option<RawFd>,
     /// Each pod's line of sessions; none where there are none.
@@ -106,32 +108,42 @@ impl<'a> Starter<'a> {
         Ok(Self { options, kind, artifacts, kernel, kernel_names: Vec::new(), cache: Cache::open(), qemu })
     }
 
-    /// Decides on a machine type with room for pods that have so many device functions, with these drivers.
+    /// Decides on a machine type with room for pods that have so many device functions, with these drivers, and
+    /// perhaps for the disk of their pool.
     ///
     /// # Errors
     /// The one that was asked for has none, or none has.
-    pub(crate) fn fit(&mut self, function_counts: &[usize], driver: Driver, drivers: &[Drivers]) -> Result<(), Error> {
+    pub(crate) fn fit(
+        &mut self,
+        function_counts: &[usize],
+        has_pool: bool,
+        driver: Driver,
+        drivers: &[Drivers],
+    ) -> Result<(), Error> {
         self.kernel_names = names_in_kernel(drivers);
         if self.options.watch == WatchPlacement::Kernel {
             self.kernel_names.push(KERNEL_MEMORY_NAME);
         }
         self.kernel = self.artifacts.kernel_for(!self.kernel_names.is_empty())?;
-        if let [_] = function_counts {
+        if let ([_], false) = (function_counts, has_pool) {
             self.kind = machine_for(drivers, self.options.kind, MachineKind::Microvm)?;
             return Ok(());
         }
-        let usual = MachineKind::for_pods(function_counts, driver);
+        let usual = MachineKind::for_pods(function_counts, has_pool, driver);
         self.kind = machine_for(drivers, self.options.kind, usual)?;
-        if self.kind.places(function_counts, driver).is_some() {
+        if self.kind.has_room(function_counts, has_pool, driver) {
             return Ok(());
         }
+        let (beside, guarded, trusted, placed) = if has_pool { (" and a pool", 15, 2, 27) } else { ("", 23, 3, 28) };
         let microvm = match driver {
-            Driver::Guard => "23 pods, served directories and network cards together",
-            Driver::Pod => "3 that are trusted with their devices, with 6 to 7 served directories and cards each",
+            Driver::Guard => format!("{guarded} pods, served directories and network cards together"),
+            Driver::Pod => {
+                format!("{trusted} that are trusted with their devices, with 6 to 7 served directories and cards each")
+            }
         };
         let name = self.kind.name();
         Err(Error::Usage(format!(
-            "-M {name} has no room for these pods: microvm holds {microvm}, pc and q35 28 together"
+            "-M {name} has no room for these pods{beside}: microvm holds {microvm}, pc and q35 {placed} together"
         )))
     }
 
@@ -188,6 +200,7 @@ impl<'a> Starter<'a> {
             firmware: firmware_for(self.kind),
             log: guest.log_fd(),
             pods: &pods,
+            pool: spec.pool,
             driver: spec.driver,
             orders: spec.orders,
             debugger: spec.debugger,

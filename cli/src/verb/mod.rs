@@ -4,9 +4,11 @@
 pub(crate) mod doctor;
 pub(crate) mod images;
 pub(crate) mod manual;
+pub(crate) mod pool;
 pub(crate) mod run;
 pub(crate) mod run_named;
 pub(crate) mod up;
 pub(crate) mod up_currencies;
 pub(crate) mod up_dependencies;
 pub(crate) mod up_file;
+pub(crate) mod up_pool;

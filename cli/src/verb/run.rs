@@ -79,7 +79,7 @@ pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&s
     let disks = pod.disks()?;
     let card = network.as_ref().map(|network| &network.card);
     let function_count = function_count(&files.mounts, card, disks.0);
-    starter.fit(&[function_count], Driver::Pod, &[pod.drivers()])?;
+    starter.fit(&[function_count], false, Driver::Pod, &[pod.drivers()])?;
     let config = pod.config(&options.machine, switches(options), HOSTNAME, &files, network.as_ref())?;
     let accelerator = starter.accelerator(&library_os)?;
     let domains = pod.domains(&starter)?;
@@ -97,6 +97,7 @@ pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&s
         mounts: vec![&files.mounts],
         networks: vec![network],
         disks: vec![disks],
+        pool: None,
         orders: None,
         sessions: attended.iter().map(|attended| attended.sessions).collect(),
         debugger: profiled.as_ref().map(|profiled| profiled.debugger),

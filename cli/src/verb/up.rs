@@ -18,7 +18,7 @@ use aegis_launch::machine::qemu::{Driver, function_count};
 use aegis_link::config::{Config, Flags};
 use aegis_link::disks::KERNEL_DISK_COUNT_MAX;
 use aegis_link::drivers::{Drivers, Model, Placement, Role};
-use aegis_link::pods::{CurrencyPlan, PodPlan, encode};
+use aegis_link::pods::{CurrencyPlan, ExtentPlan, PodPlan, encode};
 
 use crate::compose::{self, Compose, is_compose};
 use crate::options::UpOptions;
@@ -32,20 +32,19 @@ use crate::remote::server::payers::Payers;
 use crate::remote::server::web::WebPlace;
 use crate::start::file_volumes::settle_files;
 use crate::start::image::settle;
-use crate::start::memory::{memory_of_pods_mib, pod_quota_mib};
+use crate::start::memory::{memory_of_pods_mib, pod_quota_frames};
 use crate::start::network::PodNetwork;
 use crate::start::pod::{Pod, PodFiles};
 use crate::start::{MachineSpec, Starter};
 use crate::verb::up_currencies::CurrencyEntry;
 use crate::verb::up_dependencies::Condition;
 use crate::verb::up_file::{PodEntry, UpFile, parse};
+use crate::verb::up_pool::{MachinePool, foreign_driver, has_pool};
 
 /// Longest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most pods of a machine in which one has its disks' driver in a domain or in the kernel.
 const SERVED_POD_COUNT_MAX: usize = 3;
-/// Frames in a mebibyte.
-const FRAMES_PER_MIB: u64 = 256;
 
 /// Runs the pods of a file; the answer is the tool's exit status.
 pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
@@ -133,7 +132,7 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let drivers: Vec<_> = pods.iter().map(Pod::drivers).collect();
     let has_network: Vec<bool> = networks.iter().map(Option::is_some).collect();
     check_drivers(file, &Devices { drivers: &drivers, has_network: &has_network, disks: &disks }, driver)?;
-    starter.fit(&counts, driver, &drivers)?;
+    starter.fit(&counts, has_pool(file), driver, &drivers)?;
     if options.machine.verbose {
         eprintln!("aegis: {}", confinement(driver));
     }
@@ -148,7 +147,13 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let roots = files.iter().map(|files| files.root.as_ref().map(|root| &root.image));
     let images = configs.iter().zip(&domains).zip(roots);
     let images = images.map(|((config, domains), root)| PodImage { config, domains, root }).collect();
-    let bundle = bundle_of(file, &library_os, &manager, images, &counts)?;
+    let pool = MachinePool::take(file, options.machine.dry_run)?;
+    let pool_domain = pool.as_ref().map(|_| starter.artifacts.flat_disk_domain()).transpose()?;
+    let extents = pool.as_ref().map_or(&[][..], |pool| &pool.extents);
+    let plan = plan_of(file, &counts, extents)?;
+    let pool_domain = pool_domain.as_deref();
+    let image = PodsImage { manager: &manager, library_os: &library_os, plan: &plan, pool_domain, pods: images };
+    let bundle = boot::build_several(&image)?;
     let (host, mut guest) = sockets(pods.len())?;
     let (orders, orders_guest) = UnixStream::pair().doing("making the machine's sockets")?;
     orders.set_nonblocking(true).doing("making the machine's sockets")?;
@@ -163,6 +168,7 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
         mounts: files.iter().map(|files| files.mounts.as_slice()).collect(),
         networks,
         disks,
+        pool: pool.as_ref().map(|pool| &pool.image),
         orders: Some(guest.add(&orders_guest.into())?),
         sessions: sessions.iter().map(|(_, theirs)| guest.add(theirs)).collect::<Result<_, _>>()?,
         debugger: None,
@@ -179,7 +185,8 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let images = file.pods.iter().map(|entry| &entry.options.image);
     let server = server.with_ports(ports).with_images(images).with_web(web).with_health(checks);
     let dependencies = file.pods.iter().map(|entry| entry.dependencies.clone());
-    let server = Some(server.with_dependencies(dependencies));
+    let extent_counts = file.pods.iter().map(PodEntry::extent_count);
+    let server = Some(server.with_dependencies(dependencies).with_extents(extent_counts));
     (options.on_start)(&name)?;
     let has_marks = options.has_marks;
     let hands_on = options.hands_on;
@@ -326,6 +333,9 @@ fn check_kernel(file: &UpFile, devices: &Devices<'_>) -> Result<(), Error> {
     {
         return refuse(index, "net=kernel: the kernel drives one card, and other pods have one too".into());
     }
+    if let Some((index, text)) = foreign_driver(file, devices.drivers) {
+        return refuse(index, text);
+    }
     let Some(index) = in_kernel(Role::Disk) else { return Ok(()) };
     let disks = || devices.disks.iter().zip(devices.drivers);
     let is_elsewhere = |(disks, drivers): (&PodDisks<'_>, &Drivers)| {
@@ -367,18 +377,13 @@ fn of_pod(entry: &PodEntry, error: Error) -> Error {
     Error::Pod(entry.name.clone(), Box::new(error))
 }
 
-fn bundle_of(
-    file: &UpFile,
-    library_os: &[u8],
-    manager: &[u8],
-    pods: Vec<PodImage<'_>>,
-    function_counts: &[usize],
-) -> Result<BootBundle, Error> {
+/// What the manager is told of the pods.
+fn plan_of(file: &UpFile, function_counts: &[usize], extents: &[ExtentPlan]) -> Result<Vec<u8>, Error> {
     let plan = file.pods.iter().zip(function_counts).map(|(entry, function_count)| {
-        let frame_quota = pod_quota_mib(entry.options.memory) * FRAMES_PER_MIB;
+        let frame_quota = pod_quota_frames(entry.options.memory, entry.extent_count());
         let device_count = *function_count as u32;
         PodPlan::new(&entry.name, frame_quota, entry.tickets, device_count).map(|plan| {
-            plan.limited(pod_quota_mib(entry.memory_limit) * FRAMES_PER_MIB)
+            plan.limited(pod_quota_frames(entry.memory_limit, entry.extent_count()))
                 .held(entry.restart.is_ever())
                 .late(!entry.dependencies.is_empty())
                 .paid_by(entry.payer.map(|payer| payer as u32))
@@ -389,17 +394,18 @@ fn bundle_of(
         payer: entry.payer.map(|payer| payer as u32),
     };
     let currencies: Vec<CurrencyPlan> = file.currencies.iter().map(currency).collect();
-    let plan = plan.collect::<Option<Vec<_>>>().and_then(|plan| encode(&plan, &currencies, &[], file.trusts_devices));
-    let plan = plan.ok_or_else(|| Error::Usage("the pods cannot be described".into()))?;
-    boot::build_several(&PodsImage { manager, library_os, plan: &plan, pods })
+    let plan = plan.collect::<Option<Vec<_>>>();
+    let plan = plan.and_then(|plan| encode(&plan, &currencies, extents, file.trusts_devices));
+    plan.ok_or_else(|| Error::Usage("the pods cannot be described".into()))
 }
 
 /// The memory of the machine: what the file says, or what all pods may have together. Of the host's memory no more than
 /// there is, unless the pods are guaranteed more.
 fn memory_mib(file: &UpFile, card_count: usize, bundle: &BootBundle) -> Result<u64, Error> {
     let of_pods = |bytes: fn(&PodEntry) -> u64| {
-        let quotas: Vec<u64> = file.pods.iter().map(|entry| pod_quota_mib(bytes(entry))).collect();
-        memory_of_pods_mib(&quotas, card_count, bundle.size_bytes)
+        let quota = |entry: &PodEntry| pod_quota_frames(bytes(entry), entry.extent_count());
+        let quotas: Vec<u64> = file.pods.iter().map(quota).collect();
+        memory_of_pods_mib(&quotas, card_count, has_pool(file), bundle.size_bytes)
     };
     let needed_mib = of_pods(|entry| entry.options.memory);
     let wished_mib = of_pods(|entry| entry.memory_limit);

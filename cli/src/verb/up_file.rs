@@ -16,7 +16,7 @@ use aegis_link::pods::{POD_COUNT_MAX, POD_NAME_BYTES_MAX, is_name};
 use toml_span::Value;
 use toml_span::value::{Key, Table};
 
-use crate::options::disks::{DiskOptions, parse_disk, parse_order};
+use crate::options::disks::{DiskOptions, PoolDisk, parse_disk, parse_order};
 use crate::options::drivers::parse_driver;
 use crate::options::groups::{CPU_COUNT_MAX, MEMORY_DEFAULT, PodOptions};
 use crate::options::image::ImageOptions;
@@ -32,6 +32,7 @@ use crate::remote::server::restart::Restart;
 use crate::start::program::absolute;
 use crate::verb::up_currencies::{self, BASE, CurrencyEntry, Use, Written};
 use crate::verb::up_dependencies::{self, Dependency};
+use crate::verb::up_pool;
 
 /// Tickets of a pod or currency that says nothing.
 pub(crate) const TICKETS_DEFAULT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
@@ -59,6 +60,8 @@ pub(crate) struct UpFile {
     pub(crate) pods: Vec<PodEntry>,
     /// The currencies; a payer stands before what it pays for.
     pub(crate) currencies: Vec<CurrencyEntry>,
+    /// The image of which pods have extents.
+    pub(crate) pool: Option<PathBuf>,
 }
 
 impl UpFile {
@@ -94,6 +97,13 @@ pub(crate) struct PodEntry {
     pub(crate) dependencies: Vec<Dependency>,
 }
 
+impl PodEntry {
+    /// Extents of the pool that it has.
+    pub(crate) fn extent_count(&self) -> usize {
+        self.options.disks.extents.len()
+    }
+}
+
 /// What is wrong with a file, and in which line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileError {
@@ -123,6 +133,7 @@ pub(crate) fn parse(text: &str, folder: &Path) -> Result<UpFile> {
         trusts_devices: false,
         pods: Vec::new(),
         currencies: Vec::new(),
+        pool: None,
     };
     let (mut written, mut uses, mut dependencies) = (Vec::new(), Vec::new(), Vec::new());
     for (key, value) in in_order(reader.table(&document)?) {
@@ -141,10 +152,12 @@ pub(crate) fn parse(text: &str, folder: &Path) -> Result<UpFile> {
                     written.push(reader.currency(name, currency)?);
                 }
             }
-            _ => return Err(reader.unknown(key, "[machine], [pod.NAME] and [currency.NAME]")),
+            "disk" => reader.disk(value, &mut file)?,
+            _ => return Err(reader.unknown(key, "[machine], [pod.NAME], [currency.NAME] and [disk.pool]")),
         }
     }
     reader.pay(&mut file, &written, &uses)?;
+    up_pool::check(&file).map_err(|(at, text)| reader.error(at, text))?;
     file.settle(&dependencies).map_err(|(at, text)| reader.error(at, text))?;
     match file.pods.len() {
         0 => Err(reader.error(0, "no pod; write [pod.NAME] with program = \"…\"")),
@@ -227,6 +240,42 @@ impl Reader<'_> {
                 "slice_ms" => file.slice_ms = Some(self.integer(key, value, 1, SLICE_MS_MAX)? as u8),
                 "trust_devices" => file.trusts_devices = self.boolean(key, value)?,
                 _ => return Err(self.unknown(key, "cpus, memory, slice_ms, trust_devices")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The table of disks that are no pod's own.
+    fn disk(&self, value: &Value<'_>, file: &mut UpFile) -> Result<()> {
+        for (key, value) in in_order(self.table(value)?) {
+            if key.name != "pool" {
+                return Err(self.unknown(key, "[disk.pool]"));
+            }
+            for (key, value) in in_order(self.table(value)?) {
+                match &*key.name {
+                    "image" => file.pool = Some(self.host_path(self.string(key, value)?)),
+                    _ => return Err(self.unknown(key, "image")),
+                }
+            }
+            if file.pool.is_none() {
+                return Err(self.error(key.span.start, "[disk.pool] has no image; write image = \"…\""));
+            }
+        }
+        Ok(())
+    }
+
+    /// The disks of a pod, each its own or an extent of the pool.
+    fn disks(&self, key: &Key<'_>, value: &Value<'_>, disks: &mut DiskOptions) -> Result<()> {
+        self.list(key, value, |_| Ok(()))?;
+        for (place, entry) in value.as_array().into_iter().flatten().enumerate() {
+            let text = self.string(key, entry)?;
+            let wrong = |why| self.wrong(entry, format!("{}: {why}", key.name));
+            match PoolDisk::parse(text) {
+                Some(disk) => {
+                    let disk = disk.map_err(wrong)?;
+                    disks.extents.push(PoolDisk { place, at: entry.span.start, ..disk });
+                }
+                None => disks.disks.push(parse_disk(text.into(), self.folder).map_err(wrong)?),
             }
         }
         Ok(())
@@ -323,7 +372,7 @@ impl Reader<'_> {
                 "mac" => options.network.mac = Some(self.parsed(key, value, parse_hardware_address)?),
                 "hostname" => options.network.hostname = Some(self.parsed(key, value, parse_hostname)?),
                 "pcap" => options.network.pcap = Some(self.host_path(self.string(key, value)?)),
-                "disk" => options.disks.disks = self.list(key, value, |text| parse_disk(text.into(), self.folder))?,
+                "disk" => self.disks(key, value, &mut options.disks)?,
                 "io_order" => options.disks.order = Some(self.parsed(key, value, parse_order)?),
                 "read_only" => options.read_only = self.boolean(key, value)?,
                 "tmpfs" => options.temporaries = self.list(key, value, parse_temporary)?,

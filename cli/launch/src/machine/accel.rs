@@ -204,6 +204,7 @@ impl Trial<'_> {
             firmware: firmware_for(self.machine),
             log: guest.log_fd(),
             pods: &pods,
+            pool: None,
             driver: Driver::Pod,
             orders: None,
             debugger: None,

@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use aegis_abi::boot::{PART_CONFIG, PART_INIT, PART_ROOT};
 use aegis_image::Sink;
 use aegis_image::bundle::{PartPlan, Writer, place};
+use aegis_link::drivers::PART_DISK_DOMAIN;
 use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD};
 use rustix::fs::MemfdFlags;
 
@@ -76,6 +77,8 @@ pub struct PodsImage<'a> {
     pub library_os: &'a [u8],
     /// The plan (`aegis_link::pods`).
     pub plan: &'a [u8],
+    /// The domain that drives the pool, flat; none without a pool.
+    pub pool_domain: Option<&'a [u8]>,
     /// The pods, in the plan's order.
     pub pods: Vec<PodImage<'a>>,
 }
@@ -102,14 +105,15 @@ pub fn build_several(image: &PodsImage<'_>) -> Result<BootBundle, Error> {
         let (_, size_bytes) = place(&plans).ok_or_else(too_large)?;
         pods.push((plans, size_bytes));
     }
-    let small = [(PART_INIT, image.manager), (PART_PLAN, image.plan), (PART_LIBRARY_OS, image.library_os)];
+    let mut small = vec![(PART_INIT, image.manager), (PART_PLAN, image.plan), (PART_LIBRARY_OS, image.library_os)];
+    small.extend(image.pool_domain.map(|domain| (PART_DISK_DOMAIN, domain)));
     let mut plans: Vec<PartPlan> =
         small.iter().map(|(kind, bytes)| PartPlan { kind: *kind, length_bytes: bytes.len() as u64 }).collect();
     plans.extend(pods.iter().map(|(_, size_bytes)| PartPlan { kind: PART_POD, length_bytes: *size_bytes }));
     let (parts, size_bytes) = place(&plans).ok_or_else(too_large)?;
     let mut head = Vec::new();
     let mut writer = Writer::new(&mut head, &plans).map_err(|_| too_large())?;
-    for (_, bytes) in small {
+    for (_, bytes) in &small {
         writer.write_all(bytes).map_err(|_| too_large())?;
     }
     let mut file = memory_file("aegis-bundle")?;
@@ -187,7 +191,8 @@ mod tests {
             pod(b"second", &domains, None),
             pod(b"third", &domains, Some(&root)),
         ];
-        let image = PodsImage { manager: b"manager", library_os: &[9; 5000], plan: b"plan", pods };
+        let pool_domain = Some(&[4; 7000][..]);
+        let image = PodsImage { manager: b"manager", library_os: &[9; 5000], plan: b"plan", pool_domain, pods };
         let bundle = build_several(&image).unwrap();
         let mut file = File::from(bundle.file);
         file.rewind().unwrap();
@@ -196,10 +201,11 @@ mod tests {
         assert_eq!(bytes.len() as u64, bundle.size_bytes);
         let parsed = aegis_image::bundle::parse(&bytes).unwrap();
         let kinds: Vec<u32> = parsed.parts().iter().map(|part| part.kind).collect();
-        assert_eq!(kinds, [PART_INIT, PART_PLAN, PART_LIBRARY_OS, PART_POD, PART_POD, PART_POD]);
+        assert_eq!(kinds, [PART_INIT, PART_PLAN, PART_LIBRARY_OS, PART_DISK_DOMAIN, PART_POD, PART_POD, PART_POD]);
         assert_eq!(parsed.contents(&parsed.parts()[2]), [9; 5000]);
+        assert_eq!(parsed.contents(&parsed.parts()[3]), [4; 7000]);
         for (part, (config, has_root)) in
-            parsed.parts()[3..].iter().zip([(&b"first"[..], true), (b"second", false), (b"third", true)])
+            parsed.parts()[4..].iter().zip([(&b"first"[..], true), (b"second", false), (b"third", true)])
         {
             let own = aegis_image::bundle::parse(parsed.contents(part)).unwrap();
             assert_eq!(own.contents(own.find(PART_CONFIG).unwrap()), config);

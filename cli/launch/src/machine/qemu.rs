@@ -104,6 +104,8 @@ pub fn function_count(mounts: &[Served], card: Option<&Card>, disks: &[DiskImage
 const BLOCKS_PER_PAGE: usize = 8;
 /// Register blocks of microvm with ACPI (QEMU 7.2).
 const BLOCK_COUNT: usize = 24;
+/// QEMU's name for the pool's disk.
+const POOL_NAME: &str = "pool";
 /// First place on the PCI bus for a function of ours, and one behind the last: bridges of both machine types are below,
 /// and `-M q35` has more at 31.
 const PCI_PLACES: std::ops::Range<usize> = 2..30;
@@ -157,12 +159,28 @@ impl MachineKind {
         }
     }
 
-    /// The machine type that several pods get if nobody says which: the smallest that has room for them.
-    pub fn for_pods(function_counts: &[usize], driver: Driver) -> Self {
-        match Self::Microvm.places(function_counts, driver) {
-            Some(_) => Self::Microvm,
-            None => Self::Q35,
+    /// The place of the pool's disk, behind all pods'; `None` if there is no room for it. On microvm its page of
+    /// register blocks has nothing else, since the domain that drives it maps that page.
+    pub fn place_of_pool(self, function_counts: &[usize], driver: Driver) -> Option<usize> {
+        let firsts = self.places(function_counts, driver)?;
+        let end = firsts.last()? + function_counts.last()?;
+        match self {
+            Self::Microvm => Some(end.next_multiple_of(BLOCKS_PER_PAGE)).filter(|place| *place < BLOCK_COUNT),
+            Self::Pc | Self::Q35 => Some(end).filter(|place| PCI_PLACES.contains(place)),
         }
+    }
+
+    /// Whether there is room for several pods that have so many functions, and for the disk of their pool.
+    pub fn has_room(self, function_counts: &[usize], has_pool: bool, driver: Driver) -> bool {
+        match has_pool {
+            true => self.place_of_pool(function_counts, driver).is_some(),
+            false => self.places(function_counts, driver).is_some(),
+        }
+    }
+
+    /// The machine type that several pods get if nobody says which: the smallest that has room for them.
+    pub fn for_pods(function_counts: &[usize], has_pool: bool, driver: Driver) -> Self {
+        if Self::Microvm.has_room(function_counts, has_pool, driver) { Self::Microvm } else { Self::Q35 }
     }
 }
 
@@ -191,9 +209,11 @@ pub struct MachineLine<'a> {
     pub firmware: Option<&'a Path>,
     /// The first serial port: the kernel's log.
     pub log: RawFd,
-    /// The pods' devices. Those of several pods have fixed places, in this order; those of one are where QEMU puts
-    /// them.
+    /// The pods' devices. Those of several pods have fixed places, in this order; those of one without a pool are
+    /// where QEMU puts them.
     pub pods: &'a [PodDevices<'a>],
+    /// The disk of which pods have parts: the machine's last, and none of a pod's.
+    pub pool: Option<&'a DiskImage>,
     /// The side that drives them, if there are several pods.
     pub driver: Driver,
     /// The line to the manager of several pods: the second serial port.
@@ -233,7 +253,8 @@ impl MachineLine<'_> {
             line.pair("-chardev", &format!("socket,id=gdb,fd={fd}")).pair("-gdb", "chardev:gdb");
         }
         let counts: Vec<usize> = self.pods.iter().map(PodDevices::function_count).collect();
-        let firsts = if counts.len() > 1 { self.machine.places(&counts, self.driver) } else { None };
+        let are_placed = counts.len() > 1 || self.pool.is_some();
+        let firsts = if are_placed { self.machine.places(&counts, self.driver) } else { None };
         for (number, pod) in self.pods.iter().enumerate() {
             let first = firsts.as_ref().and_then(|firsts| firsts.get(number)).copied();
             let place = first.map(|first| BusPosition { number, first });
@@ -241,6 +262,14 @@ impl MachineLine<'_> {
             self.push_mounts(&mut line, pod, place);
             self.push_card(&mut line, pod, place);
             self.push_disks(&mut line, pod, place);
+        }
+        if let Some(pool) = self.pool {
+            for node in pool.nodes(POOL_NAME) {
+                line.words("-blockdev", node);
+            }
+            let place = self.machine.place_of_pool(&counts, self.driver).map_or(String::new(), |it| self.place(it));
+            let options = pool.device_options(POOL_NAME, Model::Virtio);
+            line.pair("-device", &format!("{}{place}{options}", self.virtio("blk")));
         }
         line.0.extend_from_slice(self.more);
         line.0
@@ -275,7 +304,8 @@ impl MachineLine<'_> {
         line.pair("-smp", &self.cpu_count.to_string());
         line.pair("-m", &format!("{}M", self.memory_mib));
         if let Some(shift) = self.icount_shift {
-            let sleep = if self.pods.iter().any(|pod| !pod.disks.0.is_empty()) { "on" } else { "off" };
+            let has_disks = self.pool.is_some() || self.pods.iter().any(|pod| !pod.disks.0.is_empty());
+            let sleep = if has_disks { "on" } else { "off" };
             line.pair("-icount", &format!("shift={shift},sleep={sleep}"));
             line.pair("-rtc", "base=2026-01-01T00:00:00,clock=vm");
             line.pair("-seed", "1");
@@ -446,6 +476,7 @@ fn shell_quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Accelerator, Driver, MachineKind, MachineLine, PodDevices, PortFds, shell_quoted};
+    use crate::machine::disks::DiskImage;
     use crate::machine::mounts::serve;
     use crate::machine::network::{Backend, Card, HARDWARE_ADDRESS_DEFAULT};
     use aegis_link::drivers::Model;
@@ -470,6 +501,7 @@ mod tests {
             more: &[],
             log: 105,
             pods: &[PodDevices { ports: PORTS, sessions: None, mounts: &[], card: None, disks: (&[], Model::Virtio) }],
+            pool: None,
             driver: Driver::Guard,
         }
     }
@@ -630,9 +662,9 @@ mod tests {
         assert_eq!(microvm.places(&[7, 8, 1], Driver::Pod), Some(vec![1, 8, 16]));
         for counts in [&[8, 1][..], &[1, 9], &[1, 1, 1, 1]] {
             assert_eq!(microvm.places(counts, Driver::Pod), None, "{counts:?}");
-            assert_eq!(MachineKind::for_pods(counts, Driver::Pod), q35);
+            assert_eq!(MachineKind::for_pods(counts, false, Driver::Pod), q35);
         }
-        assert_eq!(MachineKind::for_pods(&[1, 1, 8], Driver::Pod), microvm);
+        assert_eq!(MachineKind::for_pods(&[1, 1, 8], false, Driver::Pod), microvm);
         for driver in [Driver::Pod, Driver::Guard] {
             assert_eq!(q35.places(&[1; 13], driver), Some((2..15).collect()));
             assert_eq!(q35.places(&[10, 18], driver), Some(vec![2, 12]));
@@ -646,7 +678,55 @@ mod tests {
         assert_eq!(microvm.places(&[9, 1, 13], Driver::Guard), Some(vec![1, 10, 11]));
         assert_eq!(microvm.places(&[1; 13], Driver::Guard), Some((1..14).collect()));
         assert_eq!(microvm.places(&[9, 1, 14], Driver::Guard), None);
-        assert_eq!(MachineKind::for_pods(&[9, 1, 14], Driver::Guard), MachineKind::Q35);
+        assert_eq!(MachineKind::for_pods(&[9, 1, 14], false, Driver::Guard), MachineKind::Q35);
+    }
+
+    #[test]
+    fn the_pool_is_the_last_disk_and_alone_with_its_registers() {
+        let (microvm, q35) = (MachineKind::Microvm, MachineKind::Q35);
+        for (counts, driver, place) in [
+            (&[1, 1][..], Driver::Guard, Some(8)),
+            (&[7], Driver::Guard, Some(8)),
+            (&[8], Driver::Guard, Some(16)),
+            (&[8, 7], Driver::Guard, Some(16)),
+            (&[8, 8], Driver::Guard, None),
+            (&[2, 3], Driver::Pod, Some(16)),
+            (&[2, 3, 1], Driver::Pod, None),
+        ] {
+            assert_eq!(microvm.place_of_pool(counts, driver), place, "{counts:?}");
+            assert_eq!(MachineKind::for_pods(counts, true, driver) == microvm, place.is_some());
+        }
+        assert_eq!(q35.place_of_pool(&[10, 17], Driver::Guard), Some(29));
+        assert!(q35.has_room(&[10, 18], false, Driver::Guard) && !q35.has_room(&[10, 18], true, Driver::Guard));
+    }
+
+    #[test]
+    fn the_pool_is_behind_all_pods() {
+        let image = |path: &str| DiskImage { path: path.into(), is_read_only: false, serial: None, failures: None };
+        let (own, pool) = ([image("/own")], image("/pool,img"));
+        let pod = PodDevices { ports: PORTS, sessions: None, mounts: &[], card: None, disks: (&own, Model::Virtio) };
+        let mut it = MachineLine { pool: Some(&pool), driver: Driver::Pod, ..line() };
+        let device = "drive=pool,num-queues=1,queue-size=256,discard=on,write-zeroes=on,werror=report,rerror=report";
+        let pods = [pod; 2];
+        for (count, place, own_place) in [(1, 8, "addr=0x3"), (2, 16, "addr=0x5")] {
+            it.pods = &pods[..count];
+            it.machine = MachineKind::Microvm;
+            let text = it.shell_line();
+            let end = format!(
+                " -blockdev driver=raw,node-name=pool,read-only=off,discard=unmap,cache.direct=off,cache.no-flush=off,\
+                 file=pool-file -device virtio-blk-device,bus=virtio-mmio-bus.{place},{device}"
+            );
+            assert!(text.ends_with(&end), "{text}");
+            assert!(text.contains(",filename=/pool,,img "), "{text}");
+            it.machine = MachineKind::Q35;
+            let place = if count == 1 { "0x4" } else { "0x6" };
+            let end = format!("virtio-blk-pci,disable-legacy=on,disable-modern=off,addr={place},{device}");
+            assert!(it.shell_line().ends_with(&end), "{}", it.shell_line());
+            assert!(it.shell_line().contains(&format!("disable-modern=off,{own_place},drive=disk0-")));
+        }
+        it.icount_shift = Some(0);
+        it.pods = &[PodDevices { ports: PORTS, sessions: None, mounts: &[], card: None, disks: (&[], Model::Virtio) }];
+        assert!(it.shell_line().contains(" -icount shift=0,sleep=on "));
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub(super) struct PodRecord {
     pub(super) labels: BTreeMap<String, String>,
     /// Those of its image.
     pub(super) accounts: Option<Accounts>,
+    /// Extents of the pool, for each of which it has a little more memory.
+    pub(super) extent_count: usize,
     /// How it is looked whether it is well.
     pub(super) watch: Option<Watch>,
     pub(super) environment: Environment,
@@ -195,6 +197,7 @@ impl ControlServer {
             stop_signal: STOP_SIGNAL,
             labels: BTreeMap::new(),
             accounts: None,
+            extent_count: 0,
             watch: None,
             environment: Environment::Made,
             is_taken_apart: false,
@@ -233,6 +236,12 @@ impl ControlServer {
             pod.accounts.clone_from(&image.accounts);
             pod.stop_signal = image.stop_signal.unwrap_or(STOP_SIGNAL);
         }
+        self
+    }
+
+    /// Knows how many extents of the pool each pod has.
+    pub(crate) fn with_extents(mut self, counts: impl Iterator<Item = usize>) -> Self {
+        self.pods.iter_mut().zip(counts).for_each(|(pod, count)| pod.extent_count = count);
         self
     }
 

@@ -8,10 +8,7 @@ use aegis_link::orders::{Action, TicketHolder, amount_of_memory};
 use super::report::ANSWER_LIMIT;
 use super::state::{ControlServer, Job, OrderReason};
 use crate::remote::request::no_amount;
-use crate::start::memory::pod_quota_mib;
-
-/// Frames in a mebibyte.
-const FRAMES_PER_MIB: u64 = 256;
+use crate::start::memory::pod_quota_frames;
 
 /// Why a pod cannot have what was asked for.
 pub(super) fn too_much(name: &str) -> String {
@@ -50,10 +47,11 @@ impl ControlServer {
 
     /// Has the manager guarantee memory to a pod, and set the most that it can have, in bytes for programs.
     pub(super) fn change_memory(&mut self, number: u64, pod: &str, guaranteed: u64, limit: u64) -> Result<(), String> {
-        let holder = TicketHolder::Pod(self.pod(pod)? as u32);
+        let pod = self.pod(pod)?;
+        let (holder, extent_count) = (TicketHolder::Pod(pod as u32), self.pods[pod].extent_count);
         let frames = |bytes| {
-            let count = pod_quota_mib(bytes).checked_mul(FRAMES_PER_MIB).and_then(|count| u32::try_from(count).ok());
-            count.ok_or_else(|| format!("{}M: too much", bytes >> 20))
+            let count = u32::try_from(pod_quota_frames(bytes, extent_count));
+            count.map_err(|_| format!("{}M: too much", bytes >> 20))
         };
         let amount = amount_of_memory(frames(guaranteed)?, frames(limit)?);
         self.order_change(number, Action::Memory, holder, amount)
