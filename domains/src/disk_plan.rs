@@ -43,11 +43,14 @@ pub struct Plan {
     pub fault: [u64; 2],
     /// The channel whose first disk it is, of an IDE controller; a virtio disk is a function's only one.
     pub channel: u64,
+    /// Clients offer their sessions by themselves, whenever they begin: those that there are at the start are not taken
+    /// as they stand.
+    pub clients_offer: bool,
     /// Clients, those without a session aside.
     pub clients: [PlanClient; CLIENT_COUNT_MAX],
 }
 
-const FIRST_CLIENT_WORD: usize = 6;
+const FIRST_CLIENT_WORD: usize = 7;
 const WORD_COUNT_OF_CLIENT: usize = 2 + 3 * PLAN_EXTENT_COUNT_MAX;
 /// Words of a plan.
 pub const PLAN_WORD_COUNT: usize = FIRST_CLIENT_WORD + CLIENT_COUNT_MAX * WORD_COUNT_OF_CLIENT;
@@ -59,7 +62,8 @@ impl Plan {
     #[must_use]
     pub fn to_words(&self) -> [u64; PLAN_WORD_COUNT] {
         let mut words = [0; PLAN_WORD_COUNT];
-        let first = [MAGIC, self.memory_frame, self.key, self.fault[0], self.fault[1], self.channel];
+        let offers = u64::from(self.clients_offer);
+        let first = [MAGIC, self.memory_frame, self.key, self.fault[0], self.fault[1], self.channel, offers];
         words[..FIRST_CLIENT_WORD].copy_from_slice(&first);
         for (client, words) in
             self.clients.iter().zip(words[FIRST_CLIENT_WORD..].chunks_exact_mut(WORD_COUNT_OF_CLIENT))
@@ -75,8 +79,9 @@ impl Plan {
     /// What a page says; `None`: it is no plan.
     #[must_use]
     pub fn from_words(words: &[u64; PLAN_WORD_COUNT]) -> Option<Self> {
-        let [magic, memory_frame, key, kind, after_ns, channel] = *words.first_chunk::<FIRST_CLIENT_WORD>()?;
-        let mut plan = Self { memory_frame, key, fault: [kind, after_ns], channel, ..Self::default() };
+        let [magic, memory_frame, key, kind, after_ns, channel, offers] = *words.first_chunk::<FIRST_CLIENT_WORD>()?;
+        let fault = [kind, after_ns];
+        let mut plan = Self { memory_frame, key, fault, channel, clients_offer: offers != 0, ..Self::default() };
         for (client, words) in
             plan.clients.iter_mut().zip(words[FIRST_CLIENT_WORD..].chunks_exact(WORD_COUNT_OF_CLIENT))
         {

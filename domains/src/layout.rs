@@ -4,7 +4,7 @@ use aegis_abi::CapSlot;
 use aegis_abi::layout::{BOOT_INFO_BASE, LIBOS_BASE};
 
 /// Most clients of a domain.
-pub const CLIENT_COUNT_MAX: usize = 4;
+pub const CLIENT_COUNT_MAX: usize = 8;
 /// Slots of each client for buffers.
 pub const BUFFER_SLOT_COUNT: u32 = 256;
 
@@ -40,7 +40,7 @@ pub const PLAN_BASE: u64 = BOOT_INFO_BASE;
 /// Where the stack begins.
 pub const STACK_BASE: u64 = LIBOS_BASE + (4 << 20);
 /// Pages of the stack.
-pub const STACK_PAGE_COUNT: u64 = 48;
+pub const STACK_PAGE_COUNT: u64 = 80;
 /// Frames of the save area: no upcall is taken.
 pub const SAVE_AREA_PAGE_COUNT: u64 = 1;
 /// Where the driver's memory is.

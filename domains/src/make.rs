@@ -12,7 +12,8 @@ use aegis_rt::call::{self, Outcome, Refusal};
 
 use crate::layout::{
     CLIENT_COUNT_MAX, PAGE_CONTROL, PAGE_DRIVER, PAGE_PLAN, PAGE_SAVE_AREA, PAGE_STACK, PLAN_BASE, PLAN_WORD_COUNT_MAX,
-    SAVE_AREA_PAGE_COUNT, SLOT_BELL, SLOT_DEVICE, SLOT_IMAGE, SLOT_MEMORY, STACK_BASE, STACK_PAGE_COUNT, client_slots,
+    SAVE_AREA_PAGE_COUNT, SLOT_BELL, SLOT_DEVICE, SLOT_IMAGE, SLOT_MEMORY, STACK_BASE, STACK_PAGE_COUNT, buffer_slot,
+    client_slots,
 };
 
 /// Frames that pay for the domain's tables.
@@ -88,8 +89,9 @@ pub struct Slots {
     pub watch: CapSlot,
     /// What a session gives besides being read and written.
     pub session_rights: Rights,
-    /// Of each client: frames of its session, and its bell; 0 where there is none.
-    pub clients: [[CapSlot; 2]; CLIENT_COUNT_MAX],
+    /// Of each client: frames of its session, its bell, and frames that are its buffer 0 from the start; 0 where there
+    /// is none.
+    pub clients: [[CapSlot; 3]; CLIENT_COUNT_MAX],
 }
 
 /// What a domain is told: a page of words, and where its memory is.
@@ -122,13 +124,16 @@ pub fn start(maker: &mut impl Maker, image: &Image<'_>, slots: &Slots, plan: &Pl
     for (source, target, rights) in grants {
         maker.repeat(&mut || call::cap_grant(source, environment, target, rights))?;
     }
-    for (client, [session, bell]) in slots.clients.iter().enumerate() {
+    for (client, [session, bell, buffer]) in slots.clients.iter().enumerate() {
         let [session_slot, bell_slot] = client_slots(client);
         if session.0 != 0 {
             maker.repeat(&mut || {
                 call::cap_grant(*session, environment, session_slot, READ_WRITE | slots.session_rights)
             })?;
             maker.repeat(&mut || call::cap_grant(*bell, environment, bell_slot, Rights::RING))?;
+        }
+        if let Some(slot) = buffer_slot(client, 0).filter(|_| buffer.0 != 0) {
+            maker.repeat(&mut || call::cap_grant(*buffer, environment, slot, Rights::DMA))?;
         }
     }
     map_image(maker, image, slots, plan.memory_frame)?;

@@ -66,11 +66,13 @@ pub const SLOT_POD_DATA: CapSlot = CapSlot(8);
 /// Slot of a pod's own table: the gate to the guard of its device functions. A pod that drives them itself has none.
 pub const SLOT_POD_GUARD: CapSlot = CapSlot(9);
 /// Slot of a pod's own table: the bell of whoever serves its extents of the pool, to ring.
-pub const SLOT_POOL_SERVICE: CapSlot = CapSlot(10);
+pub const SLOT_POOL_SERVICE: CapSlot = CapSlot(12);
 /// Slot of a pod's own table: the bell that rings when one of its extents has something.
-pub const SLOT_POOL_BELL: CapSlot = CapSlot(11);
+pub const SLOT_POOL_BELL: CapSlot = CapSlot(13);
 /// Slot of a pod's own table: the bell to ring when the pool does not answer. The manager looks then.
-pub const SLOT_POOL_DOUBT: CapSlot = CapSlot(12);
+pub const SLOT_POOL_DOUBT: CapSlot = CapSlot(14);
+/// Slot of a pod's own table: the frames of its sessions with the pool, to read and write.
+pub const SLOT_POOL_FRAMES: CapSlot = CapSlot(15);
 /// Where a pod finds the session of its first extent of the pool; the next is [`POOL_STRIDE`] behind it.
 pub const POOL_BASE: u64 = LIBOS_BASE + (48 << 30);
 /// From one extent's session to the next.
@@ -79,7 +81,9 @@ pub const POOL_STRIDE: u64 = 4 << 20;
 pub const POOL_SESSION_PAGE_COUNT: u64 = 80;
 /// Pages for transfers, behind those of the session. The pool reaches nothing else of a pod.
 pub const POOL_BUFFER_PAGE_COUNT: u64 = 512;
-const _: () = assert!((POOL_SESSION_PAGE_COUNT + POOL_BUFFER_PAGE_COUNT) * PAGE_SIZE <= POOL_STRIDE);
+/// Pages of both.
+pub const POOL_PAGE_COUNT: u64 = POOL_SESSION_PAGE_COUNT + POOL_BUFFER_PAGE_COUNT;
+const _: () = assert!(POOL_PAGE_COUNT * PAGE_SIZE <= POOL_STRIDE);
 /// Slot of a pod's own table: the first guarded function's frames that the pod writes. [`GUARDED_SLOT_COUNT`] slots
 /// further are the next function's.
 pub const SLOT_GUARDED_FIRST: CapSlot = CapSlot(16);

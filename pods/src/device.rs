@@ -105,8 +105,13 @@ impl Function for Device {
 }
 
 /// The machine's functions that pods can have, in order, and how many there are. All others stay unused. A disk, or a
-/// card that is not virtio, has no guard, so it is only for pods that are trusted with devices.
-pub(crate) fn functions_of_pods(info: &BootInfo, trusts_devices: bool) -> ([CapSlot; DEVICE_COUNT_MAX], usize) {
+/// card that is not virtio, has no guard, so it is only for pods that are trusted with devices; the disk that is the
+/// pool is nobody's.
+pub(crate) fn functions_of_pods(
+    info: &BootInfo,
+    trusts_devices: bool,
+    pool: Option<CapSlot>,
+) -> ([CapSlot; DEVICE_COUNT_MAX], usize) {
     let mut found = [CapSlot(0); DEVICE_COUNT_MAX];
     let mut count = 0;
     let slots = (0..info.device_count).map(|index| CapSlot(SLOT_DEVICE_FIRST.0 + index));
@@ -116,7 +121,7 @@ pub(crate) fn functions_of_pods(info: &BootInfo, trusts_devices: bool) -> ([CapS
             || (trusts_devices
                 && (virtio_type == Some(DEVICE_TYPE_BLOCK) || is_network_card(*slot) || is_driven(*slot)))
     };
-    for (slot, place) in slots.filter(is_for_pods).zip(&mut found) {
+    for (slot, place) in slots.filter(|slot| Some(*slot) != pool).filter(is_for_pods).zip(&mut found) {
         *place = slot;
         count += 1;
     }

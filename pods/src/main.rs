@@ -11,7 +11,7 @@
 //! code) none of them can write; frames that come back are cleared before they are given again; the bells that pods
 //! ring are looked at, never believed further than that the pod is to be taken apart.
 //!
-//! Modules: `manager` has the order of things, `pod` makes and ends one, `guard` and `device` are its devices,
+//! Modules: `manager` has the order of things, `pod` makes and ends one, `pool` is the disk that several have parts of, `guard` and `device` are its devices,
 //! `currency` makes those that pay for pods, `orders` is the line to the host, `memory` shows frames, `division` moves
 //! memory between pods, `report` is the
 //! kernel's log.
@@ -33,6 +33,8 @@ mod memory;
 mod orders;
 #[cfg(target_os = "none")]
 mod pod;
+#[cfg(target_os = "none")]
+mod pool;
 #[cfg(target_os = "none")]
 mod report;
 

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "the boot information, and a heap that must not be there")]
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::cell::RefCell;
 use core::fmt;
 use core::ops::Range;
 
@@ -15,6 +16,7 @@ use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE, SLOT_SELF};
 use aegis_abi::{CapSlot, Rights, Status};
 use aegis_image::bundle::{self, BundleDamage};
 use aegis_image::flat::{self, FlatDamage};
+use aegis_link::drivers::PART_DISK_DOMAIN;
 use aegis_link::orders::{Action, Answer, EVENT_ID, Order, Outcome, PodState, TicketHolder, memory_of_amount};
 use aegis_link::phase::PodPhase;
 use aegis_link::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD, POD_COUNT_MAX, Plan, PlanDamage, PodPlan};
@@ -26,6 +28,7 @@ use crate::division::{self, Division, Member, Share};
 use crate::memory::Bundle;
 use crate::orders::Line;
 use crate::pod::{Image, Making, Pod, equal_share};
+use crate::pool::{self, Pool};
 use crate::report::say;
 
 /// Our capability for the library OS's frames.
@@ -49,6 +52,8 @@ enum Failure {
     Memory(PodPlan),
     /// A pod's devices.
     Device(PodPlan, DeviceError),
+    /// The pool has no disk, or no domain for it.
+    Pool,
     /// The kernel refused something of the whole.
     Refused(Refusal),
 }
@@ -68,6 +73,7 @@ impl fmt::Display for Failure {
                 write!(out, "{}: not enough memory left for its {} frames", pod.name(), pod.frame_quota)
             }
             Self::Device(pod, error) => write!(out, "{}: its devices: {error}", pod.name()),
+            Self::Pool => out.write_str("the pool has no disk, or the bundle no driver for it"),
             Self::Refused(refusal) => write!(out, "the kernel refused {refusal:?}"),
         }
     }
@@ -109,6 +115,8 @@ struct Machine<'a> {
     share: [u32; TABLE_COUNT],
     devices: &'a [CapSlot],
     trusts_devices: bool,
+    plan: &'a Plan,
+    pool: RefCell<Option<Pool<'a>>>,
 }
 
 /// A pod of the plan, whether it runs or not.
@@ -154,10 +162,14 @@ impl PodRecord<'_> {
             devices: &machine.devices[self.devices.clone()],
             first_device: self.devices.start,
             trusts_devices: machine.trusts_devices,
+            pool_frame_count: pool::frame_count(machine.plan, self.number),
             image: &machine.image,
             info: machine.info,
         };
         let pod = Pod::make(self.number, &making)?;
+        if let Some(pool) = &*machine.pool.borrow() {
+            pool.admit(self.number, pod.environment(), pod.processor())?;
+        }
         self.share.open(self.number, self.plan, pod.environment())?;
         Ok(pod)
     }
@@ -276,15 +288,29 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     if pod_parts().count() != plan.pods().count() {
         return Err(Failure::PodCount);
     }
-    let (devices, device_count) = functions_of_pods(info, plan.trusts_devices);
+    let has_pool = plan.pool().next().is_some();
+    let function = if has_pool { pool::function_of_pool(info) } else { None };
+    let (devices, device_count) = functions_of_pods(info, plan.trusts_devices, function);
     let wanted_count: u64 = plan.pods().map(|pod| u64::from(pod.device_count)).sum();
     if wanted_count != device_count as u64 {
         return Err(Failure::DeviceCount(wanted_count, device_count));
     }
     let mut currencies = Currencies::make(&plan)?;
+    let pool = match has_pool {
+        true => Some(make_pool(info, &bundle, find(&header, PART_DISK_DOMAIN)?, &plan)?),
+        false => None,
+    };
     let share = equal_share(plan.pods().count())?;
-    let machine =
-        Machine { info, bundle, image, share, devices: &devices[..device_count], trusts_devices: plan.trusts_devices };
+    let machine = Machine {
+        info,
+        bundle,
+        image,
+        share,
+        devices: &devices[..device_count],
+        trusts_devices: plan.trusts_devices,
+        plan: &plan,
+        pool: RefCell::new(pool),
+    };
     let division = Division::begin()?;
     let mut pods = [const { None }; POD_COUNT_MAX];
     let mut device = 0;
@@ -319,6 +345,10 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     wait(&machine, &mut pods, &mut currencies, line, division)
 }
 
+fn make_pool<'a>(info: &BootInfo, bundle: &Bundle, part: BundlePart, plan: &'a Plan) -> Result<Pool<'a>, Failure> {
+    Pool::make(info, bundle, part, plan)?.ok_or(Failure::Pool)
+}
+
 fn find(header: &BundleHeader, kind: u32) -> Result<BundlePart, Failure> {
     let parts = header.parts.iter().take(header.part_count as usize);
     parts.copied().find(|part| part.kind == kind).ok_or(Failure::Missing(kind))
@@ -342,13 +372,17 @@ fn wait(
     mut division: Division,
 ) -> Result<(), Failure> {
     while pods.iter().flatten().any(|record| record.phase() != PodPhase::Ended) {
-        let next_ns = divide_memory(&mut division, pods);
-        let mut terms = [Term::default(); POD_COUNT_MAX + 3];
+        let of_memory_ns = divide_memory(&mut division, pods);
+        let of_pool_ns = machine.pool.borrow().as_ref().and_then(Pool::due_ns);
+        let next_ns = of_memory_ns.into_iter().chain(of_pool_ns).min();
+        let mut terms = [Term::default(); POD_COUNT_MAX + 5];
         let mut count = 0;
         let bells = pods.iter().flatten().filter_map(|record| Some(record.pod()?.bell()));
         // While there is a round to come, it is soon enough for the bells that ring.
-        let of_memory = next_ns.is_none().then_some(division::SLOT_BELL);
-        for bell in bells.chain(line.as_ref().map(Line::bell)).chain(of_memory) {
+        let of_memory = of_memory_ns.is_none().then_some(division::SLOT_BELL);
+        let pool = machine.pool.borrow();
+        let of_pool = pool.iter().flat_map(Pool::bells);
+        for bell in bells.chain(line.as_ref().map(Line::bell)).chain(of_memory).chain(of_pool) {
             terms[count] = bell_term(count as u32, bell);
             count += 1;
         }
@@ -357,8 +391,12 @@ fn wait(
             terms[count] = Term { product: count as u32, source, operator, slot: 0, address: 0, value: deadline_ns };
             count += 1;
         }
+        drop(pool);
         // Whatever ended the sleep, the bells say what came.
         let _ = call::sleep(&terms[..count]);
+        if let Some(pool) = &mut *machine.pool.borrow_mut() {
+            pool.tend();
+        }
         for record in pods.iter_mut().flatten() {
             let Some(pod) = record.pod() else { continue };
             if call::bell_take(pod.bell()).unwrap_or(1) == 0 {

@@ -78,6 +78,8 @@ pub(crate) struct Making<'a> {
     pub(crate) first_device: usize,
     /// It drives them itself.
     pub(crate) trusts_devices: bool,
+    /// Frames of what it may have that its part of the pool takes.
+    pub(crate) pool_frame_count: u64,
     /// The library OS.
     pub(crate) image: &'a Image,
     /// What the kernel told us.
@@ -105,9 +107,9 @@ impl Pod {
         let [environment, processor, frames, data, bundle, bell, tables] = core::array::from_fn(|n| slot(n as u32));
         let entry = making.image.header.entry;
         let mut pod = Self { environment, processor, frames, data, bundle, bell, entry, words_frame: 0, guard: None };
-        // What its guard takes is a part of what it may have.
+        // What its guard and its part of the pool take is of what it may have.
         let guard_count = if making.trusts_devices { 0 } else { guard::frame_count(making.devices)? };
-        let quota = making.plan.frame_quota.saturating_sub(guard_count);
+        let quota = making.plan.frame_quota.saturating_sub(guard_count + making.pool_frame_count);
         repeat(|| call::frame_allocate(tables, TABLE_FRAME_COUNT, None, 0))?;
         call::environment_create(environment, tables, quota)?;
         pass_share(environment, &making.share)?;
@@ -206,6 +208,11 @@ impl Pod {
 
     /// Frames of ours that it takes besides its quota, at most.
     pub(crate) const FRAME_COUNT_BESIDE: u64 = TABLE_FRAME_COUNT + FIRST_FRAME_COUNT + 512;
+
+    /// Our slot of its first processor.
+    pub(crate) fn processor(&self) -> CapSlot {
+        self.processor
+    }
 
     /// Our slot of its environment.
     pub(crate) fn environment(&self) -> CapSlot {

@@ -24,7 +24,6 @@ pub(crate) extern "C" fn start() -> ! {
     // SAFETY: the maker has mapped the plan, for good, and writes it no more.
     let words = unsafe { (PLAN_BASE as *const [u64; PLAN_WORD_COUNT]).read() };
     let Some(plan) = Plan::from_words(&words) else { fault() };
-    let misdeed = Misdeed::new(plan.fault);
     let Ok((disk, interrupt)) = device::start(plan.memory_frame, plan.channel) else { fault() };
     let Ok(irq) = BellIrq::bind(interrupt) else { fault() };
     let mut sessions: [&'static [AtomicU64]; CLIENT_COUNT_MAX] = [&[]; CLIENT_COUNT_MAX];
@@ -32,15 +31,27 @@ pub(crate) extern "C" fn start() -> ! {
         *session = function::show_session(index, client.session_page_count, client.session_page_count);
     }
     let mut service = Service::new(disk, DomainHost::new(sessions));
-    for (index, client) in plan.clients.iter().enumerate() {
-        if client.session_page_count > 0 {
-            attach(&mut service, index, client);
-        }
+    for (index, client) in clients_of(&plan).filter(|_| !plan.clients_offer) {
+        // A client whose session is none has none.
+        let _ = service.attach(index, &extents_of(&service, client), client.tickets as u32);
     }
-    serve(service, irq, Keyed::new([plan.key, now_ns()]), misdeed)
+    serve(service, &plan, irq, Keyed::new([plan.key, now_ns()]))
 }
 
-fn attach(service: &mut Service, index: usize, client: &PlanClient) {
+fn clients_of(plan: &Plan) -> impl Iterator<Item = (usize, &PlanClient)> {
+    plan.clients.iter().enumerate().filter(|(_, client)| client.session_page_count > 0)
+}
+
+/// Takes those that offer a session that was not taken yet; whether there was one.
+fn adopt(service: &mut Service, plan: &Plan) -> bool {
+    let mut is_taken = false;
+    for (index, client) in clients_of(plan) {
+        is_taken |= service.adopt(index, &extents_of(service, client), client.tickets as u32);
+    }
+    is_taken
+}
+
+fn extents_of(service: &Service, client: &PlanClient) -> [ServedExtent; PLAN_EXTENT_COUNT_MAX] {
     let disk_sectors = service.sector_count();
     let mut extents = [ServedExtent::default(); PLAN_EXTENT_COUNT_MAX];
     for (served, extent) in extents.iter_mut().zip(&client.extents) {
@@ -52,14 +63,14 @@ fn attach(service: &mut Service, index: usize, client: &PlanClient) {
         let rights = extent.rights as u8;
         *served = ServedExtent { first_sector: extent.first_sector, extent: Extent { sector_count, rights } };
     }
-    // A client whose session is none has none.
-    let _ = service.attach(index, &extents, client.tickets as u32);
+    extents
 }
 
 /// Serves for ever.
 ///
 /// The alarm is set when there is none, not at each sleep: what it finds too early is put off.
-fn serve(mut service: Service, mut irq: BellIrq, mut random: Keyed, misdeed: Misdeed) -> ! {
+fn serve(mut service: Service, plan: &Plan, mut irq: BellIrq, mut random: Keyed) -> ! {
+    let misdeed = Misdeed::new(plan.fault);
     let mut alarm_ns = 0;
     loop {
         let mut now_ns = function::now_ns();
@@ -69,7 +80,7 @@ fn serve(mut service: Service, mut irq: BellIrq, mut random: Keyed, misdeed: Mis
         }
         let host = service.host();
         misdeed.do_if_due(now_ns, host.session(0), || host.wake_first());
-        if visit.has_more || service.ask(now_ns) {
+        if plan.clients_offer && adopt(&mut service, plan) || visit.has_more || service.ask(now_ns) {
             continue;
         }
         let due_ns = service.deadline_ns().unwrap_or(u64::MAX).min(misdeed.due_ns);

@@ -15,8 +15,8 @@ use aegis_hal::net::{DmaWindow, Place};
 use aegis_lottery::Random;
 use aegis_lottery::random::Keyed;
 use aegis_proto::block::{
-    Client, Extent, Operation, Outcome, RIGHT_DISCARD, RIGHT_READ, RIGHT_WRITE, Request, Segment, Segments, Shape,
-    State, SubmitError,
+    Client, Extent, Operation, Outcome, RIGHT_DISCARD, RIGHT_READ, RIGHT_WRITE, Request, Segment, Segments, Session,
+    Shape, State, SubmitError,
 };
 use aegis_service::disk::{Buffer, DiskService, Health, Host, STUCK_NS, ServedExtent};
 use proptest::prelude::*;
@@ -448,6 +448,64 @@ fn who_asked_while_the_disk_had_nothing_is_told() {
 }
 
 /// A disk that is cut off as often as anybody likes, for the sake of another on the same controller, works.
+#[test]
+fn a_client_that_begins_anew_is_taken_when_the_disk_is_done_with_what_was_before() {
+    let mut test = Test::new(CompletionOrder::ByHand);
+    test.submit(0, Operation::Write, 3, false);
+    test.submit(1, Operation::Write, 5, false);
+    test.visit();
+    assert_eq!(test.service.flight_count(), 2);
+    let words = test.sessions.clone();
+    assert!(!test.service.adopt(0, &extents(0), 1), "it is there already");
+    test.sides[0].client.restart(&**words[0], 4);
+    let buffers = [Buffer { slot: 0, page_count: 8 }, Buffer { slot: 8, page_count: 8 }];
+    buffers.iter().enumerate().for_each(|(index, buffer)| test.sides[0].client.set_buffer(&**words[0], index, *buffer));
+    for _ in 0..3 {
+        assert!(!test.service.adopt(0, &extents(0), 1), "its write is under way");
+        assert_eq!(test.sides[0].client.state(&**words[0]), State::Down);
+        test.visit();
+    }
+    // What was written is on the disk, and told to nobody.
+    test.sides[0].asked.clear();
+    test.sides[0].sectors[3] = 1;
+    for request in test.disk.under_way() {
+        assert!(test.disk.finish(request.tag));
+    }
+    test.visit();
+    assert!(test.service.adopt(0, &extents(0), 1));
+    assert_eq!(test.sides[0].client.state(&**words[0]), State::Up);
+    assert_eq!(test.world.borrow().released, [0]);
+    test.submit(0, Operation::Read, 3, false);
+    test.settle();
+    assert!(!test.service.adopt(1, &extents(1), 1) && test.sides[1].client.state(&**words[1]) == State::Up);
+}
+
+#[test]
+fn a_session_that_is_none_is_looked_at_again_with_its_next_generation() {
+    let mut test = Test::new(CompletionOrder::Oldest);
+    let words = test.sessions.clone();
+    Session::withdraw(&**words[0], false);
+    assert!(!test.service.adopt(0, &extents(0), 1), "what was withdrawn has ended");
+    assert_eq!(test.sides[0].client.state(&**words[0]), State::Ended);
+    // Half made, then of a shape that cannot be, then whole.
+    let offer = |generation: u32, shape: u64| {
+        words[0][0].store(u64::from_le_bytes(*b"aegisbq1"), Ordering::Relaxed);
+        words[0][3].store(shape, Ordering::Relaxed);
+        words[0][1].store(u64::from(generation), Ordering::Release);
+    };
+    offer(5, 8 | 2 << 32);
+    assert!(!test.service.adopt(0, &extents(0), 1));
+    offer(6, u64::MAX);
+    assert!(!test.service.adopt(0, &extents(0), 1));
+    offer(6, 8 | 2 << 32);
+    assert!(!test.service.adopt(0, &extents(0), 1), "it was judged");
+    test.sides[0].client.restart(&**words[0], 8);
+    assert!(test.service.adopt(0, &extents(0), 1));
+    assert_eq!(test.sides[0].client.state(&**words[0]), State::Up);
+    test.submit(1, Operation::Write, 9, false);
+    test.settle();
+}
+
 #[test]
 fn a_disk_that_was_cut_off_goes_on_and_is_not_to_blame() {
     use aegis_hal::block::BlockDevice;

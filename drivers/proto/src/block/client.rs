@@ -1,7 +1,10 @@
 //! The client's side of a session.
 
+use core::sync::atomic::{Ordering, fence};
+
 use super::words::{
-    COMPLETION_WORD_COUNT, MAGIC, REQUEST_WORD_COUNT, WORD_GENERATION, WORD_MAGIC, WORD_OLDEST, WORD_SHAPE, WORD_STATE,
+    COMPLETION_WORD_COUNT, GIVEN_UP, MAGIC, REQUEST_WORD_COUNT, WORD_GENERATION, WORD_MAGIC, WORD_OLDEST, WORD_SHAPE,
+    WORD_STATE,
 };
 use super::{Buffer, Completion, DEPTH_MAX, Description, Extent, Outcome, Request, Segment, Shape, State};
 use crate::ring::{FIRST_CONSUMED_WORD, FIRST_PRODUCED_WORD};
@@ -55,7 +58,7 @@ impl Client {
         Some(client)
     }
 
-    /// Begins anew with nothing under way; whoever served it before does not write any more.
+    /// Begins anew with nothing under way, as an even generation; whoever served it before does not write any more.
     pub fn restart(&mut self, memory: &(impl SharedWords + ?Sized), generation: u32) {
         for index in 0..super::BUFFER_COUNT_MAX {
             Buffer::default().store(memory, index);
@@ -71,6 +74,9 @@ impl Client {
     pub fn recover(&mut self, memory: &(impl SharedWords + ?Sized), generation: u32) {
         let (produced, consumed) = (self.requests.counter(), self.completions.counter());
         self.generation = generation;
+        // A service that looks for sessions does not take what is half written.
+        memory.store_release(WORD_GENERATION, u64::from(generation | 1));
+        fence(Ordering::Release);
         self.requests = Producer::resume(self.places[0], produced, self.oldest);
         self.completions = Consumer::new(self.places[1], consumed);
         memory.store(WORD_MAGIC, MAGIC);
@@ -83,6 +89,17 @@ impl Client {
         memory.store(self.places[1].word(FIRST_CONSUMED_WORD), u64::from(consumed));
         self.completions.forget(memory);
         memory.store_release(WORD_GENERATION, u64::from(generation));
+    }
+
+    /// The generation before the one that a client of this memory begins with, whoever had it before.
+    #[must_use]
+    pub fn generation_before(memory: &(impl SharedWords + ?Sized)) -> u32 {
+        memory.load_acquire(WORD_GENERATION) as u32 & !1
+    }
+
+    /// Whether nobody will serve a session of this memory any more.
+    pub fn is_given_up(memory: &(impl SharedWords + ?Sized)) -> bool {
+        memory.load_acquire(WORD_STATE) == GIVEN_UP
     }
 
     /// How it stands.

@@ -3,8 +3,8 @@
 use super::State;
 use super::words::MAGIC;
 use super::words::{
-    COMPLETION_WORD_COUNT, REQUEST_WORD_COUNT, WORD_GENERATION, WORD_MAGIC, WORD_OLDEST, WORD_PROGRESS, WORD_SHAPE,
-    WORD_STATE,
+    COMPLETION_WORD_COUNT, GIVEN_UP, REQUEST_WORD_COUNT, WORD_GENERATION, WORD_MAGIC, WORD_OLDEST, WORD_PROGRESS,
+    WORD_SHAPE, WORD_STATE,
 };
 use super::{Buffer, Completion, Description, Extent, Request, Segment, Shape};
 use crate::ring::FIRST_CONSUMED_WORD;
@@ -64,6 +64,27 @@ impl Session {
             completions: Producer::new(completions, consumed),
             progress: 0,
         })
+    }
+
+    /// The generation of a session that a client offers. `None`: there is none, or it is being made.
+    #[must_use]
+    pub fn offered(memory: &(impl SharedWords + ?Sized)) -> Option<u32> {
+        let generation = memory.load_acquire(WORD_GENERATION) as u32;
+        let is_whole = memory.load_acquire(WORD_MAGIC) == MAGIC && generation.is_multiple_of(2);
+        is_whole.then_some(generation)
+    }
+
+    /// The generation that was taken.
+    #[must_use]
+    pub const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Takes away what nobody serves any more: its client begins anew, and until then nobody takes it. Not where it was
+    /// given up for good.
+    pub fn withdraw(memory: &(impl SharedWords + ?Sized), is_given_up: bool) {
+        memory.store(WORD_MAGIC, 0);
+        memory.store_release(WORD_STATE, if is_given_up { GIVEN_UP } else { 0 });
     }
 
     /// Says what the disk and the client's extents are, and that the session is served.

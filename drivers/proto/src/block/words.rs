@@ -4,6 +4,8 @@ use crate::{RingPlace, SharedWords};
 
 /// First word of a session.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"aegisbq1");
+/// What the word of the state says when nobody will serve the session any more.
+pub(super) const GIVEN_UP: u64 = 3 << 32;
 /// Most requests of a session that are under way.
 pub const DEPTH_MAX: u32 = 256;
 /// Most extents of a client.

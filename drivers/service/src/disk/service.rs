@@ -71,6 +71,8 @@ pub struct DiskService<D, H, const CLIENTS: usize, const DEPTH: usize> {
     host: H,
     limits: BlockLimits,
     clients: [Option<Client>; CLIENTS],
+    /// The generation of each place's session that was taken last.
+    taken: [Option<u32>; CLIENTS],
     flights: [Option<Flight>; DEPTH],
     /// Free places: the first `free_count`.
     free: [u16; DEPTH],
@@ -98,6 +100,7 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
             host,
             limits,
             clients: [const { None }; CLIENTS],
+            taken: [None; CLIENTS],
             flights: [None; DEPTH],
             free: [0; DEPTH],
             free_count: 0,
@@ -175,9 +178,30 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
         let mut shown = [Extent::default(); EXTENT_COUNT_MAX];
         shown.iter_mut().zip(extents).for_each(|(place, served)| *place = served.extent);
         session.announce(words, &description_of(&self.limits), &shown);
+        self.taken[index] = Some(session.generation());
         *place = Some(Client::new(session, extents, tickets.max(1)));
         self.host.wake(index);
         Ok(())
+    }
+
+    /// Takes a client that offers its session by itself ([`Self::attach`] says with what), whenever it begins one of
+    /// another generation than was taken before: the one before ends, and the next begins when the disk is done with
+    /// that. A session that cannot be taken is looked at again with its next generation. Whether one was taken.
+    pub fn adopt(&mut self, index: usize, extents: &[ServedExtent], tickets: u32) -> bool {
+        let offered = Session::offered(self.host.words(index));
+        let Some(place) = self.clients.get(index) else { return false };
+        if self.health == Health::Dead || offered == self.taken[index] {
+            return false;
+        }
+        if place.is_some() {
+            self.end(index);
+        }
+        let (Some(generation), None) = (offered, &self.clients[index]) else { return false };
+        let is_taken = self.attach(index, extents, tickets).is_ok();
+        if !is_taken {
+            self.taken[index] = Some(generation);
+        }
+        is_taken
     }
 
     /// Lets a client go whose memory goes: its session ends. [`Host::release`] says when the disk is done with it.

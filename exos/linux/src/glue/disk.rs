@@ -27,7 +27,8 @@ use aegis_abi::{CapSlot, FrameNumber, Status};
 use aegis_hal::block::{BlockDevice, BlockMemory};
 use aegis_hal::net::{DmaWindow, Place};
 use aegis_hal::{DeviceAddress, DmaRun, Doorbell, Irq};
-use aegis_link::disks::DISK_COUNT_MAX;
+use aegis_link::config::Config;
+use aegis_link::disks::{DISK_COUNT_MAX, DiskFlags};
 use aegis_link::drivers::{Drivers, Model, Placement};
 use aegis_rt::{call, control};
 use aegis_virtio::VirtioError;
@@ -46,6 +47,7 @@ use exos::sync::{Once, SpinMutex};
 use exos::task::schedule::Task;
 use exos_linux::host::disk::{DiskDriver, DiskMemory, LibraryDisk};
 use exos_linux::host::disk_session::{DiskPlace, SessionDisk};
+use exos_linux::host::pooled_disk::PooledDisk;
 
 use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, DeviceTransport, devices};
 use super::disk_domain::DiskDomain;
@@ -53,7 +55,7 @@ use super::ide_disk::IdeDisk;
 use super::machine::Host;
 use super::pod::POD;
 use super::processor::{self, Bells};
-use super::{direct, disk_domain, disk_kernel, fiber, ide_disk, kernel};
+use super::{direct, disk_domain, disk_kernel, disk_pool, fiber, ide_disk, kernel};
 
 const LIMITS: Limits =
     Limits { request_count: 128, segment_count_max: 254, queue_count_max: 1, reset_poll_count_max: 1_000_000 };
@@ -336,13 +338,19 @@ fn virtio_function(info: &BootInfo, number: usize) -> Option<CapSlot> {
     }
 }
 
-/// The bell of all disks.
+/// The bell of all disks: the one that extents of the pool ring, if there are such.
 fn shared_bell() -> core::result::Result<CapSlot, DeviceError> {
     if let Some(bell) = bell() {
         return Ok(bell);
     }
-    let bell = kernel::next_slot();
-    call::bell_create(bell, SLOT_FIRST_PROCESSOR)?;
+    let bell = match disk_pool::bell() {
+        Some(bell) => bell,
+        None => {
+            let bell = kernel::next_slot();
+            call::bell_create(bell, SLOT_FIRST_PROCESSOR)?;
+            bell
+        }
+    };
     BELL.store(bell.0, Ordering::Release);
     Ok(bell)
 }
@@ -390,14 +398,54 @@ struct Started {
 pub(crate) struct BlockCarrier {
     pub(crate) info: BootInfo,
     drivers: Drivers,
+    /// Of each disk, whether it is an extent of the pool.
+    are_pooled: Vec<bool>,
     pub(crate) host: Arc<Host>,
     pub(crate) bells: Arc<Bells>,
     started: SpinMutex<Vec<Started>>,
 }
 
 impl BlockCarrier {
-    pub(crate) fn new(info: BootInfo, drivers: Drivers, host: Arc<Host>, bells: Arc<Bells>) -> Self {
-        Self { info, drivers, host, bells, started: SpinMutex::new(Vec::new()) }
+    pub(crate) fn new(info: BootInfo, config: &Config, host: Arc<Host>, bells: Arc<Bells>) -> Self {
+        let are_pooled = config.disks.disks.iter().map(|flags| flags.contains(DiskFlags::POOLED)).collect();
+        Self { info, drivers: config.drivers, are_pooled, host, bells, started: SpinMutex::new(Vec::new()) }
+    }
+
+    /// Whether a disk is an extent of the pool, and its number among those that are like it.
+    fn kind_of(&self, number: usize) -> (bool, usize) {
+        let is_pooled = self.are_pooled.get(number).copied().unwrap_or(false);
+        (is_pooled, self.are_pooled.iter().take(number).filter(|other| **other == is_pooled).count())
+    }
+
+    /// A session with a service, which serves it.
+    #[inline(never)]
+    fn open_place<P: DiskPlace>(&self, place: core::result::Result<P, &'static str>) -> Option<SessionDisk<P>> {
+        let host = self.host.clone();
+        let log = Box::new(move |line: &str| host.log("warn", line));
+        let pause = || {
+            let _ = call::yield_to(CapSlot(0));
+        };
+        let open = |place| SessionDisk::open(place, log, pause).ok_or("its driver does not start");
+        place.and_then(open).map_err(|why| self.host.log("warn", &alloc::format!("a disk cannot be used: {why}"))).ok()
+    }
+
+    /// An extent of the pool, which is given nothing of programs' memory.
+    #[inline(never)]
+    fn open_pooled(&self, number: usize, extent: usize) -> Option<Arc<dyn Disk>> {
+        let place = match shared_bell() {
+            Ok(_) => disk_pool::Extent::find(extent).ok_or("the machine has no pool for it"),
+            Err(_) => Err("there is no bell"),
+        };
+        let disk = Arc::new(PooledDisk::new(self.open_place(place)?));
+        let heard = disk.clone();
+        self.started.lock().push(Started {
+            number,
+            hear: Box::new(move || {
+                heard.session().hear();
+            }),
+            forget: Box::new(|_| {}),
+        });
+        Some(disk)
     }
 
     /// A disk over a session, with a domain or the kernel.
@@ -407,19 +455,7 @@ impl BlockCarrier {
         number: usize,
         place: core::result::Result<P, &'static str>,
     ) -> Option<Arc<dyn Disk>> {
-        let host = self.host.clone();
-        let log = Box::new(move |line: &str| host.log("warn", line));
-        let pause = || {
-            let _ = call::yield_to(CapSlot(0));
-        };
-        let open = |place| SessionDisk::open(place, log, pause).ok_or("its driver does not start");
-        let disk = match place.and_then(open) {
-            Ok(disk) => Arc::new(disk),
-            Err(why) => {
-                self.host.log("warn", &alloc::format!("a disk cannot be used: {why}"));
-                return None;
-            }
-        };
+        let disk = Arc::new(self.open_place(place)?);
         let (heard, forgetting) = (disk.clone(), disk.clone());
         self.started.lock().push(Started {
             number,
@@ -458,21 +494,21 @@ impl BlockCarrier {
     }
 
     /// Starts a disk of the program's own library OS.
-    fn start(&self, number: usize) -> core::result::Result<Arc<dyn Disk>, DeviceError> {
+    fn start(&self, number: usize, own: usize) -> core::result::Result<Arc<dyn Disk>, DeviceError> {
         // What is large on the stack is on that of one of the two.
-        if self.drivers.disk.model == Model::Ide { self.start_ide(number) } else { self.start_virtio(number) }
+        if self.drivers.disk.model == Model::Ide { self.start_ide(number, own) } else { self.start_virtio(number, own) }
     }
 
     #[inline(never)]
-    fn start_ide(&self, number: usize) -> core::result::Result<Arc<dyn Disk>, DeviceError> {
-        let driver = IdeDisk::find(&self.info, number, shared_bell()?)?;
+    fn start_ide(&self, number: usize, own: usize) -> core::result::Result<Arc<dyn Disk>, DeviceError> {
+        let driver = IdeDisk::find(&self.info, own, shared_bell()?)?;
         let device = driver.device;
         Ok(self.keep(number, driver, None, device))
     }
 
     #[inline(never)]
-    fn start_virtio(&self, number: usize) -> core::result::Result<Arc<dyn Disk>, DeviceError> {
-        let driver = VirtioDisk::find(&self.info, number)?;
+    fn start_virtio(&self, number: usize, own: usize) -> core::result::Result<Arc<dyn Disk>, DeviceError> {
+        let driver = VirtioDisk::find(&self.info, own)?;
         let (device, doorbell) = (driver.device, driver.disk.transport().doorbell(0)?);
         Ok(self.keep(number, driver, doorbell, device))
     }
@@ -499,12 +535,16 @@ impl BlockCarrier {
 
 impl DiskCarrier for BlockCarrier {
     fn open(&self, number: usize) -> Option<Arc<dyn Disk>> {
+        let (is_pooled, own) = self.kind_of(number);
+        if is_pooled {
+            return self.open_pooled(number, own);
+        }
         match self.drivers.disk.placement {
             Placement::Library => {}
-            Placement::Domain => return self.open_session(number, self.make_domain(number)),
-            Placement::Kernel => return self.open_session(number, self.find_kernel(number)),
+            Placement::Domain => return self.open_session(number, self.make_domain(own)),
+            Placement::Kernel => return self.open_session(number, self.find_kernel(own)),
         }
-        match self.start(number) {
+        match self.start(number, own) {
             Ok(disk) => Some(disk),
             Err(DeviceError::NotFound) => {
                 self.host.log("warn", "a disk cannot be used: the machine has no such device");

@@ -167,8 +167,8 @@ impl Domain {
         let memory = take_shown(image.memory_page_count())?;
         let bell = kernel::next_slot();
         kernel::with_tables(|| call::bell_create(bell, SLOT_NONE))?;
-        let mut clients = [[SLOT_NONE; 2]; CLIENT_COUNT_MAX];
-        clients[0] = [session, kind.own_bell];
+        let mut clients = [[SLOT_NONE; 3]; CLIENT_COUNT_MAX];
+        clients[0] = [session, kind.own_bell, SLOT_NONE];
         let slots = Slots {
             environment: kernel::next_slot(),
             tables: kernel::next_slot(),

@@ -22,6 +22,7 @@ pub(crate) mod direct;
 pub(crate) mod disk;
 pub(crate) mod disk_domain;
 mod disk_kernel;
+mod disk_pool;
 mod domain;
 pub(crate) mod entry;
 pub(crate) mod fast;

@@ -178,7 +178,7 @@ fn begin(info: &BootInfo, host: &Arc<Host>, frame: &mut UpcallFrame) -> Result<(
     HEAP.fill_reserve();
     reserve::set_refill(|| HEAP.fill_reserve());
     let carrier: Arc<dyn DiskCarrier> =
-        Arc::new(BlockCarrier::new(*info, config.drivers, host.clone(), platform.bells.clone()));
+        Arc::new(BlockCarrier::new(*info, &config, host.clone(), platform.bells.clone()));
     let disks = Disks::new(disks::descriptions(&config), &carrier, &pool);
     let scheduler = Scheduler::new(processor_count, bells);
     scheduler.set_key(draw_key(&config));

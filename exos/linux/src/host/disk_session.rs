@@ -95,7 +95,7 @@ pub struct SessionDisk<P> {
 impl<P: DiskPlace> SessionDisk<P> {
     /// Starts a domain and waits until it serves, by `pause` again and again. `None`: there is none.
     pub fn open(place: P, log: Box<dyn Fn(&str) + Send + Sync>, pause: impl Fn()) -> Option<Self> {
-        let generation = 2;
+        let generation = Client::generation_before(place.words()).wrapping_add(2);
         let client = Client::new(place.words(), SHAPE, generation)?;
         let begin_ns = place.now_ns();
         while !place.start() {
@@ -130,6 +130,11 @@ impl<P: DiskPlace> SessionDisk<P> {
         };
         let [lost_count, heard_count, listening] = [const { AtomicU64::new(0) }; 3];
         Some(Self { place, inner: SpinMutex::new(inner), lost_count, heard_count, listening, log })
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &P {
+        &self.place
     }
 
     /// Domains that were lost so far.

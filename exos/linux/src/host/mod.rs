@@ -5,6 +5,7 @@
 //! | [`boot`] | from the run configuration and the root image to the first process |
 //! | [`disk`], [`disks`] | a disk as the block layer sees it; which there are, as nodes of `/dev` |
 //! | [`disk_session`], [`card_session`] | a disk, a card whose driver is in a domain or in the kernel |
+//! | [`pooled_disk`] | a disk that is a part of one that several pods have |
 //! | [`session_place`] | what those have in common: where a service is placed |
 //! | [`etc_files`] | `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf` as they are in the pod |
 //! | [`card`] | the network card as the network's stack sees it |
@@ -24,6 +25,7 @@ pub mod etc_files;
 pub mod events;
 pub mod mounts;
 pub mod network;
+pub mod pooled_disk;
 pub mod ports;
 pub mod session_place;
 pub mod sessions;
