@@ -71,6 +71,17 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
+impl Fault {
+    /// What a domain's plan says of it: what, and after how many nanoseconds; zeros for nothing.
+    #[must_use]
+    pub const fn words(fault: Option<Self>) -> [u64; 2] {
+        match fault {
+            Some(Self { after_ms, kind }) => [kind as u64, after_ms as u64 * 1_000_000],
+            None => [0; 2],
+        }
+    }
+}
+
 /// See [`Fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {

@@ -31,6 +31,8 @@ use aegis_abi::layout::{LIBOS_BASE, PAGE_SIZE};
 
 use aegis_image::bytes::{put, slice, u32_at, u64_at};
 
+use crate::drivers::{Fault, FaultKind};
+
 /// A bundle part: the plan.
 pub const PART_PLAN: u32 = 16;
 /// A bundle part: the library OS of all pods, a flat image.
@@ -94,7 +96,7 @@ pub const GUARDED_SLOT_USED: u32 = 1;
 /// Among them: the bell that the function's interrupt rings.
 pub const GUARDED_SLOT_BELL: u32 = 2;
 
-const HEADER_BYTES: usize = 32;
+const HEADER_BYTES: usize = 40;
 /// Flag of the plan: [`Plan::trusts_devices`].
 const FLAG_TRUST: u32 = 1;
 const LIMIT_OFFSET: usize = 32;
@@ -131,6 +133,15 @@ pub struct ExtentPlan {
     pub first_sector: u64,
     /// Sectors, at least one.
     pub sector_count: u64,
+}
+
+/// The disk whose extents pods have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolPlan<'a> {
+    /// Its extents.
+    pub extents: &'a [ExtentPlan],
+    /// For tests: what its driver does wrong.
+    pub fault: Option<Fault>,
 }
 
 /// What belongs to a pod.
@@ -225,9 +236,10 @@ pub fn is_name(name: &str) -> bool {
 pub fn encode(
     pods: &[PodPlan],
     currencies: &[CurrencyPlan],
-    pool: &[ExtentPlan],
+    pool: &PoolPlan<'_>,
     trusts_devices: bool,
 ) -> Option<Vec<u8>> {
+    let PoolPlan { extents: pool, fault } = *pool;
     let is_good = |payer: Option<u32>, end: usize| payer.is_none_or(|payer| (payer as usize) < end);
     if !(1..=POD_COUNT_MAX).contains(&pods.len())
         || currencies.len() > CURRENCY_COUNT_MAX
@@ -244,6 +256,10 @@ pub fn encode(
     put(&mut bytes, 16, (currencies.len() as u32).to_le_bytes());
     put(&mut bytes, 20, (if trusts_devices { FLAG_TRUST } else { 0 }).to_le_bytes());
     put(&mut bytes, 24, (pool.len() as u32).to_le_bytes());
+    if let Some(Fault { after_ms, kind }) = fault {
+        put(&mut bytes, 28, (kind as u32).to_le_bytes());
+        put(&mut bytes, 32, after_ms.to_le_bytes());
+    }
     for (index, currency) in currencies.iter().enumerate() {
         let at = currency_offset + index * CURRENCY_BYTES;
         put(&mut bytes, at, currency.ticket_amount.to_le_bytes());
@@ -315,6 +331,8 @@ pub struct Plan {
     pods: [Option<PodPlan>; POD_COUNT_MAX],
     currencies: [Option<CurrencyPlan>; CURRENCY_COUNT_MAX],
     pool: [Option<ExtentPlan>; POOL_EXTENT_COUNT_MAX],
+    /// For tests: what the pool's driver does wrong.
+    pub pool_fault: Option<Fault>,
     /// Pods drive their device functions themselves, and can make them reach any memory.
     pub trusts_devices: bool,
 }
@@ -373,7 +391,9 @@ impl Plan {
         }
         let pool_offset = HEADER_BYTES + count as usize * ENTRY_BYTES + currency_count as usize * CURRENCY_BYTES;
         let pool = decode_pool(bytes, pool_offset, extent_count, count)?;
-        Ok(Self { pods, currencies, pool, trusts_devices: flags & FLAG_TRUST != 0 })
+        let kind = FaultKind::ALL.into_iter().find(|kind| Some(*kind as u32) == field(28));
+        let pool_fault = kind.zip(field(32)).map(|(kind, after_ms)| Fault { after_ms, kind });
+        Ok(Self { pods, currencies, pool, pool_fault, trusts_devices: flags & FLAG_TRUST != 0 })
     }
 }
 
@@ -445,8 +465,9 @@ fn decode_pod(entry: &[u8], currency_count: u32) -> Option<PodPlan> {
 mod tests {
     use super::{
         CURRENCY_COUNT_MAX, CurrencyPlan, ENTRY_BYTES, EXTENT_BYTES, ExtentPlan, HEADER_BYTES, POD_COUNT_MAX,
-        POOL_EXTENT_COUNT_MAX, Plan, PlanDamage, PodPlan, encode, is_name,
+        POOL_EXTENT_COUNT_MAX, Plan, PlanDamage, PodPlan, PoolPlan, encode, is_name,
     };
+    use crate::drivers::{Fault, FaultKind};
     use alloc::vec::Vec;
     use proptest::prelude::{any, proptest};
 
@@ -462,15 +483,15 @@ mod tests {
     fn what_is_written_is_read() {
         for count in 1..=POD_COUNT_MAX {
             let pods: Vec<PodPlan> = (0..count).map(|number| pod(&alloc::format!("pod-{number}"))).collect();
-            let bytes = encode(&pods, &[], &[], false).expect("not too many");
+            let bytes = encode(&pods, &[], &PoolPlan::default(), false).expect("not too many");
             let plan = Plan::decode(&bytes).expect("a good plan");
             assert!(plan.pods().eq(&pods) && plan.currencies().next().is_none() && !plan.trusts_devices);
             assert_eq!(Plan::decode(&bytes[..bytes.len() - 1]).err(), Some(PlanDamage::Pod(count - 1)));
         }
-        let trusting = encode(&[pod("a")], &[], &[], true).expect("one");
+        let trusting = encode(&[pod("a")], &[], &PoolPlan::default(), true).expect("one");
         assert!(Plan::decode(&trusting).is_ok_and(|plan| plan.trusts_devices));
-        assert_eq!(encode(&[], &[], &[], false), None);
-        assert_eq!(encode(&[pod("a"); POD_COUNT_MAX + 1], &[], &[], false), None);
+        assert_eq!(encode(&[], &[], &PoolPlan::default(), false), None);
+        assert_eq!(encode(&[pod("a"); POD_COUNT_MAX + 1], &[], &PoolPlan::default(), false), None);
     }
 
     #[test]
@@ -479,7 +500,7 @@ mod tests {
             .map(|number| CurrencyPlan { ticket_amount: 1 + u64::from(number), payer: number.checked_sub(2) })
             .collect();
         let pods = [pod("a"), pod("b").paid_by(Some(15))];
-        let bytes = encode(&pods, &currencies, &[], false).expect("not too many");
+        let bytes = encode(&pods, &currencies, &PoolPlan::default(), false).expect("not too many");
         let plan = Plan::decode(&bytes).expect("a good plan");
         assert!(plan.pods().eq(&pods) && plan.currencies().eq(&currencies));
         assert_eq!(Plan::decode(&bytes[..bytes.len() - 1]).err(), Some(PlanDamage::Currency(15)));
@@ -495,10 +516,10 @@ mod tests {
         assert_eq!(with(first + 4 * 16 + 8, 4), Some(PlanDamage::Currency(4)), "it would pay for itself");
         // What cannot be read is not written.
         let one = |payer| CurrencyPlan { ticket_amount: 1, payer };
-        assert_eq!(encode(&pods, &[], &[], false), None);
-        assert_eq!(encode(&[pod("a")], &[one(Some(0))], &[], false), None);
-        assert_eq!(encode(&[pod("a")], &[one(Some(1)), one(None)], &[], false), None);
-        assert_eq!(encode(&[pod("a")], &[one(None); CURRENCY_COUNT_MAX + 1], &[], false), None);
+        assert_eq!(encode(&pods, &[], &PoolPlan::default(), false), None);
+        assert_eq!(encode(&[pod("a")], &[one(Some(0))], &PoolPlan::default(), false), None);
+        assert_eq!(encode(&[pod("a")], &[one(Some(1)), one(None)], &PoolPlan::default(), false), None);
+        assert_eq!(encode(&[pod("a")], &[one(None); CURRENCY_COUNT_MAX + 1], &PoolPlan::default(), false), None);
     }
 
     fn extent(pod: u32, first_sector: u64, sector_count: u64) -> ExtentPlan {
@@ -511,9 +532,10 @@ mod tests {
         let pool: Vec<ExtentPlan> = (0..POOL_EXTENT_COUNT_MAX as u64)
             .map(|number| extent(number as u32 % 2, 2048 * (8 - number), 2048))
             .collect();
-        let write = |pool: &[ExtentPlan]| encode(&pods, &[], pool, false);
+        let fault = Some(Fault { after_ms: 100, kind: FaultKind::Hang });
+        let write = |pool: &[ExtentPlan]| encode(&pods, &[], &PoolPlan { extents: pool, fault }, false);
         let bytes = write(&pool).expect("not too many");
-        assert!(Plan::decode(&bytes).is_ok_and(|plan| plan.pool().eq(&pool)));
+        assert!(Plan::decode(&bytes).is_ok_and(|plan| plan.pool().eq(&pool) && plan.pool_fault == fault));
         assert_eq!(Plan::decode(&bytes[..bytes.len() - 1]).err(), Some(PlanDamage::Extent(7)));
         let wrong = [extent(2, 0, 1), extent(0, 0, 0), extent(0, u64::MAX, 2)];
         for extents in wrong.map(|wrong| [wrong]) {
@@ -544,7 +566,7 @@ mod tests {
 
     #[test]
     fn damage_is_named() {
-        let good = encode(&[pod("a"), pod("b")], &[], &[], false).expect("two");
+        let good = encode(&[pod("a"), pod("b")], &[], &PoolPlan::default(), false).expect("two");
         let with = |at: usize, byte: u8| {
             let mut bytes = good.clone();
             bytes[at] = byte;
@@ -564,7 +586,7 @@ mod tests {
         #[test]
         fn no_input_stops_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let currencies = [CurrencyPlan { ticket_amount: 1, payer: None }; 3];
-            let mut plan = encode(&[pod("a"), pod("b")], &currencies, &[], false).expect("two");
+            let mut plan = encode(&[pod("a"), pod("b")], &currencies, &PoolPlan::default(), false).expect("two");
             for (place, byte) in plan.iter_mut().skip(12).zip(&bytes) {
                 *place ^= byte;
             }

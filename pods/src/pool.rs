@@ -23,10 +23,11 @@ use aegis_abi::layout::{LIBOS_BASE, PAGE_SIZE};
 use aegis_abi::memory::BindFlags;
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_NONE, SLOT_SELF};
 use aegis_abi::{CapSlot, Rights};
-use aegis_domains::disk_plan::{self, DRIVER_PAGE_COUNT, PlanClient, PlanExtent};
+use aegis_domains::disk_plan::{self, DRIVER_PAGE_COUNT, PlanExtent};
 use aegis_domains::layout::{CLIENT_COUNT_MAX, client_slots};
 use aegis_domains::make::{self, Image, Maker, PlanPage, Slots};
 use aegis_image::flat;
+use aegis_link::drivers::Fault;
 use aegis_link::pods::{
     ExtentPlan, POD_COUNT_MAX, POOL_BASE, POOL_EXTENT_COUNT_MAX, POOL_PAGE_COUNT, POOL_SESSION_PAGE_COUNT, POOL_STRIDE,
     Plan, SLOT_POOL_BELL, SLOT_POOL_DOUBT, SLOT_POOL_FRAMES, SLOT_POOL_SERVICE,
@@ -182,6 +183,7 @@ impl<'a> Pool<'a> {
             memory_frame: self.memory_frame,
             key: now_ns(),
             clients_offer: true,
+            fault: Fault::words(self.plan.pool_fault),
             ..disk_plan::Plan::default()
         };
         for (client, extent) in plan.clients.iter_mut().zip(self.plan.pool()) {

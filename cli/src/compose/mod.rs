@@ -119,6 +119,7 @@ impl Reader {
             pods,
             currencies: Vec::new(),
             pool: None,
+            pool_fault: None,
         };
         file.settle(&dependencies)?;
         Ok(file)

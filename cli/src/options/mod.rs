@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use aegis_bench::BenchOptions;
 use aegis_bench::compare::TestOptions;
 use aegis_link::config::Tickets;
+use aegis_link::drivers::Fault;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::options::engine_words::EngineWordOptions;
@@ -203,6 +204,9 @@ pub(crate) struct UpOptions {
     /// Let pods drive their devices themselves: faster by a little, and any of them can then reach all memory
     #[arg(long)]
     pub(crate) trust_devices: bool,
+    /// For tests: the pool's domain does wrong so many milliseconds after its start, again and again
+    #[arg(long, value_name = "MS[:fault|hang|lie]", value_parser = drivers::parse_fault, hide = true)]
+    pub(crate) fault_pool: Option<Fault>,
     /// The machine and its pods, in TOML; or a compose file, if it is called .yaml or .yml
     pub(crate) file: PathBuf,
 }

@@ -81,6 +81,7 @@ pub(crate) fn run_named(
         pods: vec![entry],
         currencies: Vec::new(),
         pool: None,
+        pool_fault: None,
     };
     let is_named = options.engine_words.name.is_some();
     let on_start: &dyn Fn(&str) -> Result<(), Error> = if options.engine_words.detach { &let_go } else { &|_| Ok(()) };

@@ -18,7 +18,7 @@ use aegis_launch::machine::qemu::{Driver, function_count};
 use aegis_link::config::{Config, Flags};
 use aegis_link::disks::KERNEL_DISK_COUNT_MAX;
 use aegis_link::drivers::{Drivers, Model, Placement, Role};
-use aegis_link::pods::{CurrencyPlan, ExtentPlan, PodPlan, encode};
+use aegis_link::pods::{CurrencyPlan, ExtentPlan, PodPlan, PoolPlan, encode};
 
 use crate::compose::{self, Compose, is_compose};
 use crate::options::UpOptions;
@@ -54,6 +54,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let (mut file, directories) = read(&path, folder, options.machine.quiet)
         .map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
     file.trusts_devices |= options.trust_devices;
+    file.pool_fault = options.fault_pool;
     for entry in &mut file.pods {
         settle_files(&mut entry.options, folder);
         let name = entry.name.clone();
@@ -394,8 +395,9 @@ fn plan_of(file: &UpFile, function_counts: &[usize], extents: &[ExtentPlan]) -> 
         payer: entry.payer.map(|payer| payer as u32),
     };
     let currencies: Vec<CurrencyPlan> = file.currencies.iter().map(currency).collect();
+    let pool = PoolPlan { extents, fault: file.pool_fault };
     let plan = plan.collect::<Option<Vec<_>>>();
-    let plan = plan.and_then(|plan| encode(&plan, &currencies, extents, file.trusts_devices));
+    let plan = plan.and_then(|plan| encode(&plan, &currencies, &pool, file.trusts_devices));
     plan.ok_or_else(|| Error::Usage("the pods cannot be described".into()))
 }
 

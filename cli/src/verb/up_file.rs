@@ -12,6 +12,7 @@ use aegis_abi::call::TICKET_AMOUNT_MAX;
 use aegis_launch::images::source::parse_source;
 use aegis_launch::machine::mounts::parse_volume;
 use aegis_launch::root::parse_with;
+use aegis_link::drivers::Fault;
 use aegis_link::pods::{POD_COUNT_MAX, POD_NAME_BYTES_MAX, is_name};
 use toml_span::Value;
 use toml_span::value::{Key, Table};
@@ -62,6 +63,8 @@ pub(crate) struct UpFile {
     pub(crate) currencies: Vec<CurrencyEntry>,
     /// The image of which pods have extents.
     pub(crate) pool: Option<PathBuf>,
+    /// For tests: what its driver does wrong.
+    pub(crate) pool_fault: Option<Fault>,
 }
 
 impl UpFile {
@@ -134,6 +137,7 @@ pub(crate) fn parse(text: &str, folder: &Path) -> Result<UpFile> {
         pods: Vec::new(),
         currencies: Vec::new(),
         pool: None,
+        pool_fault: None,
     };
     let (mut written, mut uses, mut dependencies) = (Vec::new(), Vec::new(), Vec::new());
     for (key, value) in in_order(reader.table(&document)?) {

@@ -9,13 +9,13 @@ use aegis_abi::boot::BootInfo;
 use aegis_abi::{CapSlot, FrameNumber, Rights, Status};
 use aegis_domains::disk_plan::{DMA_RANGE_COUNT, DRIVER_PAGE_COUNT, Plan, PlanClient, PlanExtent};
 use aegis_domains::layout::buffer_slot;
-use aegis_link::drivers::{Drivers, Model, PART_DISK_DOMAIN};
+use aegis_link::drivers::{Drivers, Fault, Model, PART_DISK_DOMAIN};
 use aegis_proto::block::{RIGHT_DISCARD, RIGHT_READ, RIGHT_WRITE};
 use aegis_rt::call;
 use exos_linux::host::disk_session::{DiskPlace, SHAPE};
 use exos_linux::host::session_place::SessionPlace;
 
-use super::domain::{Domain, DomainSession, Kind, fault_words, take_session};
+use super::domain::{Domain, DomainSession, Kind, take_session};
 use super::kernel;
 
 /// Prepares a domain for a device function. The bell rings when there is something to look at. `None`: no image was
@@ -39,7 +39,7 @@ pub(super) fn prepare(
     let Some(domain) = Domain::prepare(info, &kind, session.slot)? else { return Ok(None) };
     let rights = u64::from(RIGHT_READ | RIGHT_WRITE | RIGHT_DISCARD);
     let memory_frame = domain.memory_frame();
-    let fault = fault_words(drivers.disk_fault);
+    let fault = Fault::words(drivers.disk_fault);
     let mut plan = Plan { memory_frame, key: kernel::now_ns(), fault, ..Plan::default() };
     plan.clients[0] = PlanClient { session_page_count: page_count, tickets: 1000, ..PlanClient::default() };
     plan.clients[0].extents[0] = PlanExtent { first_sector: 0, sector_count: u64::MAX, rights };

@@ -17,7 +17,7 @@ use aegis_domains::layout::{CLIENT_COUNT_MAX, MISDEED_FAULT, MISDEED_HANG, MISDE
 use aegis_domains::make::{self, Image, Maker, PlanPage, Slots};
 use aegis_hal::{DeviceAddress, DmaRegion};
 use aegis_image::{bundle, flat};
-use aegis_link::drivers::{Fault, FaultKind, PART_NET_DOMAIN};
+use aegis_link::drivers::{FaultKind, PART_NET_DOMAIN};
 use aegis_rt::call::{self, Outcome, Refusal};
 use exos::platform::FrameGrant;
 use exos::sync::SpinMutex;
@@ -79,16 +79,8 @@ pub(super) fn session_bytes(session: FrameGrant, word_page_count: u64) -> Option
     unsafe { DmaRegion::new(NonNull::new(base as *mut u8)?, length_bytes, DeviceAddress(0)) }
 }
 
-/// What a plan says of what its domain is to do wrong.
-pub(super) fn fault_words(fault: Option<Fault>) -> [u64; 2] {
-    let Some(Fault { after_ms, kind }) = fault else { return [0; 2] };
-    let misdeed = match kind {
-        FaultKind::Fault => MISDEED_FAULT,
-        FaultKind::Hang => MISDEED_HANG,
-        FaultKind::Lie => MISDEED_LIE,
-    };
-    [misdeed, u64::from(after_ms) * 1_000_000]
-}
+const _: () = assert!(FaultKind::Fault as u64 == MISDEED_FAULT);
+const _: () = assert!(FaultKind::Hang as u64 == MISDEED_HANG && FaultKind::Lie as u64 == MISDEED_LIE);
 
 /// Every domain's environment and part of the bundle, for whoever counts.
 static ALL: SpinMutex<Vec<(u32, CapSlot)>> = SpinMutex::new(Vec::new());

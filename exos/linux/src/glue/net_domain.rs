@@ -10,7 +10,7 @@ use aegis_hal::DmaRegion;
 use aegis_link::drivers::{Fault, PART_NET_DOMAIN};
 use exos_linux::host::card_session::SHAPE;
 
-use super::domain::{Domain, DomainSession, Kind, fault_words, session_bytes, take_session};
+use super::domain::{Domain, DomainSession, Kind, session_bytes, take_session};
 
 /// Prepares a domain for a device function, with the bytes of its session's frames. The bell rings when there is
 /// something to look at. `None`: no image was packed.
@@ -33,7 +33,7 @@ pub(super) fn prepare(
     let domain = Domain::prepare(info, &kind, session.slot)?;
     Ok(domain.zip(session_bytes(session, word_page_count)).map(|(domain, bytes)| {
         let memory_frame = domain.memory_frame();
-        let plan = Plan { memory_frame, fault: fault_words(fault), session_page_count, word_page_count };
+        let plan = Plan { memory_frame, fault: Fault::words(fault), session_page_count, word_page_count };
         (DomainSession::new(domain, &plan.to_words(), words), bytes)
     }))
 }
