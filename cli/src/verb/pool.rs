@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use aegis_launch::errors::Error;
-use aegis_launch::pool::directory::{Extent, SECTOR_BYTES};
+use aegis_launch::pool::directory::{Extent, SECTOR_BYTES, UNIT_SECTORS};
 use aegis_launch::pool::errors::PoolError;
 use aegis_launch::pool::medium::ImageFile;
 use aegis_launch::pool::{Pool, look};
@@ -55,7 +55,7 @@ fn table(extents: &[Extent]) -> Vec<String> {
     let mut lines = vec![format!("{:names$}  {:owners$}  {:>12}  STATE", "NAME", "POD", "SIZE")];
     for extent in extents {
         let (name, owner, state) = (&extent.name, owner(extent), extent.state.name());
-        let mib = extent.sector_count * SECTOR_BYTES >> 20;
+        let mib = extent.sector_count / UNIT_SECTORS;
         lines.push(format!("{name:names$}  {owner:owners$}  {mib:>8} MiB  {state}"));
     }
     lines

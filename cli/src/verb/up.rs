@@ -148,7 +148,7 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let roots = files.iter().map(|files| files.root.as_ref().map(|root| &root.image));
     let images = configs.iter().zip(&domains).zip(roots);
     let images = images.map(|((config, domains), root)| PodImage { config, domains, root }).collect();
-    let pool = MachinePool::take(file, options.machine.dry_run)?;
+    let pool = MachinePool::take(file, options.machine)?;
     let pool_domain = pool.as_ref().map(|_| starter.artifacts.flat_disk_domain()).transpose()?;
     let extents = pool.as_ref().map_or(&[][..], |pool| &pool.extents);
     let plan = plan_of(file, &counts, extents)?;
@@ -181,13 +181,8 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     let channels = sessions.into_iter().zip(&configs).map(|((ours, _), config)| channel(ours, config));
     let channels = channels.collect::<Result<Vec<_>, _>>()?;
     let (server, name) = server(options, file, &names, orders, channels)?;
-    let checks = file.pods.iter().map(|entry| entry.options.image.health_check.clone());
     web.iter().filter(|_| !options.machine.quiet).for_each(say_page);
-    let images = file.pods.iter().map(|entry| &entry.options.image);
-    let server = server.with_ports(ports).with_images(images).with_web(web).with_health(checks);
-    let dependencies = file.pods.iter().map(|entry| entry.dependencies.clone());
-    let extent_counts = file.pods.iter().map(PodEntry::extent_count);
-    let server = Some(server.with_dependencies(dependencies).with_extents(extent_counts));
+    let server = Some(informed(server.with_ports(ports).with_web(web), file));
     (options.on_start)(&name)?;
     let has_marks = options.has_marks;
     let hands_on = options.hands_on;
@@ -201,6 +196,14 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
 fn files_of(file: &UpFile, pods: &[Pod], starter: &Starter) -> Result<Vec<PodFiles>, Error> {
     let pairs = file.pods.iter().zip(pods);
     pairs.map(|(entry, pod)| pod.files(starter.cache.as_ref()).map_err(|error| of_pod(entry, error))).collect()
+}
+
+/// The same server, which knows what the file says of the pods.
+fn informed(server: ControlServer, file: &UpFile) -> ControlServer {
+    let images = || file.pods.iter().map(|entry| &entry.options.image);
+    let server = server.with_images(images()).with_health(images().map(|image| image.health_check.clone()));
+    let server = server.with_dependencies(file.pods.iter().map(|entry| entry.dependencies.clone()));
+    server.with_extents(file.pods.iter().map(PodEntry::extent_count))
 }
 
 fn say_page(web: &WebPlace) {

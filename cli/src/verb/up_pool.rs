@@ -11,11 +11,13 @@ use std::path::Path;
 use aegis_launch::errors::Error;
 use aegis_launch::machine::disks::DiskImage;
 use aegis_launch::pool::Pool;
+use aegis_launch::pool::directory::UNIT_SECTORS;
 use aegis_launch::pool::medium::ImageFile;
 use aegis_link::drivers::{Drivers, Placement};
 use aegis_link::pods::{ExtentPlan, POD_COUNT_MAX, POOL_EXTENT_COUNT_MAX};
 
 use crate::options::disks::PoolDisk;
+use crate::options::groups::MachineOptions;
 use crate::verb::up_file::UpFile;
 
 /// Most pods of a machine with a pool, whose domain has a part of the bundle.
@@ -73,11 +75,20 @@ pub(crate) struct MachinePool {
 }
 
 impl MachinePool {
-    /// Finds or makes the pods' extents; `None` for a machine without a pool. A dry run writes nothing.
+    /// Finds or makes the pods' extents, and says which are made; `None` for a machine without a pool. A dry run
+    /// writes nothing.
     ///
     /// # Errors
     /// The image or an extent cannot be had.
-    pub(crate) fn take(file: &UpFile, is_dry: bool) -> Result<Option<Self>, Error> {
+    pub(crate) fn take(file: &UpFile, options: &MachineOptions) -> Result<Option<Self>, Error> {
+        let Some((pool, made)) = Self::take_and_tell(file, options.dry_run)? else { return Ok(None) };
+        for line in made.iter().filter(|_| !options.quiet) {
+            eprintln!("aegis: {line}");
+        }
+        Ok(Some(pool))
+    }
+
+    fn take_and_tell(file: &UpFile, is_dry: bool) -> Result<Option<(Self, Vec<String>)>, Error> {
         let Some(path) = file.pool.as_ref().filter(|_| has_pool(file)) else { return Ok(None) };
         let wrong = |error| Error::Pool(path.clone(), error);
         let medium = if is_dry { ImageFile::look(path) } else { ImageFile::lock(path) }.map_err(wrong)?;
@@ -87,11 +98,21 @@ impl MachinePool {
             return Err(Error::Pod(pod.name.clone(), Box::new(Error::Usage(text))));
         }
         let mut pool = Pool::open(medium).map_err(wrong)?;
-        let mut extents = Vec::new();
+        let (mut extents, mut made) = (Vec::new(), Vec::new());
         for (number, pod) in file.pods.iter().enumerate() {
             for disk in &pod.options.disks.extents {
+                let is_there = pool.extents().iter().any(|extent| extent.name == disk.name);
                 let taken = pool.take(&disk.name, &pod.name, disk.sector_count);
                 let taken = taken.map_err(|error| Error::Pod(pod.name.clone(), Box::new(wrong(error))))?;
+                if !is_there {
+                    let (how, mib) = (if is_dry { "would be" } else { "was" }, taken.sector_count / UNIT_SECTORS);
+                    made.push(format!(
+                        "{}: extent {} of {mib} MiB {how} made in {}",
+                        pod.name,
+                        disk.name,
+                        path.display()
+                    ));
+                }
                 extents.push(ExtentPlan {
                     pod: number as u32,
                     is_read_only: disk.is_read_only,
@@ -102,7 +123,7 @@ impl MachinePool {
         }
         pool.medium().let_machine_in().map_err(wrong)?;
         let image = DiskImage { path: path.clone(), is_read_only: false, serial: None, failures: None };
-        Ok(Some(Self { image, extents, _pool: pool }))
+        Ok(Some((Self { image, extents, _pool: pool }, made)))
     }
 }
 

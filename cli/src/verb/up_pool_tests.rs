@@ -25,7 +25,12 @@ impl Folder {
     }
 
     fn take(&self, pods: &[(&str, &str)]) -> Result<Option<MachinePool>, String> {
-        MachinePool::take(&self.file(pods), false).map_err(|why| why.to_string())
+        Ok(self.told(pods)?.map(|(pool, _)| pool))
+    }
+
+    /// The same with what the user is told.
+    fn told(&self, pods: &[(&str, &str)]) -> Result<Option<(MachinePool, Vec<String>)>, String> {
+        MachinePool::take_and_tell(&self.file(pods), false).map_err(|why| why.to_string())
     }
 }
 
@@ -58,7 +63,7 @@ fn a_pool_is_read() {
     assert_eq!(web.config().disks, [own, pooled, pooled | DiskFlags::READ_ONLY]);
     assert!(has_pool(&file));
     let unused = parse(&text(&[("a", "")]), Path::new("/f")).expect("understood");
-    assert!(!has_pool(&unused) && MachinePool::take(&unused, false).expect("left alone").is_none());
+    assert!(!has_pool(&unused) && MachinePool::take_and_tell(&unused, false).expect("left alone").is_none());
 }
 
 #[test]
@@ -104,7 +109,9 @@ fn a_kernel_that_drives_disks_has_no_pool_beside_it() {
 fn pods_get_their_extents() {
     let folder = Folder::new("extents");
     let pods = [("db", "\"pool:db,size=4M\", \"pool:log,size=1M\""), ("web", "\"own.raw\", \"pool:web,size=2M,ro\"")];
-    let pool = folder.take(&pods).expect("room").expect("a pool");
+    let (pool, made) = folder.told(&pods).expect("room").expect("a pool");
+    assert_eq!(made.len(), 3);
+    assert_eq!(made[2], format!("web: extent web of 2 MiB was made in {}", folder.0.join("pool.img").display()));
     let shown: Vec<_> = pool.extents.iter().map(|it| (it.pod, it.is_read_only, it.first_sector >> 11)).collect();
     assert_eq!(shown, [(0, false, 1), (0, false, 5), (1, true, 6)]);
     assert_eq!((pool.image.path.clone(), pool.image.is_read_only), (folder.0.join("pool.img"), false));
@@ -112,7 +119,9 @@ fn pods_get_their_extents() {
     assert!(why.ends_with("pool.img: another machine or tool uses it; a pool is one machine's at a time"), "{why}");
     drop(pool);
     // What is there needs no size, in whatever order.
-    let again = folder.take(&[("web", "\"pool:web\""), ("db", "\"pool:log\"")]).expect("there").expect("a pool");
+    let pods = [("web", "\"pool:web\""), ("db", "\"pool:log\"")];
+    let (again, made) = folder.told(&pods).expect("there").expect("a pool");
+    assert!(made.is_empty(), "{made:?}");
     assert_eq!(again.extents.iter().map(|it| (it.pod, it.sector_count)).collect::<Vec<_>>(), [(0, 4096), (1, 2048)]);
     drop(again);
     for (pods, part) in [
@@ -132,7 +141,8 @@ fn pods_get_their_extents() {
 fn a_dry_run_makes_nothing() {
     let folder = Folder::new("dry");
     let file = folder.file(&[("db", "\"pool:db,size=4M\"")]);
-    let pool = MachinePool::take(&file, true).expect("room").expect("a pool");
+    let (pool, made) = MachinePool::take_and_tell(&file, true).expect("room").expect("a pool");
+    assert!(made[0].starts_with("db: extent db of 4 MiB would be made in "), "{made:?}");
     assert_eq!((pool.extents[0].first_sector, pool.extents[0].sector_count), (2048, 8192));
     let path = folder.0.join("pool.img");
     assert!(std::fs::read(&path).expect("a file").iter().all(|byte| *byte == 0));

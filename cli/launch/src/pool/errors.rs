@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::pool::directory::{EXTENT_COUNT_MAX, SECTOR_BYTES};
+use crate::pool::directory::{EXTENT_COUNT_MAX, UNIT_SECTORS};
 
 /// Why nothing was done.
 #[derive(Debug)]
@@ -90,5 +90,5 @@ impl fmt::Display for PoolError {
 }
 
 fn mebibytes(sector_count: u64) -> String {
-    format!("{} MiB", sector_count * SECTOR_BYTES >> 20)
+    format!("{} MiB", sector_count / UNIT_SECTORS)
 }

@@ -31,7 +31,7 @@ impl Step {
             Self::Sync => 0,
         };
         let sector = (SECTOR_BYTES as usize).min(length);
-        vec![(0, 0), (0, length), (0, sector), (sector, length), (0, length / 2), (length / 2, length)]
+        vec![(0, 0), (0, length), (0, sector), (sector, length)]
     }
 
     fn apply(&self, bytes: &mut [u8], (from, to): (usize, usize)) {
