@@ -3,7 +3,7 @@
 //! Pure.
 
 use aegis_link::memory::described_mib as described_mib_of;
-use aegis_link::pods::{POOL_BUFFER_PAGE_COUNT, POOL_SESSION_PAGE_COUNT};
+use aegis_link::pods::POOL_PAGE_COUNT;
 
 /// Memory of the machine that is neither the program's nor the bundle's: the kernel, its tables, exos.
 const OVERHEAD_MIB: u64 = 16;
@@ -17,8 +17,6 @@ const SEVERAL_OVERHEAD_CARD_MIB: u64 = 1;
 
 /// What the domain that drives a pool takes.
 const POOL_OVERHEAD_MIB: u64 = 8;
-/// What a pod has for each of its extents of a pool.
-const EXTENT_FRAMES: u64 = POOL_SESSION_PAGE_COUNT + POOL_BUFFER_PAGE_COUNT;
 /// Frames in a mebibyte.
 const FRAMES_PER_MIB: u64 = 256;
 
@@ -34,7 +32,7 @@ pub(crate) fn memory_mib(program_bytes: u64, bundle_bytes: u64) -> u64 {
 
 /// What a pod may own, in frames: its programs' memory, what its exos needs, and its sessions with the pool.
 pub(crate) fn pod_quota_frames(program_bytes: u64, extent_count: usize) -> u64 {
-    (described_mib(program_bytes) + POD_OVERHEAD_MIB) * FRAMES_PER_MIB + extent_count as u64 * EXTENT_FRAMES
+    (described_mib(program_bytes) + POD_OVERHEAD_MIB) * FRAMES_PER_MIB + extent_count as u64 * POOL_PAGE_COUNT
 }
 
 /// The memory of a machine with several pods that may own so many frames, some of which have a network card, and
