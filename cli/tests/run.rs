@@ -328,6 +328,44 @@ fn a_signal_before_hello_ends_the_machine() {
 }
 
 #[test]
+fn a_pool_is_one_machines_at_a_time() {
+    let world = World::new("pool");
+    for part in ["pods.elf", "disk-domain.elf"] {
+        std::fs::write(world.directory.join(part), tiny_elf()).unwrap();
+    }
+    let [image, file] = ["pool.img", "m.toml"].map(|name| world.directory.join(name).display().to_string());
+    std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+    let text_of_file = "[disk.pool]\nimage = \"pool.img\"\n[pod.a]\nprogram = \"true\"\ndisk = [\"pool:db,size=4M\"]\n\
+                        [pod.b]\nprogram = \"true\"\n";
+    std::fs::write(&file, text_of_file).unwrap();
+    let up = ["up", "--accel", "tcg", &file];
+    let mut child = Tool::start(world.tool("silent", "", &up).stderr(Stdio::null()));
+    let deadline = Instant::now() + SOON;
+    while !world.directory.join("pid").exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let arguments = std::fs::read_to_string(world.directory.join("arguments")).unwrap();
+    assert!(arguments.ends_with(
+        "\n-device\nvirtio-blk-device,bus=virtio-mmio-bus.8,drive=pool,num-queues=1,queue-size=256,discard=on,\
+         write-zeroes=on,werror=report,rerror=report\n"
+    ));
+    let said = |words: &[&str], status: i32| {
+        let output = world.tool("silent", "", words).output().unwrap();
+        assert_status(&output, status);
+        text(if status == 0 { &output.stdout } else { &output.stderr })
+    };
+    let busy = format!("aegis: {image}: another machine or tool uses it; a pool is one machine's at a time\n");
+    assert_eq!(said(&up, 125), busy);
+    assert_eq!(said(&["pool", "rm", &image, "db"], 125), busy);
+    assert!(said(&["pool", "ls", &image], 0).contains("db    a            4 MiB  in use\n"));
+    send(&child, "-TERM");
+    assert_eq!(wait(&mut child), 143);
+    world.assert_no_machine_left();
+    said(&["pool", "rm", &image, "db"], 0);
+    assert_eq!(said(&["pool", "ls", &image], 0), "NAME  POD           SIZE  STATE\n");
+}
+
+#[test]
 fn a_tool_that_is_killed_takes_the_machine_with_it() {
     let world = World::new("sigkill");
     let (mut child, _stdout) = start_and_wait_until_ready(&world, "sleep", "");

@@ -37,6 +37,13 @@ pub enum PoolError {
         /// The one that wants it.
         pod: String,
     },
+    /// It is this pod's already, and would lose what is in it.
+    Own {
+        /// The extent.
+        name: String,
+        /// Its pod.
+        owner: String,
+    },
     /// It has another size.
     Size {
         /// The extent.
@@ -77,6 +84,7 @@ impl fmt::Display for PoolError {
                 )?;
                 write!(out, "hands it over")
             }
+            Self::Own { name, owner } => write!(out, "extent {name} belongs to pod {owner}; nothing was cleared"),
             Self::Size { name, sector_count } => {
                 write!(out, "extent {name} has {}, and its size does not change", mebibytes(*sector_count))
             }

@@ -124,8 +124,11 @@ impl<M: Medium> Pool<M> {
     /// Clears an extent and gives it to another pod.
     ///
     /// # Errors
-    /// There is none, or the host refuses.
+    /// There is none, or it is that pod's, or the host refuses.
     pub fn give(&mut self, name: &str, pod: &str) -> Result<(), PoolError> {
+        if self.extent(name)?.owner.is_some_and(|owner| owner == pod) {
+            return Err(PoolError::Own { name: name.to_owned(), owner: pod.to_owned() });
+        }
         self.begin(name, State::Clearing, Some(pod))
     }
 

@@ -232,6 +232,8 @@ fn an_extent_is_its_first_users() {
         assert_eq!(why, "no room for extent more: 2 MiB are free in one piece");
     }
     assert!(matches!(pool.give("none", "a"), Err(PoolError::Unknown(_))));
+    assert!(matches!(pool.give("data", "a"), Err(PoolError::Own { .. })));
+    assert_eq!(pool.medium().steps.len(), steps, "what is refused changes nothing");
     assert!(matches!(pool.remove("none"), Err(PoolError::Unknown(_))));
 }
 
