@@ -58,20 +58,22 @@ impl<P: Transfers> PooledDisk<P> {
         &self.session
     }
 
-    /// Copies what is written, or notes where to what is read; the bytes.
+    /// Copies what is written, or notes where what is read goes; the bytes.
     fn prepare(&self, request: &DiskRequest<'_>) -> Result<u32, DiskSubmitError> {
         let place = self.reads.get(usize::from(request.tag)).ok_or(DiskSubmitError::Refused)?;
+        // One with this tag that was not taken may have left its own.
+        place.lock().clear();
         let lengths = request.pieces.iter().map(|piece| u64::from(piece.length_bytes));
         let length_bytes: u64 = lengths.sum();
-        let is_whole = length_bytes == u64::from(request.sector_count) * u64::from(SECTOR_BYTES);
+        let whole_bytes = u64::from(request.sector_count) * u64::from(SECTOR_BYTES);
+        let is_whole = length_bytes == if request.operation.has_memory() { whole_bytes } else { 0 };
         if !is_whole || length_bytes > u64::from(TRANSFER_BYTES_MAX) {
             return Err(DiskSubmitError::Refused);
         }
         if request.operation == DiskOperation::Write {
             for_each(request.tag, request.pieces, |offset, piece| self.session.place().put(offset, piece));
-        } else {
+        } else if request.operation == DiskOperation::Read {
             let mut pieces = place.lock();
-            pieces.clear();
             pieces.try_reserve(request.pieces.len()).map_err(|_| DiskSubmitError::Refused)?;
             pieces.extend_from_slice(request.pieces);
         }
@@ -115,10 +117,10 @@ impl<P: Transfers> Disk for PooledDisk<P> {
     }
 
     fn submit(&self, request: &DiskRequest<'_>) -> Result<(), DiskSubmitError> {
+        let length_bytes = self.prepare(request)?;
         if !request.operation.has_memory() {
             return self.session.submit(request);
         }
-        let length_bytes = self.prepare(request)?;
         let first = FrameNumber(u64::from(request.tag) * PAGES_PER_TRANSFER);
         let piece = FramePiece { first, offset_bytes: 0, length_bytes };
         self.session.submit(&DiskRequest { pieces: &[piece], ..*request })

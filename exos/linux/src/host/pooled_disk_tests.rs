@@ -200,6 +200,31 @@ fn bytes_come_back_from_wherever_they_lie() {
 }
 
 #[test]
+fn a_tag_that_was_not_taken_leaves_nothing_for_the_next() {
+    let place = Shared::new();
+    let disk = open(&place);
+    place.0.frames.lock().unwrap()[4096..8192].fill(1);
+    // More than is there: its slot is refused only after its pieces were looked at.
+    let own = [piece(1, 0, 512)];
+    let into = [piece(2, 0, 512)];
+    assert_eq!(disk.submit(&request(0, DiskOperation::Flush, 0, &[])), Ok(()));
+    for turn in 0..63 {
+        assert_eq!(disk.submit(&request(1 + turn % 30, DiskOperation::Flush, 0, &[])), Ok(()));
+    }
+    assert_eq!(disk.submit(&request(31, DiskOperation::Read, 0, &into)), Err(DiskSubmitError::Full));
+    disk.show().unwrap();
+    assert_eq!(place.serve(), 64);
+    // The next with its tag writes, or names no memory.
+    assert_eq!(poll(&disk).len(), 32, "as many as tags, where an honest block layer has no more");
+    let _ = poll(&disk);
+    assert_eq!(disk.submit(&request(31, DiskOperation::Write, 8, &own)), Ok(()));
+    disk.show().unwrap();
+    place.serve();
+    assert_eq!(poll(&disk), [31]);
+    assert_eq!(place.0.frames.lock().unwrap()[2 * 4096], 0);
+}
+
+#[test]
 fn what_was_read_before_a_loss_reaches_nobody() {
     let place = Shared::new();
     let disk = open(&place);
