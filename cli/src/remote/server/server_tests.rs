@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use aegis_link::control::{Report, ToGuest};
 use aegis_link::frame::{Found, Frame, FrameBuffer, Kind};
-use aegis_link::orders::{Action, Answer, EVENT_ID, ORDER_BYTES, Order, Outcome, PodState, TicketHolder};
+use aegis_link::orders::{
+    Action, Answer, EVENT_ID, ORDER_BYTES, Order, Outcome, PodState, TicketHolder, amount_of_memory,
+};
 use aegis_link::phase::PodPhase;
 
 use super::payers::Payers;
@@ -342,4 +344,15 @@ fn a_client_that_takes_no_answers_is_not_heard_until_it_does() {
         }
     }
     assert_eq!(ends, written);
+}
+
+#[test]
+fn memory_that_is_changed_holds_a_pods_extents_too() {
+    for (pod, frame_count) in [("a", 80 * 256), ("b", 80 * 256 + 2 * 592)] {
+        let mut world = World::new();
+        world.server.pods[1].extent_count = 2;
+        world.ask(&Request::Memory { pod: pod.into(), guaranteed: 64 << 20, limit: 64 << 20 });
+        let amounts: Vec<u64> = world.orders().iter().map(|order| order.amount).collect();
+        assert_eq!(amounts, [amount_of_memory(frame_count, frame_count)], "{pod}");
+    }
 }
