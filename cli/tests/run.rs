@@ -1,5 +1,5 @@
 //! `aegis run` from outside, with a script in QEMU's place: what users see of standard streams, exit
-//! statuses, signals, time limits, and that nothing is left running.
+//! statuses, signals, time limits, and that nothing is left running; and that a pool is one machine's.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 

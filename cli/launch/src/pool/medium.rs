@@ -104,7 +104,8 @@ impl Medium for ImageFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        if self.is_rehearsal { Ok(()) } else { self.file.sync_data() }
+        // Not only data: a hole is the host's knowledge of the file.
+        if self.is_rehearsal { Ok(()) } else { self.file.sync_all() }
     }
 }
 
