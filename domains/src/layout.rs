@@ -4,7 +4,7 @@ use aegis_abi::CapSlot;
 use aegis_abi::layout::{BOOT_INFO_BASE, LIBOS_BASE};
 
 /// Most clients of a domain.
-pub const CLIENT_COUNT_MAX: usize = 8;
+pub const CLIENT_COUNT_MAX: usize = 9;
 /// Slots of each client for buffers.
 pub const BUFFER_SLOT_COUNT: u32 = 256;
 

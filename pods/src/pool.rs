@@ -4,8 +4,8 @@
 //! are the pod's to write, the domain's to read and write, and the disk's to reach: nothing else of a pod is. A pod
 //! offers its session when it begins; the service takes it when it is done with the one before.
 //!
-//! The domain is lost when the kernel has stopped it, or when a pod doubts it and it makes no call within [`PING_NS`]
-//! after it was woken. Then its disk is reset, what pods offered is withdrawn, so that they offer it anew, and another
+//! The domain is lost when the kernel has stopped it, or when a pod doubts it and it does not take a session that the
+//! manager offers within [`PING_NS`]: the manager is a client, too, which has nothing of the disk. Then its disk is reset, what pods offered is withdrawn, so that they offer it anew, and another
 //! domain begins. One that is lost more often than [`LOSS_COUNT_MAX`] times in [`LOSS_WITHIN_NS`] stays away.
 //!
 //! Invariants: the service is told of an extent by the manager alone, with the pod whose memory its session is; the
@@ -18,7 +18,6 @@
 use core::sync::atomic::AtomicU64;
 
 use aegis_abi::boot::{BootInfo, BundlePart};
-use aegis_abi::counter::Counter;
 use aegis_abi::layout::{LIBOS_BASE, PAGE_SIZE};
 use aegis_abi::memory::BindFlags;
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_NONE, SLOT_SELF};
@@ -32,7 +31,7 @@ use aegis_link::pods::{
     ExtentPlan, POD_COUNT_MAX, POOL_BASE, POOL_EXTENT_COUNT_MAX, POOL_PAGE_COUNT, POOL_SESSION_PAGE_COUNT, POOL_STRIDE,
     Plan, SLOT_POOL_BELL, SLOT_POOL_DOUBT, SLOT_POOL_FRAMES, SLOT_POOL_SERVICE,
 };
-use aegis_proto::block::{RIGHT_DISCARD, RIGHT_READ, RIGHT_WRITE, Session};
+use aegis_proto::block::{Client, RIGHT_DISCARD, RIGHT_READ, RIGHT_WRITE, Session, Shape, State};
 use aegis_rt::call::{self, Outcome, Refusal};
 use aegis_virtio::block::DEVICE_TYPE_BLOCK;
 use aegis_virtio::device_type;
@@ -46,10 +45,12 @@ const SLOT_IMAGE: CapSlot = CapSlot(900);
 const SLOT_MEMORY: CapSlot = CapSlot(901);
 /// What all clients ring.
 const SLOT_SERVICE: CapSlot = CapSlot(902);
-/// What rings when the kernel has stopped the domain.
+/// What rings when the kernel has stopped the domain, and when that has taken our own session.
 const SLOT_WATCH: CapSlot = CapSlot(903);
 /// What pods ring that doubt it.
 const SLOT_DOUBT: CapSlot = CapSlot(907);
+/// The frames of our own session.
+const SLOT_SESSION: CapSlot = CapSlot(908);
 const SLOT_ENVIRONMENT: CapSlot = CapSlot(904);
 const SLOT_TABLES: CapSlot = CapSlot(905);
 const SLOT_PROCESSOR: CapSlot = CapSlot(906);
@@ -59,12 +60,17 @@ const SLOT_EXTENT_FIRST: u32 = 910;
 const SLOT_POD_FIRST: u32 = 930;
 /// Where the first page of each session is shown.
 const WINDOW_BASE: u64 = LIBOS_BASE + (112 << 30);
-/// After it was woken, a domain makes a call in this time.
+/// Our own client's number, and its session.
+const OWN_CLIENT: usize = POOL_EXTENT_COUNT_MAX;
+const OWN_SHAPE: Shape = Shape { depth: 1, indirect_page_count: 0 };
+const OWN_PAGE_COUNT: u64 = OWN_SHAPE.page_count() as u64;
+/// A domain takes our session in this time.
 const PING_NS: u64 = 1_000_000_000;
+const FIRST_GENERATION: u32 = 2;
 /// Losses in [`LOSS_WITHIN_NS`] after which there is no domain any more.
 const LOSS_COUNT_MAX: usize = 64;
 const LOSS_WITHIN_NS: u64 = 4_000_000_000;
-const _: () = assert!(POOL_EXTENT_COUNT_MAX <= CLIENT_COUNT_MAX);
+const _: () = assert!(OWN_CLIENT < CLIENT_COUNT_MAX);
 const _: () = assert!(SLOT_EXTENT_FIRST as usize + 2 * POOL_EXTENT_COUNT_MAX <= SLOT_POD_FIRST as usize);
 
 const READ_WRITE: Rights = Rights::READ.union(Rights::WRITE);
@@ -112,21 +118,17 @@ pub(crate) fn frame_count(plan: &Plan, pod: u32) -> u64 {
     extents_of(plan, pod).count() as u64 * POOL_PAGE_COUNT
 }
 
-/// A look at a domain that somebody doubts.
-#[derive(Clone, Copy)]
-struct Ping {
-    /// Calls that it had made.
-    call_count: u64,
-    end_ns: u64,
-}
-
 /// The pool, with a domain or, when that was lost too often, without.
 pub(crate) struct Pool<'a> {
     plan: &'a Plan,
     image: Image<'static>,
     slots: Slots,
     memory_frame: u64,
-    ping: Option<Ping>,
+    /// Our own session, and its generation.
+    client: Client,
+    generation: u32,
+    /// Somebody doubts the domain: when it is lost if our session was not taken.
+    ping_end_ns: Option<u64>,
     losses_ns: [u64; LOSS_COUNT_MAX],
     loss_count: usize,
     is_given_up: bool,
@@ -161,6 +163,12 @@ impl<'a> Pool<'a> {
         for pod in 0..POD_COUNT_MAX as u32 {
             make_sessions(plan, pod, &mut clients)?;
         }
+        let frame = take_clear(SLOT_SESSION, OWN_PAGE_COUNT)?;
+        map(SLOT_SELF, page_of(OWN_CLIENT), frame, OWN_PAGE_COUNT, SLOT_SESSION, BindFlags::WRITE)?;
+        clients[OWN_CLIENT] = [SLOT_SESSION, SLOT_WATCH, SLOT_NONE];
+        let Some(client) = Client::new(words_of(OWN_CLIENT, OWN_PAGE_COUNT), OWN_SHAPE, FIRST_GENERATION) else {
+            return Ok(None);
+        };
         let slots = Slots {
             environment: SLOT_ENVIRONMENT,
             tables: SLOT_TABLES,
@@ -173,7 +181,18 @@ impl<'a> Pool<'a> {
             clients,
         };
         let (losses_ns, loss_count) = ([0; LOSS_COUNT_MAX], 0);
-        let pool = Self { plan, image, slots, memory_frame, ping: None, losses_ns, loss_count, is_given_up: false };
+        let pool = Self {
+            plan,
+            image,
+            slots,
+            memory_frame,
+            client,
+            generation: FIRST_GENERATION,
+            ping_end_ns: None,
+            losses_ns,
+            loss_count,
+            is_given_up: false,
+        };
         pool.start()?;
         Ok(Some(pool))
     }
@@ -197,6 +216,7 @@ impl<'a> Pool<'a> {
                 rights: u64::from(RIGHT_READ | writes),
             };
         }
+        plan.clients[OWN_CLIENT].session_page_count = OWN_PAGE_COUNT;
         let page = PlanPage { memory_frame: self.memory_frame, words: &plan.to_words() };
         make::start(&mut PoolMaker, &self.image, &self.slots, &page)
     }
@@ -225,12 +245,12 @@ impl<'a> Pool<'a> {
 
     /// The bells that ring when there is something to look at. While a look is under way nobody's doubts matter.
     pub(crate) fn bells(&self) -> impl Iterator<Item = CapSlot> {
-        [Some(SLOT_WATCH), self.ping.is_none().then_some(SLOT_DOUBT)].into_iter().flatten()
+        [Some(SLOT_WATCH), self.ping_end_ns.is_none().then_some(SLOT_DOUBT)].into_iter().flatten()
     }
 
     /// When there is something to look at in any case.
     pub(crate) fn due_ns(&self) -> Option<u64> {
-        self.ping.map(|ping| ping.end_ns)
+        self.ping_end_ns
     }
 
     /// Looks after the domain, if there is reason to.
@@ -241,25 +261,25 @@ impl<'a> Pool<'a> {
             take(SLOT_DOUBT);
             return;
         }
-        let calls = || call::counter_read_of(SLOT_ENVIRONMENT, Counter::KernelCalls).unwrap_or(0);
         if has_stopped && make::is_stopped(&self.slots) {
             self.replace("stopped");
-        } else if let Some(ping) = self.ping {
-            if now_ns() >= ping.end_ns {
-                self.ping = None;
-                if calls() == ping.call_count {
-                    self.replace("silent");
-                }
+        } else if let Some(end_ns) = self.ping_end_ns {
+            if self.client.state(words_of(OWN_CLIENT, OWN_PAGE_COUNT)) == State::Up {
+                self.ping_end_ns = None;
+            } else if now_ns() >= end_ns {
+                self.replace("silent");
             }
         } else if take(SLOT_DOUBT) {
-            self.ping = Some(Ping { call_count: calls(), end_ns: now_ns() + PING_NS });
+            self.generation = self.generation.wrapping_add(2);
+            self.client.restart(words_of(OWN_CLIENT, OWN_PAGE_COUNT), self.generation);
+            self.ping_end_ns = Some(now_ns() + PING_NS);
             let _ = call::bell_ring(SLOT_SERVICE);
         }
     }
 
     /// Another domain in the place of one that is lost.
     fn replace(&mut self, why: &str) {
-        self.ping = None;
+        self.ping_end_ns = None;
         let now_ns = now_ns();
         let place = &mut self.losses_ns[self.loss_count % LOSS_COUNT_MAX];
         let is_too_often = *place != 0 && now_ns.saturating_sub(*place) < LOSS_WITHIN_NS;
@@ -283,17 +303,21 @@ impl<'a> Pool<'a> {
     /// Tells pods that what they offered is served no more.
     fn withdraw(&self) {
         for (number, extent) in self.plan.pool().enumerate() {
-            Session::withdraw(first_page(number), self.is_given_up);
+            Session::withdraw(words_of(number, 1), self.is_given_up);
             let _ = call::bell_ring(pod_slots(extent.pod)[0]);
         }
     }
 }
 
-/// The first page of a session, as words.
-fn first_page(number: usize) -> &'static [AtomicU64] {
-    let address = WINDOW_BASE + number as u64 * PAGE_SIZE;
-    // SAFETY: `make_sessions` has mapped it, for good, before anybody asks; all sides read and write whole words.
-    unsafe { core::slice::from_raw_parts(address as *const AtomicU64, PAGE_SIZE as usize / 8) }
+/// Where a client's session is shown: its first page, of our own all.
+fn page_of(client: usize) -> u64 {
+    WINDOW_BASE + client as u64 * PAGE_SIZE
+}
+
+/// So many pages of a client's session as are shown here, as words.
+fn words_of(client: usize, page_count: u64) -> &'static [AtomicU64] {
+    // SAFETY: mapped, for good, before anybody asks; all sides read and write whole words.
+    unsafe { core::slice::from_raw_parts(page_of(client) as *const AtomicU64, (page_count * PAGE_SIZE) as usize / 8) }
 }
 
 /// Makes memory for a pod's extents, and what their clients are by for the domain.
@@ -312,7 +336,7 @@ fn make_sessions(plan: &Plan, pod: u32, clients: &mut [[CapSlot; 3]; CLIENT_COUN
         let (offset, count) = (offset + POOL_SESSION_PAGE_COUNT, POOL_PAGE_COUNT - POOL_SESSION_PAGE_COUNT);
         call::cap_derive(frames, buffer, Rights::DMA | Rights::GRANT, offset, count)?;
         let frame = first + place * POOL_PAGE_COUNT;
-        map(SLOT_SELF, WINDOW_BASE + number as u64 * PAGE_SIZE, frame, 1, frames, BindFlags::WRITE)?;
+        map(SLOT_SELF, page_of(number), frame, 1, frames, BindFlags::WRITE)?;
         clients[number] = [session, bell, buffer];
     }
     Ok(())
