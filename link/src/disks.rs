@@ -2,7 +2,8 @@
 //! order in which their requests go.
 //!
 //! A disk's device is found by looking at the functions that there are; the tool makes them in the order of the
-//! records. Extents of the machine's pool have none: they are the pod's in the manager's plan, in the same order. A byte of a later version is left out.
+//! records. Extents of the machine's pool have none: they are the pod's in the manager's plan, in the same order. A
+//! byte of a later version is left out.
 
 use alloc::vec::Vec;
 use bitflags::bitflags;

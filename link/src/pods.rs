@@ -14,8 +14,9 @@
 //! Currencies share a part of the processors among pods. They are numbered, and the payer of one has a smaller number,
 //! so that a plan cannot say a cycle and the manager can make them in order.
 //!
-//! Pods can have extents of one disk, the pool, which is the machine's last virtio disk and none of a pod's. The manager
-//! has it driven by a domain of its own; a pod finds a session for each of its extents, in the order of the plan.
+//! Pods can have extents of one disk, the pool, which is the machine's last virtio disk and none of a pod's. The
+//! manager has it driven by a domain of its own; a pod finds a session for each of its extents, in the order of the
+//! plan.
 //!
 //! The encoding is a header (magic, version, numbers of pods, currencies and extents), an entry of fixed size for each
 //! pod, one for each currency, and one for each extent, little-endian. Reading takes no memory, since the manager has

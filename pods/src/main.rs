@@ -11,8 +11,8 @@
 //! code) none of them can write; frames that come back are cleared before they are given again; the bells that pods
 //! ring are looked at, never believed further than that the pod is to be taken apart.
 //!
-//! Modules: `manager` has the order of things, `pod` makes and ends one, `guard` and `device` are its devices, `pool` is
-//! the disk that several have parts of, `currency` makes those that pay for pods, `orders` is the line to the host,
+//! Modules: `manager` has the order of things, `pod` makes and ends one, `guard` and `device` are its devices, `pool`
+//! is the disk that several have parts of, `currency` makes those that pay for pods, `orders` is the line to the host,
 //! `memory` shows frames, `division` moves memory between pods, `report` is the kernel's log.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 

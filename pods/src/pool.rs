@@ -1,18 +1,19 @@
 //! The pool: one disk whose extents pods have, behind a domain that the manager makes.
 //!
-//! Each extent is a client of the domain's service (`aegis_service::disk`), with a session and memory for transfers that
-//! are the pod's to write, the domain's to read and write, and the disk's to reach: nothing else of a pod is. A pod
-//! offers its session when it begins; the service takes it when it is done with the one before.
+//! Each extent is a client of the domain's service (`aegis_service::disk`), with a session and memory for transfers
+//! that are the pod's to write, the domain's to read and write, and the disk's to reach: nothing else of a pod is. A
+//! pod offers its session when it begins; the service takes it when it is done with the one before.
 //!
 //! The domain is lost when the kernel has stopped it, or when a pod doubts it and it does not take a session that the
-//! manager offers within [`PING_NS`]: the manager is a client, too, which has nothing of the disk. Then its disk is reset, what pods offered is withdrawn, so that they offer it anew, and another
-//! domain begins. One that is lost more often than [`LOSS_COUNT_MAX`] times in [`LOSS_WITHIN_NS`] stays away.
+//! manager offers within [`PING_NS`]: the manager is a client, too, which has nothing of the disk. Then its disk is
+//! reset, what pods offered is withdrawn, so that they offer it anew, and another domain begins. One that is lost more
+//! often than [`LOSS_COUNT_MAX`] times in [`LOSS_WITHIN_NS`] stays away.
 //!
 //! Invariants: the service is told of an extent by the manager alone, with the pod whose memory its session is; the
 //! manager believes nothing that a pod or the domain writes, and does at most one look in [`PING_NS`] for pods' doubts.
 //!
-//! Neighbours: `aegis_domains` makes domains; `manager` sleeps on [`Pool::bells`]; `exos/linux/src/glue/disk_pool.rs` is
-//! a pod's side.
+//! Neighbours: `aegis_domains` makes domains; `manager` sleeps on [`Pool::bells`]; `exos/linux/src/glue/disk_pool.rs`
+//! is a pod's side.
 #![allow(unsafe_code, reason = "a session's first page is shown here")]
 
 use core::sync::atomic::AtomicU64;

@@ -1,5 +1,5 @@
-//! Several pods on one image of the host (`[disk.pool]`): each has its part and nothing else, what it wrote is there the
-//! next time, its driver may be lost, and who does wrong hurts itself.
+//! Several pods on one image of the host (`[disk.pool]`): each has its part and nothing else, what it wrote is there
+//! the next time, its driver may be lost, and who does wrong hurts itself.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -97,6 +97,11 @@ impl Client {
         memory.load_acquire(WORD_GENERATION) as u32 & !1
     }
 
+    /// Whether what was offered was taken away before a service took it.
+    pub fn is_withdrawn(memory: &(impl SharedWords + ?Sized)) -> bool {
+        memory.load_acquire(WORD_MAGIC) != MAGIC
+    }
+
     /// Whether nobody will serve a session of this memory any more.
     pub fn is_given_up(memory: &(impl SharedWords + ?Sized)) -> bool {
         memory.load_acquire(WORD_STATE) == GIVEN_UP

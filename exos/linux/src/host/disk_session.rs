@@ -95,8 +95,8 @@ pub struct SessionDisk<P> {
 impl<P: DiskPlace> SessionDisk<P> {
     /// Starts a domain and waits until it serves, by `pause` again and again. `None`: there is none.
     pub fn open(place: P, log: Box<dyn Fn(&str) + Send + Sync>, pause: impl Fn()) -> Option<Self> {
-        let generation = Client::generation_before(place.words()).wrapping_add(2);
-        let client = Client::new(place.words(), SHAPE, generation)?;
+        let mut generation = Client::generation_before(place.words()).wrapping_add(2);
+        let mut client = Client::new(place.words(), SHAPE, generation)?;
         let begin_ns = place.now_ns();
         while !place.start() {
             let _ = place.end();
@@ -110,6 +110,11 @@ impl<P: DiskPlace> SessionDisk<P> {
             if place.is_stopped() || place.now_ns().saturating_sub(begin_ns) > START_NS {
                 let _ = place.end();
                 return None;
+            }
+            if Client::is_withdrawn(place.words()) {
+                generation = generation.wrapping_add(2);
+                client.restart(place.words(), generation);
+                let _ = place.start();
             }
             pause();
         }
@@ -282,6 +287,11 @@ impl<P: DiskPlace> SessionDisk<P> {
         if !Self::may_restart(inner, now_ns) {
             return DiskReset::Failed;
         }
+        self.begin(inner, now_ns)
+    }
+
+    /// Begins a session of the next generation.
+    fn begin(&self, inner: &mut Inner, now_ns: u64) -> DiskReset {
         inner.given_count = 0;
         inner.last = 0;
         inner.given[0].count = 0;
@@ -417,6 +427,9 @@ impl<P: DiskPlace> Disk for SessionDisk<P> {
             let Some(limits) = limits_of(&inner.client, self.place.words()) else { return DiskReset::Failed };
             inner.limits = limits;
             return DiskReset::Done;
+        }
+        if Client::is_withdrawn(self.place.words()) {
+            return self.begin(&mut inner, begin_ns);
         }
         let is_late = self.place.now_ns().saturating_sub(begin_ns) > START_NS;
         if is_late || self.place.is_stopped() { self.restart(&mut inner) } else { DiskReset::Pending }

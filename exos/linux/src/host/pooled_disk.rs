@@ -5,8 +5,8 @@
 //! while programs run, and a service that lies can spoil what is on its own disk, and nothing else.
 //!
 //! Invariants: a tag's piece is the service's from [`Disk::submit`] until its tag is told or the session is another;
-//! nothing is copied with a lock of the session's held. A program's frames are touched by copies alone, so they are free
-//! as soon as a tag is told, whatever the service does.
+//! nothing is copied with a lock of the session's held. A program's frames are touched by copies alone, so they are
+//! free as soon as a tag is told, whatever the service does.
 //!
 //! Neighbours: [`super::disk_session`] is the session, `glue::disk_pool` the place.
 
