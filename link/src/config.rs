@@ -22,6 +22,7 @@ use aegis_image::tree::LINK_TARGET_BYTES_MAX;
 use crate::disks::{Disks, TAG_DISK, TAG_REQUEST_ORDER};
 use crate::drivers::{Drivers, TAG_DISK_FAULT, TAG_DRIVER, TAG_NET_FAULT};
 use crate::network::{HostEntry, Network, TAG_NAME, TAG_NETWORK, TAG_NETWORK_ADDRESS};
+use crate::rights::{Rights, TAG_CAPABILITIES, TAG_LIMIT, TAG_PROCESS};
 
 /// First eight bytes of a configuration.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"AEGISCFG");
@@ -122,7 +123,8 @@ bitflags! {
     pub struct HostMountFlags: u32 {
         /// Nothing changes through it.
         const READ_ONLY = 1;
-        /// It is the root: taken as unchanging, with a writable layer in memory over it.
+        /// It is the root: with `READ_ONLY` taken as unchanging, with a writable layer in memory over it; without,
+        /// what is written is written to it.
         const ROOT = 1 << 1;
         /// It shows in the root, at `/` or at `/NAME`, where the root's image has nothing: taken as unchanging.
         const LAYER = 1 << 2;
@@ -219,6 +221,8 @@ pub struct Config {
     pub drivers: Drivers,
     /// Its disks.
     pub disks: Disks,
+    /// What its first program may do and use.
+    pub rights: Rights,
 }
 
 impl Default for Config {
@@ -245,6 +249,7 @@ impl Default for Config {
             names: Vec::new(),
             drivers: Drivers::default(),
             disks: Disks::default(),
+            rights: Rights::default(),
         }
     }
 }
@@ -272,6 +277,8 @@ pub enum ConfigError {
     Mount,
     /// The network has too many addresses or names, or a name that is none.
     Network,
+    /// A limit, a umask or a permission that is none.
+    Rights,
     /// An argument or environment string holds NUL.
     ZeroByte,
     /// Arguments and environment exceed [`STRING_BYTES_MAX`].
@@ -293,6 +300,7 @@ impl core::fmt::Display for ConfigError {
             Self::Groups => write!(formatter, "at most {GROUP_COUNT_MAX} groups"),
             Self::Mount => write!(formatter, "at most {MOUNT_COUNT_MAX} shared directories, at absolute paths"),
             Self::Network => formatter.write_str("the network has too many addresses or names, or a name is none"),
+            Self::Rights => formatter.write_str("a limit, a umask or a permission is none"),
             Self::ZeroByte => formatter.write_str("an argument or variable holds a zero byte"),
             Self::StringsTooLong => {
                 write!(formatter, "arguments and environment are longer than {STRING_BYTES_MAX} bytes")
@@ -308,8 +316,8 @@ impl Config {
     /// Encodes; fields with default values are written too.
     ///
     /// # Errors
-    /// `Program`, `WorkingDirectory`, `Hostname`, `Groups`, `Mount`, `Network`, `ZeroByte`, `StringsTooLong`,
-    /// `TooLarge`.
+    /// `Program`, `WorkingDirectory`, `Hostname`, `Groups`, `Mount`, `Network`, `Rights`, `ZeroByte`,
+    /// `StringsTooLong`, `TooLarge`.
     pub fn encode(&self) -> Result<Vec<u8>, ConfigError> {
         self.validate()?;
         let mut bytes = Vec::new();
@@ -355,6 +363,7 @@ impl Config {
         self.names.iter().for_each(|entry| record(TAG_NAME, &entry.value()));
         self.drivers.write(&mut record);
         self.disks.write(&mut record);
+        self.rights.write(&mut record);
         if bytes.len() > CONFIG_BYTES_MAX {
             return Err(ConfigError::TooLarge);
         }
@@ -459,6 +468,7 @@ impl Config {
             TAG_DRIVER => self.drivers.take_record(value)?,
             TAG_DISK_FAULT | TAG_NET_FAULT => self.drivers.take_fault(tag, value)?,
             TAG_DISK | TAG_REQUEST_ORDER => self.disks.take_record(tag, value)?,
+            TAG_CAPABILITIES | TAG_LIMIT | TAG_PROCESS => self.rights.take_record(tag, value)?,
             _ => {}
         }
         Some(())
@@ -489,6 +499,9 @@ impl Config {
         }
         if self.network.as_ref().is_some_and(|network| !network.is_valid()) || !HostEntry::are_valid(&self.names) {
             return Err(ConfigError::Network);
+        }
+        if !self.rights.is_valid() || self.temporaries.iter().any(|temporary| temporary.permissions > 0o7777) {
+            return Err(ConfigError::Rights);
         }
         let mut string_bytes: usize = 0;
         for string in self.arguments.iter().chain(&self.environment) {

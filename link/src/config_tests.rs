@@ -13,6 +13,7 @@ use super::{
 use crate::disks::{DiskFlags, Disks, RequestOrder};
 use crate::drivers::Drivers;
 use crate::network::{HostEntry, Network, NetworkFlags, Prefixed};
+use crate::rights::Rights;
 
 fn minimal() -> Config {
     Config { program: b"/bin/true".to_vec(), ..Config::default() }
@@ -145,6 +146,7 @@ prop_compose! {
                 };
                 (gid % 3) as usize
             ],
+            rights: Rights::default(),
             tickets: tickets.map(|(amount, currency)| Tickets { amount, currency }),
             network,
             names: names.into_iter().map(|(address, name)| HostEntry { name: name.into_bytes(), address }).collect(),

@@ -39,4 +39,5 @@ mod numbered;
 pub mod orders;
 pub mod phase;
 pub mod pods;
+pub mod rights;
 pub mod sessions;

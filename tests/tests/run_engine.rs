@@ -240,6 +240,62 @@ fn a_root_is_read_only_where_the_engine_says_so() {
 }
 
 #[test]
+fn what_a_container_writes_is_in_its_root() {
+    let engine = Engine::new("written");
+    let rootfs = engine.folder.join("bundle/rootfs");
+    let run = |id: &str, script: &str, annotation: &str| {
+        engine.config(script, &format!(r#","annotations":{{"aegis.root":"{annotation}"}}"#));
+        let container = engine.create(id, b"");
+        engine.works(&["start", id]);
+        let ended = container.end();
+        engine.works(&["delete", id]);
+        ended
+    };
+    let write = "echo one > /f; busybox mkdir -p /d/e; busybox ln -s f /d/l; busybox mkfifo /p; (echo through > /p) & \
+                 cat /p; busybox test -p /p && echo fifo; busybox grep -c box /etc/hosts; \
+                 busybox ls / | busybox grep -c p";
+    let (output, errors, status) = run("w", write, "written");
+    assert_eq!((output.as_str(), status), ("through\nfifo\n1\n3\n", 0), "{errors}");
+    assert_eq!(std::fs::read_to_string(rootfs.join("f")).expect("written"), "one\n");
+    assert!(
+        rootfs.join("d/e").is_dir() && std::fs::read_link(rootfs.join("d/l")).is_ok_and(|to| to.as_os_str() == "f")
+    );
+    let hosts = std::fs::read_to_string(rootfs.join("etc/hosts")).expect("a place to mount at");
+    assert_eq!(hosts, "", "what is the run's own is not written to the root");
+    // As when an engine starts it again; and what the host did meanwhile is there.
+    std::fs::write(rootfs.join("g"), "two\n").expect("writable");
+    let (output, errors, status) = run("a", "cat /f /g; busybox rm /f; echo three > /g", "written");
+    assert_eq!((output.as_str(), status), ("one\ntwo\n", 0), "{errors}");
+    assert!(!rootfs.join("f").exists());
+    let (output, errors, status) = run("m", "cat /g; echo four > /g; cat /g", "memory");
+    assert_eq!((output.as_str(), status), ("three\nfour\n", 0), "{errors}");
+    assert_eq!(std::fs::read_to_string(rootfs.join("g")).expect("written"), "three\n");
+}
+
+#[test]
+fn a_program_begins_with_the_rights_that_its_engine_says() {
+    let engine = Engine::new("rights");
+    let script = "ulimit -n; ulimit -Hn; umask; cat /proc/self/oom_score_adj; \
+                  busybox grep -E '^(CapEff|CapBnd|NoNew)' /proc/self/status; busybox stat -c %a /t; \
+                  busybox dd if=/dev/zero of=/t/f bs=1k count=100 2>/dev/null; busybox stat -c %s /t/f";
+    engine.config(script, "");
+    let path = engine.folder.join("bundle/config.json");
+    let text = std::fs::read_to_string(&path).expect("written");
+    let rights = r#""process":{"capabilities":{"bounding":["CAP_KILL","CAP_CHOWN"]},"noNewPrivileges":true,
+        "oomScoreAdj":7,"rlimits":[{"type":"RLIMIT_NOFILE","soft":100,"hard":200}],"#;
+    let tmpfs = r#""mounts":[{"destination":"/t","type":"tmpfs","options":["size=64k","mode=750"]},"#;
+    let text = text.replace(r#""process":{"#, rights).replace(r#""mounts":["#, tmpfs);
+    std::fs::write(&path, text.replace(r#""uid":0"#, r#""umask":63,"uid":0"#)).expect("writable");
+    let container = engine.create(ID, b"");
+    engine.works(&["start", ID]);
+    let (output, errors, status) = container.end();
+    let expected = "100\n200\n0077\n7\nCapEff:\t0000000000000021\nCapBnd:\t0000000000000021\nNoNewPrivs:\t1\n\
+                    750\n65536\n";
+    assert_eq!((output.as_str(), status), (expected, 0), "{errors}");
+    engine.works(&["delete", ID]);
+}
+
+#[test]
 fn what_cannot_be_kept_fails_at_create_and_leaves_nothing() {
     let engine = Engine::new("refused");
     let bundle = engine.folder.join("bundle").display().to_string();

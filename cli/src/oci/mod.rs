@@ -4,9 +4,10 @@
 //! | file | what |
 //! |---|---|
 //! | `words` | the command line |
-//! | `spec` | `config.json`, and what of it a machine keeps |
+//! | `spec`, `rights` | `config.json`, and what of it a machine keeps |
 //! | `state` | a container's files |
 //! | `monitor` | the process that stands for a container, and those for further programs |
+//! | `view` | what an engine sees that enters a container's mount namespace |
 //! | `console`, `hooks`, `descriptors` | a terminal for the engine; its hooks; what it left open |
 //!
 //! Invariants: whoever is named in a pid file is this tool's child, so that the engine that called it inherits it; it
@@ -17,8 +18,10 @@ mod descriptors;
 mod errors;
 mod hooks;
 mod monitor;
+mod rights;
 mod spec;
 mod state;
+mod view;
 mod words;
 
 pub(crate) use state::rfc_3339;
@@ -143,7 +146,7 @@ fn create(words: &Words, place: &Place) -> Result<u8> {
     let path = bundle.join("config.json");
     let config = read_bounded(&path)?;
     let spec = Spec::parse(&path, &config)?;
-    let plan = spec.plan(&bundle)?;
+    let plan = spec.plan(&bundle, is_privileged())?;
     let rootfs = spec.root(&bundle)?;
     if !rootfs.is_dir() {
         return Err(OciError::Cannot(format!("root.path {}: no such file or directory", rootfs.display())));
@@ -158,6 +161,11 @@ fn create(words: &Words, place: &Place) -> Result<u8> {
         let _ = place.remove();
     }
     created.map(|()| 0)
+}
+
+/// Whether files can be given to any user, as a root that is written needs it.
+fn is_privileged() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// Starts the monitor, and runs the hooks that belong to it.

@@ -1,22 +1,31 @@
 //! `config.json` of a bundle, and what of it a machine can keep: the words of an `aegis run`.
 //!
-//! Pure but for looking at what is bound. What protects a kernel that containers share (capabilities, seccomp, masked
-//! paths, labels) has nothing to protect here and is passed over; what a program would notice and a machine cannot give
-//! is refused by name.
+//! Pure but for looking at the root. What protects a kernel that containers share (seccomp, masked paths, labels) has
+//! nothing to protect here and is passed over; what a program would notice and a machine cannot give is refused by
+//! name.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 use aegis_launch::images::accounts::Identity;
+use aegis_launch::machine::mounts::RootChanges;
+use aegis_link::rights::Rights;
+use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, openat2};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::oci::errors::{OciError, Result};
+use crate::oci::rights::{NamedCapabilities, NamedLimit, Said};
+use crate::oci::view::Bound;
+use crate::options::values::parse_temporary;
 
 /// The annotation that names ports of the program, as engines write them: `80,53/udp,9000-9010`. An engine that
 /// publishes ports says so to nobody but its own network, which leads to the namespace.
 const PORTS: &str = "aegis.ports";
+/// The annotation that says what becomes of what the program writes into its root: `written` to it, or in `memory` and
+/// gone at the end.
+const ROOT: &str = "aegis.root";
 /// Least memory of a machine.
 const MEMORY_BYTES_MIN: u64 = 8 << 20;
 /// Where the machine has its own file systems, whatever the engine would mount.
@@ -65,6 +74,12 @@ pub(crate) struct Process {
     cwd: String,
     #[serde(default)]
     pub(crate) user: User,
+    capabilities: Option<NamedCapabilities>,
+    #[serde(default)]
+    rlimits: Vec<NamedLimit>,
+    #[serde(default)]
+    no_new_privileges: bool,
+    oom_score_adj: Option<i32>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -73,6 +88,7 @@ pub(crate) struct User {
     uid: u32,
     gid: u32,
     additional_gids: Vec<u32>,
+    umask: Option<u32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -154,6 +170,17 @@ struct Cpu {
     period: Option<u64>,
 }
 
+/// Where a container's host name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostNaming<'a> {
+    /// In a namespace of its own.
+    Own(&'a str),
+    /// In a pod's, at this path.
+    Joined(&'a Path),
+    /// As the configuration says, if it does.
+    Plain,
+}
+
 /// What a machine's card is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
@@ -172,6 +199,7 @@ pub(crate) struct Plan {
     pub(crate) words: Vec<OsString>,
     /// The program's user, which is numbers and no name that a root could give another meaning.
     pub(crate) identity: Identity,
+    pub(crate) rights: Rights,
     pub(crate) network: Network,
     pub(crate) has_terminal: bool,
     /// What was passed over that a program might notice.
@@ -202,6 +230,31 @@ impl Spec {
     /// Whether it only holds a pod's namespaces, as engines of Kubernetes start one before the others.
     pub(crate) fn is_sandbox(&self) -> bool {
         self.annotations.get("io.kubernetes.cri.container-type").is_some_and(|kind| kind == "sandbox")
+    }
+
+    /// The UTS namespace that the container is in: one of its own, with its name, or one at a path.
+    pub(crate) fn host_naming(&self) -> HostNaming<'_> {
+        let linux = self.linux.as_ref();
+        let of_names = linux.and_then(|linux| linux.namespaces.iter().find(|it| it.kind == "uts"));
+        let name = self.hostname.as_deref().filter(|name| !name.is_empty());
+        match (of_names, name) {
+            (Some(Namespace { path: Some(path), .. }), None) => HostNaming::Joined(path),
+            (Some(Namespace { path: None, .. }), Some(name)) => HostNaming::Own(name),
+            _ => HostNaming::Plain,
+        }
+    }
+
+    /// What is bound in the root, in order.
+    pub(crate) fn bound(&self, bundle: &Path) -> Vec<Bound> {
+        let is_shown = |mount: &&Mount| {
+            let place = mount.destination.as_str();
+            mount.is_bind() && !OWN_PLACES.contains(&place) && !OWN_FILES.contains(&place) && !MARKS.contains(&place)
+        };
+        let bound = |mount: &Mount| {
+            let host = bundle.join(mount.source.as_ref()?);
+            Some(Bound { host, place: PathBuf::from(&mount.destination), is_read_only: mount.is_read_only() })
+        };
+        self.mounts.iter().filter(is_shown).filter_map(bound).collect()
     }
 
     /// Whether something is mounted over a path or above it.
@@ -244,11 +297,28 @@ impl Spec {
         })
     }
 
+    /// What becomes of what the program writes into its root. If nobody says so, it is written to it where files can be
+    /// given to their owners.
+    fn root_changes(&self, rootfs: &Path, is_privileged: bool) -> Result<RootChanges> {
+        // A root that is sealed is taken as unchanging, and whatever is mounted needs a place over it.
+        let is_possible = !self.root.as_ref().is_some_and(|root| root.readonly) && rootfs != Path::new("/");
+        match self.annotations.get(ROOT).map(String::as_str) {
+            Some("memory") => Ok(RootChanges::InMemory),
+            Some("written") if !is_possible => {
+                Err(cannot(format!("annotations: {ROOT}: this root is read-only, or the host's own")))
+            }
+            Some("written") => Ok(RootChanges::Written),
+            None if is_possible && is_privileged => Ok(RootChanges::Written),
+            None => Ok(RootChanges::InMemory),
+            Some(other) => Err(cannot(format!("annotations: {ROOT}: {other}: written or memory"))),
+        }
+    }
+
     /// What to run, and how.
     ///
     /// # Errors
     /// `Cannot`, `Document`.
-    pub(crate) fn plan(&self, bundle: &Path) -> Result<Plan> {
+    pub(crate) fn plan(&self, bundle: &Path, is_privileged: bool) -> Result<Plan> {
         let process = self.process.as_ref().ok_or_else(|| cannot("config.json has no process"))?;
         let linux = self.linux.clone().unwrap_or_default();
         if process.args.first().is_none_or(String::is_empty) {
@@ -267,11 +337,16 @@ impl Spec {
         let mut warnings: Vec<String> =
             linux.sysctl.keys().map(|key| format!("linux.sysctl: {key} is passed over")).collect();
         let mut words: Vec<OsString> = ["aegis", "run", "--quiet", "--root"].map(Into::into).to_vec();
-        words.push(self.root(bundle)?.into());
+        let rootfs = self.root(bundle)?;
+        let changes = self.root_changes(&rootfs, is_privileged)?;
+        words.push(rootfs.clone().into());
+        if changes == RootChanges::Written {
+            words.push("--write-root".into());
+        }
         let mut add = |option: &str, value: OsString| words.extend([option.into(), value]);
         let is_read_only = self.root.as_ref().is_some_and(|root| root.readonly);
         for mount in &self.mounts {
-            if let Some((option, value)) = mount.words(bundle, is_read_only, &mut warnings)? {
+            if let Some((option, value)) = mount.words(bundle, (&rootfs, is_read_only), &mut warnings)? {
                 add(option, value);
             }
         }
@@ -301,7 +376,9 @@ impl Spec {
         }
         words.push("--".into());
         words.extend(process.args.iter().map(OsString::from));
-        Ok(Plan { words, identity: process.user.identity()?, network, has_terminal: process.terminal, warnings })
+        let rights = process.said().rights(&mut warnings).map_err(OciError::Cannot)?;
+        let identity = process.user.identity()?;
+        Ok(Plan { words, identity, rights, network, has_terminal: process.terminal, warnings })
     }
 }
 
@@ -324,12 +401,11 @@ impl Mount {
     fn words(
         &self,
         bundle: &Path,
-        is_root_read_only: bool,
+        (rootfs, is_root_read_only): (&Path, bool),
         warnings: &mut Vec<String>,
     ) -> Result<Option<(&'static str, OsString)>> {
         let place = self.destination.as_str();
         let kind = self.kind.as_deref().unwrap_or("bind");
-        let is_bind = kind == "bind" || self.options.iter().any(|it| it == "bind" || it == "rbind");
         if !Path::new(place).is_absolute() || Path::new(place).components().any(|it| it == Component::ParentDir) {
             return Err(cannot(format!("mounts: {place}: an absolute path without .. is wanted")));
         }
@@ -340,18 +416,22 @@ impl Mount {
             warnings.push(format!("mounts: {place}: a mark of the engine's is passed over"));
             return Ok(None);
         }
-        if is_bind {
+        if self.is_bind() {
             let source = self.source.as_ref().ok_or_else(|| cannot(format!("mounts: {place}: no source")))?;
             let mut text = bundle.join(source).into_os_string();
             text.push(":");
             text.push(place);
-            text.push(if self.options.iter().any(|it| it == "ro" || it == "rro") { ":ro" } else { "" });
+            text.push(if self.is_read_only() { ":ro" } else { "" });
             return Ok(Some(("-v", text)));
         }
         match kind {
-            // What programs write is in memory everywhere, and what the root has there is to be seen.
-            "tmpfs" if !is_root_read_only && self.options.iter().any(|it| it == "tmpcopyup") => Ok(None),
-            "tmpfs" | "ramfs" => Ok(Some(("--tmpfs", place.trim_end_matches('/').into()))),
+            // What the root has there is to be seen.
+            "tmpfs" if !is_root_read_only && self.copies_something(rootfs) => {
+                warnings
+                    .push(format!("mounts: {place}: what the root has there is shown, and written to as the root is"));
+                Ok(None)
+            }
+            "tmpfs" | "ramfs" => Ok(Some(("--tmpfs", self.in_memory(warnings)?.into()))),
             "proc" | "sysfs" | "devpts" | "mqueue" | "cgroup" | "cgroup2" => {
                 Err(cannot(format!("mounts: {kind} at {place}: a machine has it at its usual place alone")))
             }
@@ -359,6 +439,47 @@ impl Mount {
                 Err(cannot(format!("mounts: {place}: a file system of type {other} cannot be shown in a machine")))
             }
         }
+    }
+}
+
+impl Mount {
+    fn is_bind(&self) -> bool {
+        let kind = self.kind.as_deref().unwrap_or("bind");
+        kind == "bind" || self.options.iter().any(|it| it == "bind" || it == "rbind")
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.options.iter().any(|it| it == "ro" || it == "rro")
+    }
+
+    /// Whether the mount is to begin with what the root has there, and it has something.
+    fn copies_something(&self, rootfs: &Path) -> bool {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let is_filled = || {
+            let root = rustix::fs::open(rootfs, flags, Mode::empty()).ok()?;
+            let place = self.destination.trim_start_matches('/');
+            let there = openat2(&root, place, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()?;
+            let mut entries = Dir::read_from(&there).ok()?.flatten();
+            Some(entries.any(|entry| !matches!(entry.file_name().to_bytes(), b"." | b"..")))
+        };
+        self.options.iter().any(|it| it == "tmpcopyup") && is_filled() == Some(true)
+    }
+
+    /// The value of `--tmpfs`.
+    fn in_memory(&self, warnings: &mut Vec<String>) -> Result<String> {
+        let place = self.destination.trim_end_matches('/');
+        let mut said = Vec::new();
+        for option in &self.options {
+            match option.split_once('=') {
+                Some(("size", size)) if size.ends_with('%') => {
+                    warnings.push(format!("mounts: {place}: size={size} is passed over"));
+                }
+                Some(("size" | "mode", _)) => said.push(option.as_str()),
+                _ => {}
+            }
+        }
+        let text = format!("{place}{}{}", if said.is_empty() { "" } else { ":" }, said.join(","));
+        parse_temporary(&text).map(|_| text).map_err(|why| cannot(format!("mounts: {place}: {why}")))
     }
 }
 
@@ -399,6 +520,16 @@ impl Process {
         words.push(container.into());
         words.extend(self.args.iter().map(OsString::from));
         Ok(words)
+    }
+
+    fn said(&self) -> Said<'_> {
+        Said {
+            capabilities: self.capabilities.as_ref(),
+            limits: &self.rlimits,
+            no_new_privileges: self.no_new_privileges,
+            out_of_memory_adjust: self.oom_score_adj,
+            umask: self.user.umask,
+        }
     }
 
     /// Directories in which the program is looked for.

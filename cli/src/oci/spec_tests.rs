@@ -17,7 +17,7 @@ fn plan(change: impl FnOnce(&mut serde_json::Value)) -> Result<Plan, String> {
     change(&mut config);
     let spec =
         Spec::parse(Path::new("config.json"), config.to_string().as_bytes()).map_err(|error| error.to_string())?;
-    spec.plan(Path::new("/b")).map_err(|error| error.to_string())
+    spec.plan(Path::new("/b"), true).map_err(|error| error.to_string())
 }
 
 fn words(plan: &Plan) -> String {
@@ -29,7 +29,7 @@ fn a_container_becomes_the_words_of_a_run() {
     let plain = plan(|_| {}).expect("a plan");
     assert_eq!(
         words(&plain),
-        "aegis|run|--quiet|--root|/b/rootfs|-w|/w|--network|none|-e|PATH=/bin|-e|A=b c|--|sh|-c|x y|"
+        "aegis|run|--quiet|--root|/b/rootfs|--write-root|-w|/w|--network|none|-e|PATH=/bin|-e|A=b c|--|sh|-c|x y|"
     );
     assert_eq!((plain.network, plain.has_terminal), (Network::None, false));
     assert_eq!(plain.identity, Identity { uid: 5, gid: 6, groups: vec![7], home: None });
@@ -60,19 +60,57 @@ fn a_container_becomes_the_words_of_a_run() {
 
 #[test]
 fn what_may_change_is_as_the_engine_says() {
+    let folder = std::env::temp_dir().join(format!("aegis-spec-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("rootfs/run/lock")).expect("writable");
+    std::fs::create_dir_all(folder.join("rootfs/empty")).expect("writable");
     let mounts = serde_json::json!([
         { "destination": "/run", "type": "tmpfs", "options": ["rw", "tmpcopyup"] },
-        { "destination": "/cache/", "type": "tmpfs" },
+        { "destination": "/empty", "type": "tmpfs", "options": ["rw", "tmpcopyup", "noexec"] },
+        { "destination": "/cache/", "type": "tmpfs", "options": ["size=65536k", "mode=755", "nodev"] },
     ]);
-    let plain = plan(|config| config["mounts"] = mounts.clone()).expect("a plan");
-    assert!(words(&plain).contains("|--tmpfs|/cache|-w|") && !words(&plain).contains("read-only"), "{plain:?}");
-    assert!(!words(&plain).contains("/run"), "what the root has there is seen, and may be written over");
-    let sealed = plan(|config| {
-        config["root"]["readonly"] = true.into();
-        config["mounts"] = mounts;
+    let plan = |change: &dyn Fn(&mut serde_json::Value)| {
+        plan(|config| {
+            config["root"]["path"] = folder.join("rootfs").to_str().into();
+            config["mounts"] = mounts.clone();
+            change(config);
+        })
+    };
+    let text = words(&plan(&|_| {}).expect("a plan"));
+    assert!(text.contains("|--tmpfs|/empty|--tmpfs|/cache:size=65536k,mode=755|-w|"), "{text}");
+    assert!(!text.contains("/run") && !text.contains("read-only"), "what the root has there is seen: {text}");
+    let sealed = words(&plan(&|config| config["root"]["readonly"] = true.into()).expect("a plan"));
+    assert!(sealed.contains("|--tmpfs|/run|--tmpfs|/empty|") && sealed.contains("|--read-only|--|"), "{sealed}");
+    let annotated = |kind: &str, read_only: bool| {
+        plan(&|config| {
+            config["annotations"] = serde_json::json!({ "aegis.root": kind });
+            config["root"]["readonly"] = read_only.into();
+        })
+    };
+    assert!(words(&annotated("written", false).expect("a plan")).contains("|--write-root|"));
+    for text in [sealed, words(&annotated("memory", false).expect("a plan"))] {
+        assert!(!text.contains("write-root"), "{text}");
+    }
+    assert!(annotated("written", true).expect_err("sealed").contains("read-only"));
+    assert!(annotated("x", false).expect_err("no such").contains("written or memory"));
+    std::fs::remove_dir_all(folder).expect("ours");
+}
+
+#[test]
+fn rights_and_limits_are_kept() {
+    let plain = plan(|_| {}).expect("a plan");
+    assert_eq!(plain.rights, aegis_link::rights::Rights::default());
+    let full = plan(|config| {
+        let process = &mut config["process"];
+        process["capabilities"] = serde_json::json!({ "bounding": ["CAP_KILL"], "effective": ["CAP_KILL"] });
+        process["rlimits"] = serde_json::json!([{ "type": "RLIMIT_NOFILE", "soft": 20, "hard": 30 }]);
+        process["noNewPrivileges"] = true.into();
+        process["oomScoreAdj"] = (-5).into();
+        process["user"]["umask"] = 0o77.into();
     });
-    let text = words(&sealed.expect("a plan"));
-    assert!(text.contains("|--tmpfs|/run|--tmpfs|/cache|") && text.contains("|--read-only|--|"), "{text}");
+    let rights = full.expect("a plan").rights;
+    assert_eq!(rights.capabilities.map(|sets| sets.bounding), Some(1 << 5));
+    assert_eq!((rights.limits[0].resource, rights.limits[0].soft), (7, 20));
+    assert_eq!((rights.no_new_privileges, rights.out_of_memory_adjust, rights.umask), (true, Some(-5), Some(0o77)));
 }
 
 #[test]
@@ -98,7 +136,15 @@ fn ports_that_an_annotation_names_lead_in() {
 #[test]
 fn what_cannot_be_kept_is_named() {
     type Change = fn(&mut serde_json::Value);
-    let cases: [(Change, &str); 11] = [
+    let cases: [(Change, &str); 13] = [
+        (|it| it["process"]["rlimits"] = serde_json::json!([{ "type": "X", "soft": 1, "hard": 1 }]), "rlimits"),
+        (
+            |it| {
+                let options = serde_json::json!(["size=x"]);
+                it["mounts"] = serde_json::json!([{ "destination": "/x", "type": "tmpfs", "options": options }]);
+            },
+            "mounts: /x",
+        ),
         (|it| it["ociVersion"] = "2.0.0".into(), "ociVersion"),
         (|it| it["process"]["args"] = serde_json::json!([]), "process.args"),
         (|it| it["process"]["cwd"] = "w".into(), "process.cwd"),

@@ -26,7 +26,7 @@ const WITH_VALUE: [(&str, &str); 14] = [
     ("--resources", "resources"),
 ];
 /// Flags without one.
-const PLAIN: [(&str, &str); 13] = [
+const PLAIN: [(&str, &str); 15] = [
     ("--all", "all"),
     ("-a", "all"),
     ("--force", "force"),
@@ -36,6 +36,9 @@ const PLAIN: [(&str, &str); 13] = [
     ("--no-pivot", ""),
     ("--no-new-keyring", ""),
     ("--debug", ""),
+    // What the process says of a terminal counts.
+    ("--tty", ""),
+    ("-t", ""),
     ("--version", "version"),
     ("-v", "version"),
     ("--help", "help"),
@@ -133,6 +136,8 @@ mod tests {
         let shim = read("--root /r --log /l --log-format json --systemd-cgroup kill --all ID 9");
         assert!(shim.has("all") && shim.rest == ["ID", "9"] && shim.path("root") == Some("/r".into()));
         assert!(read("delete -f ID").has("force"));
+        let exec = read("exec --pid-file /p --process /f --tty --detach --console-socket /c ID");
+        assert!(exec.has("detach") && exec.path("process") == Some("/f".into()));
         assert_eq!(read("ps -f json ID").path("format"), Some("json".into()));
         assert_eq!(read("--rootless=true --criu x state ID").unknown, ["--rootless", "--criu"]);
         assert!(Words::read(["state", "--what", "ID"].map(Into::into)).is_err());

@@ -10,6 +10,7 @@ use aegis_launch::machine::qemu::MachineKind;
 use aegis_launch::root::{With, parse_with};
 use aegis_link::config::Temporary;
 use aegis_link::drivers::Fault;
+use aegis_link::rights::Rights;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
@@ -42,6 +43,9 @@ pub(crate) struct PodOptions {
     /// Pack the directory of --root into an image before the start, instead of serving it live; --with does so too
     #[arg(long, requires = "root")]
     pub(crate) pack: bool,
+    /// Write what the program writes into the directory of --root itself, not into memory over it
+    #[arg(long, requires = "root", conflicts_with_all = ["pack", "with", "read_only"])]
+    pub(crate) write_root: bool,
     /// Show this directory of the host in the machine, live; writable unless :ro. With --image NAME:GUEST is a volume
     /// that is kept, and GUEST alone a directory in memory (repeatable)
     #[arg(
@@ -57,6 +61,9 @@ pub(crate) struct PodOptions {
     /// Show an empty directory there that is in memory; options size=SIZE, mode=OCTAL, noexec (repeatable)
     #[arg(long = "tmpfs", value_name = "DIR[:OPTIONS]", value_parser = parse_temporary)]
     pub(crate) temporaries: Vec<Temporary>,
+    // What an engine says of the program's capabilities and limits.
+    #[arg(skip)]
+    pub(crate) rights: Rights,
     /// Put this file or directory of the host into the root, read-only (repeatable)
     #[arg(long, value_name = "HOST[:GUEST]", value_parser = OsStringValueParser::new().try_map(parse_with))]
     pub(crate) with: Vec<With>,

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use aegis_launch::machine::mounts::Volume;
 use aegis_launch::root::With;
 
 use crate::options::groups::PodOptions;
@@ -14,7 +15,9 @@ use crate::start::program::absolute;
 pub(crate) fn settle_files(options: &mut PodOptions, base: &Path) {
     let is_file = |host: &Path| std::fs::metadata(base.join(host)).is_ok_and(|metadata| metadata.is_file());
     let volumes = std::mem::take(&mut options.volumes).into_iter();
-    let (files, served) = volumes.partition(|it| it.is_read_only && is_file(&it.host));
+    // A root that is written is the host's own, and nothing goes into it.
+    let is_packed = |it: &Volume| it.is_read_only && is_file(&it.host) && !options.write_root;
+    let (files, served) = volumes.partition(is_packed);
     options.volumes = served;
     let files: Vec<_> = files;
     options

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use aegis_launch::cache::Cache;
 use aegis_launch::errors::{Doing, Error};
 use aegis_launch::machine::disks::DiskImage;
-use aegis_launch::machine::mounts::{Served, Volume, serve};
+use aegis_launch::machine::mounts::{RootChanges, Served, Volume, serve};
 use aegis_launch::root::system::holds;
 use aegis_launch::root::{Prepared, Source, is_directory, prepare, working_directory};
 use aegis_link::config::{Config, Flags, MOUNT_COUNT_MAX, Tickets};
@@ -78,7 +78,14 @@ impl<'a> Pod<'a> {
     /// Packs its root, or finds it in the cache.
     pub(crate) fn files(&self, cache: Option<&Cache>) -> Result<PodFiles, Error> {
         let live_root = live_root(self.options)?;
-        let mounts = serve(live_root, &self.layers, &self.volumes)?;
+        let changes = if self.options.write_root { RootChanges::Written } else { RootChanges::InMemory };
+        if self.options.write_root {
+            match live_root {
+                Some(root) if std::fs::canonicalize(root).is_ok_and(|root| root != Path::new("/")) => {}
+                _ => return Err(Error::Usage("--write-root wants --root DIR, which is not / itself".into())),
+            }
+        }
+        let mounts = serve(live_root.map(|root| (root, changes)), &self.layers, &self.volumes)?;
         let root = match live_root {
             Some(_) => None,
             None => Some(prepare(self.source(), &self.options.with, cache)?),
@@ -202,6 +209,7 @@ impl<'a> Pod<'a> {
             groups: self.options.image.identity.groups.clone(),
             hostname: hostname.to_vec(),
             temporaries: self.options.temporaries.clone(),
+            rights: self.options.rights.clone(),
             mounts: files.mounts.iter().map(|served| served.mount.clone()).collect(),
             tickets: self.tickets.clone(),
             network: network.map(|network| network.config.clone()),

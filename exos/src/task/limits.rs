@@ -6,6 +6,8 @@ use crate::error::{Errno, Result};
 pub const UNLIMITED: u64 = u64::MAX;
 /// Limits in all.
 pub const RESOURCE_COUNT: usize = 16;
+/// Most open files of a process that a limit can say (`/proc/sys/fs/nr_open`).
+pub const OPEN_FILES_MAX: u64 = 1 << 20;
 
 /// A limited resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +84,6 @@ impl Limits {
         if limit.soft > limit.hard {
             return Err(Errno::EINVAL);
         }
-        // `/proc/sys/fs/nr_open`.
-        const OPEN_FILES_MAX: u64 = 1 << 20;
         let is_beyond = resource == Resource::OpenFiles as usize && limit.hard > OPEN_FILES_MAX;
         if (limit.hard > old.hard && !is_privileged) || is_beyond {
             return Err(Errno::EPERM);

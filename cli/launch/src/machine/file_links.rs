@@ -39,9 +39,22 @@ impl PartialEq for FileLink {
 impl Eq for FileLink {}
 
 impl FileLink {
+    /// One beside the file, for what is to be written to it.
     pub(super) fn make(file: &Path) -> io::Result<Self> {
+        Self::make_in(file.parent().unwrap_or(Path::new("/")), file, |file, link| std::fs::hard_link(file, link))
+    }
+
+    /// One that holds a copy, for what nobody changes: where programs of this user keep what goes with them, which for
+    /// an engine's container is the container's own directory.
+    pub(super) fn copy(file: &Path) -> io::Result<Self> {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
+        let parent = runtime.unwrap_or_else(std::env::temp_dir);
+        Self::make_in(&parent, file, |file, copy| std::fs::copy(file, copy).map(drop))
+    }
+
+    fn make_in(parent: &Path, file: &Path, put: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<Self> {
         static LAST: AtomicU32 = AtomicU32::new(0);
-        let (parent, name) = (file.parent().unwrap_or(Path::new("/")), file.file_name().unwrap_or_default());
+        let name = file.file_name().unwrap_or_default();
         clear(parent);
         for _ in 0..TRIES {
             let number = LAST.fetch_add(1, Ordering::Relaxed);
@@ -53,7 +66,7 @@ impl FileLink {
             // Until the lock is taken it may be cleared away, which shows in the next step.
             let linked = open(&directory).and_then(|lock| {
                 flock(&lock, FlockOperation::LockExclusive)?;
-                std::fs::hard_link(file, directory.join(name)).map(|()| lock)
+                put(file, &directory.join(name)).map(|()| lock)
             });
             match linked {
                 Ok(lock) => return Ok(Self { directory, _lock: lock }),

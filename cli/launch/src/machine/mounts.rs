@@ -86,13 +86,28 @@ impl Served {
     }
 }
 
+/// What becomes of what a program writes into a root that is a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RootChanges {
+    /// It is in memory, over the directory, which is taken as unchanging.
+    InMemory,
+    /// It is written to the directory.
+    Written,
+}
+
 /// What is served: the root first, if it is a directory, then `layers`, which show at their own paths where the root's
 /// image has nothing, then the volumes as they were given.
 ///
 /// # Errors
 /// A directory that is none, and too many of them.
-pub fn serve(root: Option<&Path>, layers: &[PathBuf], volumes: &[Volume]) -> Result<Vec<Served>, Error> {
-    let root = root.map(|host| (host, Path::new("/"), HostMountFlags::ROOT | HostMountFlags::READ_ONLY));
+pub fn serve(root: Option<(&Path, RootChanges)>, layers: &[PathBuf], volumes: &[Volume]) -> Result<Vec<Served>, Error> {
+    let root = root.map(|(host, changes)| {
+        let kept = match changes {
+            RootChanges::InMemory => HostMountFlags::READ_ONLY,
+            RootChanges::Written => HostMountFlags::empty(),
+        };
+        (host, Path::new("/"), HostMountFlags::ROOT | kept)
+    });
     let of_layers = HostMountFlags::LAYER | HostMountFlags::READ_ONLY;
     let layers = layers.iter().map(|layer| (layer.as_path(), layer.as_path(), of_layers));
     let volumes = volumes.iter().map(|volume| {
@@ -105,9 +120,13 @@ pub fn serve(root: Option<&Path>, layers: &[PathBuf], volumes: &[Volume]) -> Res
         let whole = std::fs::canonicalize(host).map_err(|error| wrong(&error))?;
         let is_of_root = flags.intersects(HostMountFlags::ROOT | HostMountFlags::LAYER);
         let (host, flags, link) = if whole.is_file() && !is_of_root {
-            let link = FileLink::make(&whole).map_err(|error| {
-                wrong(&format!("no hard link can be made beside it ({error}); show its directory, or it with :ro"))
-            })?;
+            let link = if flags.contains(HostMountFlags::READ_ONLY) {
+                FileLink::copy(&whole).map_err(|error| wrong(&error))?
+            } else {
+                FileLink::make(&whole).map_err(|error| {
+                    wrong(&format!("no hard link can be made beside it ({error}); show its directory, or it with :ro"))
+                })?
+            };
             (link.directory.clone(), flags | HostMountFlags::FILE, Some(Arc::new(link)))
         } else if whole.is_dir() {
             (whole, flags, None)
@@ -130,7 +149,7 @@ fn tag(number: usize) -> Result<[u8; MOUNT_TAG_BYTES], Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Volume, parse_volume, serve};
+    use super::{RootChanges, Volume, parse_volume, serve};
     use aegis_link::config::HostMountFlags;
     use std::path::Path;
 
@@ -157,7 +176,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("aegis-mounts,{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
         let host = folder.display().to_string();
-        let served = serve(Some(Path::new("/")), &[], &[volume(&host, "/data", false)]).expect("directories");
+        let served = serve(Some((Path::new("/"), RootChanges::InMemory)), &[], &[volume(&host, "/data", false)])
+            .expect("directories");
         assert_eq!((served[0].tag(), served[1].tag()), ("aegis0", "aegis1"));
         assert_eq!(served[0].mount.flags, HostMountFlags::ROOT | HostMountFlags::READ_ONLY);
         assert_eq!(
@@ -169,7 +189,10 @@ mod tests {
         let served = serve(None, &["/usr".into()], &[]).expect("a directory");
         assert_eq!(served[0].mount.flags, HostMountFlags::LAYER | HostMountFlags::READ_ONLY);
         assert_eq!((served[0].mount.path.as_slice(), served[0].host.as_path()), (&b"/usr"[..], Path::new("/usr")));
-        assert!(serve(Some(Path::new("/etc/passwd")), &[], &[]).is_err());
+        let served = serve(Some((&folder, RootChanges::Written)), &[], &[]).expect("a directory");
+        assert_eq!(served[0].mount.flags, HostMountFlags::ROOT);
+        assert!(!served[0].server("x").into_string().expect("text").contains("readonly"));
+        assert!(serve(Some((Path::new("/etc/passwd"), RootChanges::InMemory)), &[], &[]).is_err());
         assert!(serve(None, &[], &[volume("/no/such", "/p", true)]).is_err());
         assert!(serve(None, &[], &vec![volume(&host, "/p", true); 17]).is_err());
         std::fs::remove_dir(folder).expect("it is empty");

@@ -477,7 +477,7 @@ fn shell_quoted(word: &str) -> String {
 mod tests {
     use super::{Accelerator, Driver, MachineKind, MachineLine, PodDevices, PortFds, shell_quoted};
     use crate::machine::disks::DiskImage;
-    use crate::machine::mounts::serve;
+    use crate::machine::mounts::{RootChanges, serve};
     use crate::machine::network::{Backend, Card, HARDWARE_ADDRESS_DEFAULT};
     use aegis_link::drivers::Model;
     use std::path::Path;
@@ -548,7 +548,7 @@ mod tests {
 
     #[test]
     fn directories_are_served_by_a_device_each() {
-        let root = serve(Some(Path::new("/")), &[], &[]).expect("a directory");
+        let root = serve(Some((Path::new("/"), RootChanges::InMemory)), &[], &[]).expect("a directory");
         let mut it = line();
         let pods =
             [PodDevices { ports: PORTS, sessions: None, mounts: &root, card: None, disks: (&[], Model::Virtio) }];
@@ -582,7 +582,7 @@ mod tests {
         let pci = "-device virtio-net-pci,disable-legacy=on,disable-modern=off";
         let pci = format!("{netdev} {pci},{options},romfile={capture}");
         assert!(it.shell_line().ends_with(&pci), "{}", it.shell_line());
-        let root = serve(Some(Path::new("/")), &[], &[]).expect("a directory");
+        let root = serve(Some((Path::new("/"), RootChanges::InMemory)), &[], &[]).expect("a directory");
         let pods = [PodDevices {
             ports: PORTS,
             sessions: None,
@@ -628,7 +628,7 @@ mod tests {
 
     #[test]
     fn several_pods_have_devices_at_fixed_places() {
-        let root = serve(Some(Path::new("/")), &[], &[]).expect("a directory");
+        let root = serve(Some((Path::new("/"), RootChanges::InMemory)), &[], &[]).expect("a directory");
         let other = PortFds { stdin: 111, stdout: 112, stderr: 113, control: 114 };
         let pods = [
             PodDevices { ports: PORTS, sessions: None, mounts: &root, card: None, disks: (&[], Model::Virtio) },

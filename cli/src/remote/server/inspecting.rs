@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> String {
 /// What a program was started with; what is secret of it (the seed of its chance) is not told.
 fn started(config: &Config) -> Value {
     let texts = |list: &[Vec<u8>]| list.iter().map(|it| text(it)).collect::<Vec<_>>();
-    let sealed = HostMountFlags::READ_ONLY | HostMountFlags::ROOT | HostMountFlags::LAYER;
+    let sealed = HostMountFlags::READ_ONLY | HostMountFlags::LAYER;
     let mount = |mount: &aegis_link::config::HostMount| {
         json!({
             "path": text(&mount.path),

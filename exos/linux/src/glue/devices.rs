@@ -568,7 +568,7 @@ impl exos_linux::host::ports::Console for HostConsole {
         let Some(port) = self.port(port) else { return 0 };
         let count = self.attempt(0, |this| this.console.read(port, into));
         if count > 0 {
-            super::shares::note_news();
+            super::shares::note_input();
         }
         count
     }
@@ -579,7 +579,7 @@ impl exos_linux::host::ports::Console for HostConsole {
             this.console.readable_bytes(port)
         });
         if count > 0 {
-            super::shares::note_news();
+            super::shares::note_input();
         }
         count
     }

@@ -51,6 +51,15 @@ static SHARES: Once<Vec<Arc<Share>>> = Once::new();
 /// How often something has come from outside of the pod ([`Requester::news`]).
 static NEWS: AtomicU64 = AtomicU64::new(0);
 
+/// How often somebody has spoken to the pod ([`Requester::input`]).
+static INPUT: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that somebody speaks to the pod, before any program is told of it.
+pub(crate) fn note_input() {
+    INPUT.fetch_add(1, Ordering::AcqRel);
+    note_news();
+}
+
 /// Notes that something has come from outside, before any program is told of it.
 pub(crate) fn note_news() {
     NEWS.fetch_add(1, Ordering::AcqRel);
@@ -341,6 +350,10 @@ impl Requester for Share {
 
     fn news(&self) -> u64 {
         NEWS.load(Ordering::Acquire)
+    }
+
+    fn input(&self) -> u64 {
+        INPUT.load(Ordering::Acquire)
     }
 
     fn give_up(&self) {

@@ -31,9 +31,8 @@ use exos::net::inet::Inet;
 use exos::net::netlink::Netlink;
 use exos::platform::Kernel;
 use exos::sync::Mutex;
-use exos::task::capability::Capabilities;
 use exos::task::futex::FutexTable;
-use exos::task::limits::{Limits, Resource};
+use exos::task::limits::Resource;
 use exos::task::lock::LockTable;
 use exos::task::schedule::{Refusal, Scheduler};
 
@@ -42,9 +41,8 @@ use crate::file::files::{Files, ProcessFiles};
 use crate::file::lottery_programs;
 use crate::host::mounts::{Refused, Served, Shares, ensure_path};
 use crate::host::standard_streams::{connect_streams, has_host_terminal};
-use crate::host::{disks, etc_files};
+use crate::host::{disks, etc_files, rights};
 use crate::proc::{ProcFacts, disk_text};
-use crate::task::identities::Identities;
 use crate::task::job_control::PodJobs;
 use crate::task::listing::Listing;
 use crate::task::memory::{Space, space_limits};
@@ -149,9 +147,10 @@ fn first_process(
         session: pid,
         memory,
         files,
-        identities: first_identities(config),
+        identities: rights::identities(config),
         start_ns: system.kernel.now_ns(),
     }));
+    rights::settle(&process, &config.rights);
     let identities = process.identities.lock().clone();
     let thread = Arc::new(Thread::new(pid, &process, identities, system.scheduler.new_task(None)));
     process.signals.lock().dispositions.is_init = system.options.has_init;
@@ -164,7 +163,7 @@ fn first_process(
 pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootError> {
     let now = Timestamp::from_ns(config.realtime_start_ns.wrapping_add(ground.kernel.now_ns()));
     let listing = Arc::<Listing>::default();
-    let (facts, limits) = (ProcFacts::new(&listing), Limits::default());
+    let (facts, limits) = (ProcFacts::new(&listing), rights::limits(&config.rights));
     // Number 0 is the host's terminal, also where that does its own line discipline.
     let terminals = Terminals::new(file_system(7), u32::from(has_host_terminal(config)), now);
     let (namespace, page_cache, leased_names) = name_space(&ground, config, &facts, &terminals, now)?;
@@ -241,16 +240,6 @@ fn follow_network(system: &Arc<System>, leased_names: Option<InodeRef>) {
     });
 }
 
-fn first_identities(config: &Config) -> Identities {
-    Identities {
-        uid: [config.uid; 4],
-        gid: [config.gid; 4],
-        groups: config.groups.clone(),
-        capabilities: Capabilities::of_user(config.uid),
-        has_no_new_privileges: false,
-    }
-}
-
 fn options(config: &Config) -> Options {
     Options {
         trace: config.flags.contains(Flags::TRACE),
@@ -290,8 +279,9 @@ fn name_space(
 ) -> core::result::Result<Mounted, BootError> {
     let shares = Shares::new(config, &ground.served, &ground.pool);
     let live = shares.root().map_err(share_error)?;
+    let written = live.as_ref().filter(|(_, is_written)| *is_written).map(|(root, _)| root.clone());
     let (base, is_live) = match (live, ground.root) {
-        (Some(live), _) => (live, true),
+        (Some((live, _)), _) => (live, true),
         (None, Some((bytes, first))) => {
             let frames = erofs_root::ImageFrames { first, pool: ground.pool.clone() };
             let image = erofs_root::ErofsRoot::open(bytes, Some(frames), file_system(1));
@@ -302,8 +292,12 @@ fn name_space(
     let identity = Identity { device: file_system(2), magic: overlay::OVERLAY_MAGIC };
     let limits = STORE_LIMITS;
     let over = if is_live { overlay::over_live } else { overlay::over };
-    let root = over(ground.pool.clone(), identity, limits, &base).map_err(BootError::Root)?;
-    let description = MountDescription { kind: "overlay", source: "overlay", flags: MountFlags::default() };
+    let (kind, source) = if written.is_some() { ("9p", "host") } else { ("overlay", "overlay") };
+    let root = match &written {
+        Some(root) => root.clone(),
+        None => over(ground.pool.clone(), identity, limits, &base).map_err(BootError::Root)?,
+    };
+    let description = MountDescription { kind, source, flags: MountFlags::default() };
     let namespace = Namespace::new(root, description);
     let (of_interfaces, has_card) = (facts.clone(), config.network.is_some());
     let disks = ground.disks.clone();
@@ -325,7 +319,9 @@ fn name_space(
     temporaries().filter(|(_, it)| !is_in_share(&it.path)).try_for_each(mount)?;
     shares.mount(&namespace, now).map_err(share_error)?;
     temporaries().filter(|(_, it)| is_in_share(&it.path)).try_for_each(mount)?;
-    let leased_names = etc_files::make(&namespace, config, now);
+    // A root that is written keeps its own files: those of this run are mounted over them.
+    let store = written.map(|_| memory_store(&ground.pool, 11, 0o755, now)).transpose().map_err(BootError::Root)?;
+    let leased_names = etc_files::make(&namespace, store, config, now);
     if config.flags.contains(Flags::READ_ONLY_ROOT) {
         namespace.seal_root();
     }

@@ -1,5 +1,5 @@
 //! `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf` as they are in this pod: over the root's own files, which stay
-//! as they are.
+//! as they are. Where what is written is written to the root itself, they are mounted there, each a file in memory.
 //!
 //! The tool says which of them are the pod's (a file that its user named stays in any case). Name servers are the
 //! root's own if there are some that can be reached: not those of a loopback interface that is another machine's.
@@ -15,12 +15,13 @@ use core::net::{IpAddr, Ipv4Addr};
 use aegis_link::config::{Config, Flags};
 use aegis_link::network::NetworkFlags;
 use exos::error::{Errno, Result};
-use exos::fs::metadata::Timestamp;
+use exos::fs::location::{MountDescription, MountFlags};
+use exos::fs::metadata::{FileKind, Timestamp};
 use exos::fs::namespace::{Namespace, OpenHow};
 use exos::fs::permission::Credentials;
 use exos::fs::transfer::Buffer;
-use exos::fs::vnode::{InodeRef, NewNode, WritePosition};
-use exos::fs::walk::Caller;
+use exos::fs::vnode::{Creation, InodeRef, NewNode, WritePosition};
+use exos::fs::walk::{Caller, LookupFlags};
 
 /// Of a file that is longer no more is looked at.
 const FILE_BYTES_MAX: usize = 64 << 10;
@@ -30,10 +31,12 @@ const USER_NETWORKS: &[u8] = b"nameserver 10.0.2.3\n";
 const PERMISSIONS: u32 = 0o644;
 
 /// Makes the files that the configuration asks for; `/etc/resolv.conf` if it is to have what a DHCP server names.
-pub fn make(namespace: &Arc<Namespace>, config: &Config, now: Timestamp) -> Option<InodeRef> {
+///
+/// With a `store`, an empty directory in memory, the files are in it and mounted over the root's.
+pub fn make(namespace: &Arc<Namespace>, store: Option<InodeRef>, config: &Config, now: Timestamp) -> Option<InodeRef> {
     let credentials = Credentials::ROOT;
     let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now };
-    let files = EtcFiles { namespace, caller };
+    let files = EtcFiles { namespace, store, caller };
     if config.flags.contains(Flags::HOSTS) {
         files.put(b"/etc/hosts", &hosts(config));
     }
@@ -63,6 +66,7 @@ pub fn name_leased(file: &InodeRef, servers: impl Iterator<Item = Ipv4Addr>, now
 
 struct EtcFiles<'a> {
     namespace: &'a Arc<Namespace>,
+    store: Option<InodeRef>,
     caller: Caller<'a>,
 }
 
@@ -82,12 +86,36 @@ impl EtcFiles<'_> {
         let _ = self.replace(path, text);
     }
 
+    /// Mounts a file that says this over the one that a path leads to, which is made if it is not there.
+    fn cover(&self, store: &InodeRef, path: &[u8], text: &[u8]) -> Result<InodeRef> {
+        let (namespace, now) = (self.namespace, self.caller.now);
+        let place = match namespace.lookup(&self.caller, namespace.root(), path, LookupFlags::FOLLOW) {
+            Err(Errno::ENOENT) => {
+                namespace.create(&self.caller, namespace.root(), path, NewNode::Regular, PERMISSIONS)?
+            }
+            found => found?,
+        };
+        if place.inode().kind() != FileKind::Regular {
+            return Err(Errno::EINVAL);
+        }
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let file = store.create(name, NewNode::Regular, Creation { permissions: PERMISSIONS, uid: 0, gid: 0, now })?;
+        let mut source = text;
+        file.write_at(WritePosition::At(0), &mut source, now)?;
+        let flags = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES;
+        namespace.mount(&place, file.clone(), MountDescription { kind: "tmpfs", source: "tmpfs", flags });
+        Ok(file)
+    }
+
     /// What is there is removed and not written to: it may be a link, or lead out of the root.
     fn replace(&self, path: &[u8], text: &[u8]) -> Result<InodeRef> {
         let root = self.namespace.root();
         match self.namespace.create(&self.caller, root, b"/etc", NewNode::Directory, 0o755) {
             Ok(_) | Err(Errno::EEXIST) => {}
             Err(error) => return Err(error),
+        }
+        if let Some(store) = &self.store {
+            return self.cover(store, path, text);
         }
         match self.namespace.unlink(&self.caller, root, path) {
             Ok(()) | Err(Errno::ENOENT) => {}
@@ -175,7 +203,7 @@ mod tests {
     }
 
     fn made(world: &World, config: &Config) {
-        make(&world.pod.system.files.namespace, config, Timestamp::default());
+        make(&world.pod.system.files.namespace, None, config, Timestamp::default());
     }
 
     #[test]
@@ -188,7 +216,8 @@ mod tests {
         // What the tool packs is the user network's.
         made(&world, &with_card());
         assert_eq!(read(&world, "/etc/resolv.conf").map(String::into_bytes).as_deref(), Some(super::USER_NETWORKS));
-        let file = make(&world.pod.system.files.namespace, &config, Timestamp::default()).expect("the lease's file");
+        let file =
+            make(&world.pod.system.files.namespace, None, &config, Timestamp::default()).expect("the lease's file");
         assert_eq!(read(&world, "/etc/resolv.conf").as_deref(), Some(""));
         let servers = ["10.1.0.53", "10.1.0.54"].map(|text| text.parse().expect("an address"));
         name_leased(&file, servers.into_iter(), Timestamp::default());
@@ -197,7 +226,44 @@ mod tests {
         name_leased(&file, servers.into_iter().take(1), Timestamp::default());
         assert_eq!(read(&world, "/etc/resolv.conf").as_deref(), Some("nameserver 10.1.0.53\n"));
         // What the root names stays, once it does.
-        assert!(make(&world.pod.system.files.namespace, &config, Timestamp::default()).is_none());
+        assert!(make(&world.pod.system.files.namespace, None, &config, Timestamp::default()).is_none());
+    }
+
+    #[test]
+    fn a_root_that_is_written_keeps_its_own_files() {
+        let world = World::new();
+        let namespace = &world.pod.system.files.namespace;
+        let own = [&b"/etc/hosts"[..], b"/etc/hostname"];
+        let root = super::EtcFiles {
+            store: None,
+            namespace,
+            caller: exos::fs::walk::Caller {
+                root: namespace.root(),
+                credentials: &exos::fs::permission::Credentials::ROOT,
+                umask: 0,
+                now: Timestamp::default(),
+            },
+        };
+        root.put(own[0], b"the root's");
+        let before = root.read(own[0]);
+        let identity = exos::fs::memory_fs::Identity {
+            device: exos::fs::metadata::DeviceNumber { major: 0, minor: 99 },
+            magic: 0x0102_1994,
+        };
+        let limits = exos::fs::memory_fs::Limits { bytes_max: u64::MAX, inode_count_max: 8 };
+        let creation = exos::fs::vnode::Creation { permissions: 0o755, uid: 0, gid: 0, now: Timestamp::default() };
+        let pool = world.pod.system.shared.pool().clone();
+        let store = exos::fs::memory_fs::MemoryFs::create(pool, identity, limits, creation).expect("room");
+        make(namespace, Some(store), &with_card(), Timestamp::default());
+        assert!(read(&world, "/etc/hosts").expect("a file").contains("\tweb\n"));
+        assert_eq!(read(&world, "/etc/hostname").as_deref(), Some("web\n"));
+        for path in ["/etc/hosts", "/etc/hostname"] {
+            let place =
+                namespace.lookup(&root.caller, namespace.root(), path.as_bytes(), exos::fs::walk::LookupFlags::FOLLOW);
+            namespace.unmount(&place.expect("mounted")).expect("it is the root of a mount");
+        }
+        assert_eq!(root.read(own[0]), before);
+        assert_eq!(root.read(own[1]).as_deref(), Ok(&b""[..]), "a place to mount at");
     }
 
     #[test]
@@ -228,6 +294,7 @@ mod tests {
         made(&world, &with_card());
         let put = |text: &[u8]| {
             let files = super::EtcFiles {
+                store: None,
                 namespace: &world.pod.system.files.namespace,
                 caller: super::Caller {
                     root: world.pod.system.files.namespace.root(),

@@ -27,6 +27,7 @@ pub mod mounts;
 pub mod network;
 pub mod pooled_disk;
 pub mod ports;
+mod rights;
 pub mod session_place;
 pub mod sessions;
 mod standard_streams;

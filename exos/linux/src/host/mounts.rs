@@ -42,14 +42,17 @@ impl<'a> Shares<'a> {
         Self { config, served, pool, cache: PageCache::new(pool) }
     }
 
-    /// The host's directory that is the root, if one is.
+    /// The host's directory that is the root, if one is; and whether what is written is written to it.
     ///
     /// # Errors
     /// Its path on the host is not known here, so the answer names `/`.
-    pub fn root(&self) -> core::result::Result<Option<InodeRef>, Refused> {
+    pub fn root(&self) -> core::result::Result<Option<(InodeRef, bool)>, Refused> {
         let root = self.config.mounts.iter().find(|mount| mount.flags.contains(HostMountFlags::ROOT));
         let attach = |mount: &HostMount| {
-            self.way(mount, MINOR_ROOT, Consistency::Fixed, 0)().map_err(|error| (mount.path.clone(), error))
+            let is_written = !mount.flags.contains(HostMountFlags::READ_ONLY);
+            let consistency = if is_written { Consistency::Own } else { Consistency::Fixed };
+            let attached = self.way(mount, MINOR_ROOT, consistency, 0)();
+            attached.map(|root| (root, is_written)).map_err(|error| (mount.path.clone(), error))
         };
         root.map(attach).transpose()
     }
@@ -100,7 +103,9 @@ impl<'a> Shares<'a> {
         consistency: Consistency,
         layer: u8,
     ) -> impl Fn() -> Result<InodeRef> + Send + Sync + 'static {
-        let options = Options { device: DeviceNumber { major: 0, minor }, consistency, uid: self.config.uid, layer };
+        // In a root of its own each file gets the owner that makes it; elsewhere they are all the program's user's.
+        let uid = if consistency == Consistency::Own { 0 } else { self.config.uid };
+        let options = Options { device: DeviceNumber { major: 0, minor }, consistency, uid, layer };
         let served = self.served.iter().find(|(tag, _)| *tag == mount.tag).map(|(_, way)| way.clone());
         let (pool, cache) = (self.pool.clone(), self.cache.clone());
         move || ninep::attach(served.clone().ok_or(Errno::ENODEV)?, &pool, &cache, options)

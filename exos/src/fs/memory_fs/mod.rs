@@ -102,7 +102,18 @@ impl MemoryFs {
     /// # Errors
     /// `ENOSPC` if not even the root may exist.
     pub fn create(pool: Arc<FramePool>, identity: Identity, limits: Limits, root: Creation) -> Result<Arc<MemoryNode>> {
-        let own = Self::with_numbers_from(pool, identity, limits, 1, None);
+        Self::create_numbered(pool, identity, limits, root, 1)
+    }
+
+    /// The same, with inode numbers from `first_inode_number` on.
+    pub(super) fn create_numbered(
+        pool: Arc<FramePool>,
+        identity: Identity,
+        limits: Limits,
+        root: Creation,
+        first_inode_number: u64,
+    ) -> Result<Arc<MemoryNode>> {
+        let own = Self::with_numbers_from(pool, identity, limits, first_inode_number, None);
         let node = own.new_node(&NewNode::Directory, root)?;
         Ok(node)
     }

@@ -22,6 +22,7 @@ use super::NinepFs;
 use super::inode::NinepInode;
 use super::listing::Listing;
 use super::message::{ListedEntry, Reader, Request};
+use super::special::SPECIAL_COOKIE_FIRST;
 use crate::error::{Errno, Result};
 
 /// What a listing of an unchanging tree has no cookie for: all of it was told.
@@ -37,13 +38,22 @@ impl NinepInode {
         if cookie >= END_COOKIE {
             return Ok(cookie);
         }
+        let specials = &self.fs.specials;
+        if cookie >= SPECIAL_COOKIE_FIRST {
+            return Ok(specials.list(self.number, cookie, consumer));
+        }
         let listing = self.listing(cookie == 0)?;
+        let has_specials = specials.has_any(self.number);
         let mut position = cookie;
         for entry in listing.behind(cookie) {
-            if !consumer(entry) {
+            let is_hidden = has_specials && specials.get(self.number, entry.name).is_some();
+            if !is_hidden && !consumer(entry) {
                 return Ok(position);
             }
             position = entry.next_cookie;
+        }
+        if has_specials {
+            return Ok(specials.list(self.number, position.max(SPECIAL_COOKIE_FIRST), consumer));
         }
         if self.fs.is_fixed() {
             self.state.lock().listing = None;

@@ -58,6 +58,7 @@ pub(super) struct FakeServer {
     /// Waits of clients: single requests, and many at once.
     waits: AtomicU64,
     news: AtomicU64,
+    input: AtomicU64,
 }
 
 impl FakeServer {
@@ -86,13 +87,18 @@ impl FakeServer {
     }
 
     fn of(tree: Tree, message_bytes_max: usize, many_count_max: usize) -> Arc<Self> {
-        let (waits, news) = Default::default();
-        Arc::new(Self { tree: Mutex::new(tree), message_bytes_max, many_count_max, waits, news })
+        let (waits, news, input) = Default::default();
+        Arc::new(Self { tree: Mutex::new(tree), message_bytes_max, many_count_max, waits, news, input })
     }
 
     /// Something comes to the client's machine from outside.
     pub(super) fn note_news(&self) {
         self.news.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Somebody speaks to the client's machine.
+    pub(super) fn note_input(&self) {
+        self.input.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn wait_count(&self) -> u64 {
@@ -217,6 +223,10 @@ impl Requester for FakeServer {
 
     fn news(&self) -> u64 {
         self.news.load(Ordering::Relaxed)
+    }
+
+    fn input(&self) -> u64 {
+        self.input.load(Ordering::Relaxed)
     }
 
     fn give_up(&self) {}

@@ -23,6 +23,7 @@ use super::super::permission::{Credentials, MODE_SET_GID, MODE_SET_UID};
 use super::super::pipe::{Pipe, PipeEnd};
 use super::super::transfer::{Destination, Source};
 use super::super::vnode::{Creation, EntryConsumer, Inode, InodeRef, NewNode, RenameMode, WritePosition, downcast};
+use super::beliefs::Stamp;
 use super::cache::Eviction;
 use super::listing::Listing;
 use super::message::{Attributes, Reader, Request, open_flag, set_flag};
@@ -47,6 +48,8 @@ pub(super) struct NinepInode {
     kind: FileKind,
     users: FileUsers,
     pub(super) state: Mutex<State>,
+    /// Held while somebody appends: from asking for the end to having written there.
+    pub(super) appending: Mutex<()>,
 }
 
 pub(super) struct State {
@@ -55,7 +58,9 @@ pub(super) struct State {
     /// Directory and name that `path` was walked by.
     origin: Option<(u64, Box<[u8]>)>,
     pub(super) attributes: Attributes,
-    checked_ns: u64,
+    checked: Stamp,
+    /// The pod wrote to it, and the server has not told of it since.
+    pub(super) is_written: bool,
     /// Opened for reading; a directory's while it is listed.
     reader: Option<Arc<Fid>>,
     /// Opened for writing.
@@ -84,7 +89,8 @@ impl NinepInode {
             path: Arc::new(path),
             origin: origin.map(|(number, name)| (number, name.into())),
             attributes,
-            checked_ns: fs.now_ns(),
+            checked: fs.stamp(),
+            is_written: false,
             reader: None,
             writer: None,
             pages: BTreeMap::new(),
@@ -97,7 +103,7 @@ impl NinepInode {
             is_unlinked: false,
         };
         let (number, kind) = (fs.number_of(attributes.qid), attributes.kind);
-        Self { fs, own, number, kind, users: FileUsers::default(), state: Mutex::new(state) }
+        Self { fs, own, number, kind, users: FileUsers::default(), state: Mutex::new(state), appending: Mutex::new(()) }
     }
 
     /// Whether attributes are those of this file and not of another that has its number now.
@@ -107,7 +113,7 @@ impl NinepInode {
 
     /// Takes over what the server told, and the fid that was walked for it.
     pub(super) fn learn(&self, walked: Option<(Fid, Origin<'_>)>, attributes: Attributes) {
-        let now_ns = self.fs.now_ns();
+        let stamp = self.fs.stamp();
         let mut state = self.state.lock();
         if let Some((fid, origin)) = walked {
             state.path = Arc::new(fid);
@@ -117,6 +123,9 @@ impl NinepInode {
         let is_same = before.modified == attributes.modified
             && before.size_bytes == attributes.size_bytes
             && before.qid.version == attributes.qid.version;
+        // What the pod wrote has changed the times by the server's clock, and its pages are those that were written.
+        let is_own_change = self.fs.is_own() && state.is_written && before.size_bytes == attributes.size_bytes;
+        let is_same = is_same || is_own_change;
         if !is_same && !self.fs.is_fixed() {
             state.pages.values_mut().for_each(Page::doubt);
             state.target = None;
@@ -125,7 +134,8 @@ impl NinepInode {
             }
         }
         state.attributes = attributes;
-        state.checked_ns = now_ns;
+        state.is_written = false;
+        state.checked = stamp;
     }
 
     pub(super) fn path(&self) -> Arc<Fid> {
@@ -144,8 +154,7 @@ impl NinepInode {
     pub(super) fn refresh(&self, age_ns_max: u64) {
         let path = {
             let state = self.state.lock();
-            let is_young = self.fs.now_ns().saturating_sub(state.checked_ns) < age_ns_max;
-            if self.fs.is_fixed() || state.is_unlinked || is_young {
+            if self.fs.is_fixed() || state.is_unlinked || self.fs.is_young(state.checked, age_ns_max) {
                 return;
             }
             state.path.clone()
@@ -156,6 +165,11 @@ impl NinepInode {
         {
             self.learn(None, attributes);
         }
+    }
+
+    /// The next question about attributes goes to the server.
+    pub(super) fn doubt_attributes(&self) {
+        self.state.lock().checked = Stamp { at_ns: 0, input: u64::MAX };
     }
 
     /// The fid opened for reading or for writing, opened now if need be.
@@ -330,16 +344,27 @@ impl Inode for NinepInode {
 
     fn lookup(&self, name: &[u8]) -> Result<InodeRef> {
         self.check_directory()?;
+        if let Some(special) = self.fs.specials.get(self.number, name) {
+            return Ok(special);
+        }
+        if let Some(believed) = self.believed(name) {
+            return Ok(believed.ok_or(Errno::ENOENT)?);
+        }
+        let (stamp, change_count) = (self.fs.stamp(), self.fs.beliefs.change_count());
         if let Some(found) = self.find_with_others(name) {
+            self.believe(name, Ok(&found), stamp, change_count);
             return Ok(found);
         }
-        match self.find(name) {
+        let found = match self.find(name) {
             Err(Errno::ENFILE) => {
                 self.fs.visits.forget();
-                Ok(self.find(name)?)
+                self.fs.beliefs.forget();
+                self.find(name)
             }
-            found => Ok(found?),
-        }
+            found => found,
+        };
+        self.believe(name, found.as_ref(), stamp, change_count);
+        Ok(found?)
     }
 
     fn is_steady(&self) -> bool {
@@ -350,22 +375,21 @@ impl Inode for NinepInode {
         if self.fs.is_fixed() {
             return true;
         }
+        if let Some(special) = self.fs.specials.get(self.number, name) {
+            return Arc::ptr_eq(&special, child);
+        }
         let Some(child) = downcast::<Self>(child).filter(|child| Arc::ptr_eq(&child.fs, &self.fs)) else {
             return false;
         };
-        if let Some(found) = self.find_with_others(name) {
-            return Arc::ptr_eq(&found, &child);
+        if let Some(believed) = self.believed(name) {
+            return believed.is_some_and(|known| Arc::ptr_eq(&known, &child));
         }
-        if !self.has_origin(name, &child) {
-            return self.find(name).is_ok_and(|found| Arc::ptr_eq(&found, &child));
+        let (stamp, change_count) = (self.fs.stamp(), self.fs.beliefs.change_count());
+        let is_so = self.confirms_by_asking(name, &child);
+        if is_so {
+            self.believe(name, Ok(&child), stamp, change_count);
         }
-        match attributes_of(&self.fs.session, &child.path()) {
-            Ok(attributes) if self.fs.number_of(attributes.qid) == child.number && child.is_still(&attributes) => {
-                child.learn(None, attributes);
-                true
-            }
-            _ => false,
-        }
+        is_so
     }
 
     fn read_directory(&self, cookie: u64, consumer: &mut EntryConsumer<'_>) -> Result<u64> {
@@ -548,6 +572,42 @@ impl Inode for NinepInode {
 }
 
 impl NinepInode {
+    fn confirms_by_asking(&self, name: &[u8], child: &Arc<Self>) -> bool {
+        if let Some(found) = self.find_with_others(name) {
+            return Arc::ptr_eq(&found, child);
+        }
+        if !self.has_origin(name, child) {
+            return self.find(name).is_ok_and(|found| Arc::ptr_eq(&found, child));
+        }
+        match attributes_of(&self.fs.session, &child.path()) {
+            Ok(attributes) if self.fs.number_of(attributes.qid) == child.number && child.is_still(&attributes) => {
+                child.learn(None, attributes);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What a name leads to, if that is believed.
+    fn believed(&self, name: &[u8]) -> Option<Option<Arc<Self>>> {
+        if !self.fs.is_own() {
+            return None;
+        }
+        self.fs.beliefs.get(self.number, name, |stamp| self.fs.is_young(stamp, ATTRIBUTE_AGE_NS_MAX))
+    }
+
+    /// Keeps what a look-up was answered.
+    fn believe(&self, name: &[u8], found: core::result::Result<&Arc<Self>, &Errno>, stamp: Stamp, change_count: u64) {
+        let child = match found {
+            Ok(child) => Some(child.clone()),
+            Err(Errno::ENOENT) => None,
+            Err(_) => return,
+        };
+        if self.fs.is_own() {
+            self.fs.beliefs.note((self.number, name), child, stamp, change_count);
+        }
+    }
+
     fn check_regular(&self) -> Result<()> {
         match self.kind {
             FileKind::Regular => Ok(()),

@@ -6,7 +6,7 @@
 //! all such file systems). Where the bytes go is [`Requester`]'s business, so all of this runs on the host in tests,
 //! against a server in memory (`fake_server`) that can be told to answer nonsense.
 //!
-//! Consistency is one of two, chosen at the mount ([`Consistency`]):
+//! Consistency is one of three, chosen at the mount ([`Consistency`]):
 //! - *Fixed*: the served tree is taken as unchanging. What was once seen of a file (attributes, a page, a name, also
 //!   that a name is not there) is believed for as long as it is remembered. It is what an overlay needs of its base,
 //!   and what makes `--root /` fast. If the host changes a file meanwhile, the program may see the old one, the new
@@ -17,10 +17,13 @@
 //!   [`ATTRIBUTE_AGE_NS_MAX`] old. Cached pages count while time of change and size stay what they were; a write goes
 //!   to the server before the call returns, and stores through a shared mapping go there with `msync`, `fsync`, `sync`
 //!   and the end of the run.
+//! - *Own*: as checked, but it is the pod that changes the tree. What was told of names and attributes is believed for
+//!   [`OWN_AGE_NS_MAX`], and not beyond the next time that somebody speaks to the pod (`beliefs`). New files get the
+//!   owner that made them. It is a root that is written.
 //!
 //! A page that is mapped keeps its frame when the host changes the file: the new bytes are read into it the next time
 //! the file's pages are asked for. Appending ends at the size that the server tells just before, so two writers on both
-//! sides of the machine's border can overwrite each other, as on NFS.
+//! sides of the machine's border can overwrite each other, as on NFS; those of the pod wait for each other.
 //!
 //! Links are never followed by the server: walks go name by name, and a target is walked in the guest, so a link cannot
 //! lead out of what is served. Identities are shown as the server tells them; permission is checked here by
@@ -28,9 +31,10 @@
 //!
 //! Limits: [`session::FID_COUNT_MAX`] fids; [`OPEN_FILE_COUNT_MAX`] files that the server is asked to keep open (more
 //! are closed and opened again as needed); `directory` says how large a directory may be; `cache` how many pages are
-//! kept.
+//! kept; `beliefs` how many names are believed, and `special` how many nodes there may be that the server cannot make.
 
 mod ahead;
+mod beliefs;
 pub mod cache;
 mod directory;
 #[cfg(test)]
@@ -44,6 +48,7 @@ mod message;
 mod names;
 mod pages;
 mod session;
+mod special;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
@@ -57,10 +62,12 @@ use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
 use crate::sync::Mutex;
 use ahead::Visits;
+use beliefs::{Beliefs, Stamp};
 use cache::PageCache;
 use inode::{NinepInode, Origin};
 use message::{ATTRIBUTES_BASIC, Attributes, Qid, Request};
 use session::{Fid, Session};
+use special::Specials;
 
 /// What `statfs` calls it (Linux `magic.h`, `V9FS_MAGIC`).
 pub const NINEP_MAGIC: u64 = 0x0102_1997;
@@ -68,7 +75,10 @@ pub const NINEP_MAGIC: u64 = 0x0102_1997;
 pub const OPEN_FILE_COUNT_MAX: usize = 128;
 /// How old the attributes of an open file may be, with [`Consistency::Checked`].
 pub const ATTRIBUTE_AGE_NS_MAX: u64 = 10_000_000;
-/// Inode numbers are below this; a layer over such a file system gives its own inodes numbers from here on.
+/// How old names and attributes may be, with [`Consistency::Own`].
+pub const OWN_AGE_NS_MAX: u64 = 1_000_000_000;
+/// Inode numbers are below this, but for those of nodes in memory; a layer over such a file system gives its own inodes
+/// numbers from here on.
 pub const INODE_NUMBER_END: u64 = 1 << 62;
 /// Inode numbers of a layer are at least this.
 pub const LAYER_NUMBER_START: u64 = 1 << 58;
@@ -82,6 +92,8 @@ pub enum Consistency {
     Fixed,
     /// It may change at any time.
     Checked,
+    /// The pod changes it, and others seldom.
+    Own,
 }
 
 /// What is fixed about a mount.
@@ -91,7 +103,7 @@ pub struct Options {
     pub device: DeviceNumber,
     /// How long attributes and pages are believed.
     pub consistency: Consistency,
-    /// The user that the server is told to act for. It acts with its own rights in any case.
+    /// The user that the server is told to act for, whose new files are. It acts with its own rights in any case.
     pub uid: u32,
     /// 0, or which of several layers of one file system it is, up to [`LAYER_MAX`]: their inodes have numbers apart
     /// from each other, and above [`LAYER_NUMBER_START`].
@@ -110,6 +122,10 @@ struct NinepFs {
     open_files: Mutex<VecDeque<Arc<NinepInode>>>,
     /// Directories that programs go through.
     visits: Visits,
+    /// What names lead to, where the tree is our own.
+    beliefs: Beliefs<NinepInode>,
+    /// Nodes that the server cannot make.
+    specials: Specials,
     /// Files with pages that a shared mapping may store to.
     dirty_files: Mutex<BTreeMap<u64, Arc<NinepInode>>>,
 }
@@ -137,6 +153,8 @@ pub fn attach(
         inodes: Mutex::default(),
         open_files: Mutex::default(),
         visits: Visits::default(),
+        beliefs: Beliefs::default(),
+        specials: Specials::default(),
         dirty_files: Mutex::default(),
     });
     Ok(fs.keep(fid, attributes, None))
@@ -156,6 +174,25 @@ fn attributes_of(session: &Session, fid: &Fid) -> Result<Attributes> {
 impl NinepFs {
     fn is_fixed(&self) -> bool {
         self.options.consistency == Consistency::Fixed
+    }
+
+    fn is_own(&self) -> bool {
+        self.options.consistency == Consistency::Own
+    }
+
+    /// For what is about to be asked.
+    fn stamp(&self) -> Stamp {
+        Stamp { at_ns: self.now_ns(), input: self.session.requester.input() }
+    }
+
+    /// Whether what was told is still believed, for as long as that may be at most where the host changes files.
+    fn is_young(&self, stamp: Stamp, checked_age_ns_max: u64) -> bool {
+        let now = self.stamp();
+        let age_ns = now.at_ns.saturating_sub(stamp.at_ns);
+        if self.is_own() && checked_age_ns_max > 0 {
+            return age_ns < OWN_AGE_NS_MAX && now.input == stamp.input;
+        }
+        age_ns < checked_age_ns_max
     }
 
     /// The inode number of a file. The server keeps what tells its devices apart in the lowest bits.
@@ -231,6 +268,8 @@ impl NinepFs {
 mod ahead_tests;
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod own_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -5,22 +5,51 @@
 
 use alloc::sync::Arc;
 
-use super::super::metadata::{FileKind, Timestamp};
+use super::super::memory_fs::Identity;
+use super::super::metadata::{FileKind, SetAttributes, Timestamp};
 use super::super::permission::MODE_SET_GID;
 use super::super::vnode::{Creation, Inode, InodeRef, NewNode, RenameMode};
 use super::inode::NinepInode;
 use super::message::{Request, UNLINK_DIRECTORY, open_flag};
+use super::{INODE_NUMBER_END, NINEP_MAGIC};
 use crate::error::{Errno, Result};
 
 impl NinepInode {
     pub(super) fn create_name(&self, name: &[u8], node: &NewNode<'_>, creation: Creation) -> Result<InodeRef> {
         let (permissions, gid) = self.for_new_node(node, creation);
-        if matches!(node, NewNode::Regular) {
-            return self.create_file(name, permissions, gid);
+        if self.fs.specials.get(self.number, name).is_some() {
+            return Err(Errno::EEXIST);
         }
+        let made = match node {
+            NewNode::Regular => self.create_file(name, permissions, gid),
+            _ => self.ask_for_node(name, node, permissions, gid).and_then(|()| self.find(name)),
+        };
+        match made {
+            Err(error) if is_for_memory(node, error, self.fs.is_own()) => {
+                let creation = Creation { permissions, gid, ..creation };
+                let identity = Identity { device: self.fs.options.device, magic: NINEP_MAGIC };
+                let store = (&self.fs.pool, identity, INODE_NUMBER_END);
+                let made = self.fs.specials.make(store, (self.number, name), *node, creation)?;
+                self.note_changed(name, None);
+                Ok(made)
+            }
+            Err(error) => Err(error),
+            Ok(made) => {
+                if self.fs.is_own() && creation.uid != self.fs.options.uid {
+                    // As far as the server may.
+                    let _ = made.send_attributes(SetAttributes { uid: Some(creation.uid), ..Default::default() }, None);
+                    made.refresh(0);
+                }
+                self.note_changed(name, Some(&made));
+                Ok(made)
+            }
+        }
+    }
+
+    /// Has the server make what is no plain file.
+    fn ask_for_node(&self, name: &[u8], node: &NewNode<'_>, permissions: u32, gid: u32) -> Result<()> {
         let path = self.path();
         let session = &self.fs.session;
-        let kind = node.kind();
         match node {
             NewNode::Directory => session.call(
                 Request::MakeDirectory,
@@ -44,14 +73,26 @@ impl NinepInode {
                 session.call(
                     Request::MakeNode,
                     |writer| {
-                        writer.u32(path.number()).string(name).u32(kind.mode_bits() | permissions);
+                        writer.u32(path.number()).string(name).u32(node.kind().mode_bits() | permissions);
                         writer.u32(device.major).u32(device.minor).u32(gid);
                     },
                     |mut reply| reply.qid(),
                 )?
             }
         };
-        Ok(self.find(name)?)
+        Ok(())
+    }
+
+    /// The pod has changed a name here, which leads to `child` now.
+    fn note_changed(&self, name: &[u8], child: Option<&Arc<Self>>) {
+        let fs = &self.fs;
+        if !fs.is_own() {
+            return;
+        }
+        fs.beliefs.change(self.number, name);
+        let (stamp, change_count) = (fs.stamp(), fs.beliefs.change_count());
+        fs.beliefs.note((self.number, name), child.cloned(), stamp, change_count);
+        self.doubt_attributes();
     }
 
     /// Permissions and group of what is made here.
@@ -65,7 +106,7 @@ impl NinepInode {
     }
 
     /// A new file; it is open at the server from then on.
-    fn create_file(&self, name: &[u8], permissions: u32, gid: u32) -> Result<InodeRef> {
+    fn create_file(&self, name: &[u8], permissions: u32, gid: u32) -> Result<Arc<Self>> {
         let (fid, _) = self.fs.session.walk(&self.path(), None)?;
         let flags = open_flag::READ_WRITE | open_flag::CREATE | open_flag::EXCLUSIVE;
         self.fs.session.call(
@@ -93,14 +134,26 @@ impl NinepInode {
             |_| Some(()),
         )?;
         target.refresh(0);
+        // Which of its names a file is walked by is not known of one that has several.
+        self.fs.beliefs.change(self.number, name);
+        self.doubt_attributes();
         Ok(())
     }
 
     pub(super) fn remove_name(&self, name: &[u8], is_directory: bool, now: Timestamp) -> Result<()> {
+        if self.fs.specials.get(self.number, name).is_some() {
+            if is_directory {
+                return Err(Errno::ENOTDIR);
+            }
+            self.fs.specials.remove(self.number, name, now);
+            self.doubt_attributes();
+            return Ok(());
+        }
         let victim = self.find(name)?;
         match (victim.file_kind() == FileKind::Directory, is_directory) {
             (true, false) => return Err(Errno::EISDIR),
             (false, true) => return Err(Errno::ENOTDIR),
+            (true, true) if self.fs.specials.has_any(victim.number) => return Err(Errno::ENOTEMPTY),
             _ => {}
         }
         let path = self.path();
@@ -112,8 +165,18 @@ impl NinepInode {
             |_| Some(()),
         )?;
         victim.note_unlinked(now);
-        self.refresh(0);
+        self.note_changed(name, None);
+        self.tell_change();
         Ok(())
+    }
+
+    /// A name of this directory has changed: at the next question or, where the host looks too, at once.
+    fn tell_change(&self) {
+        if self.fs.is_own() {
+            self.doubt_attributes();
+        } else {
+            self.refresh(0);
+        }
     }
 
     pub(super) fn rename_name(
@@ -123,11 +186,20 @@ impl NinepInode {
         mode: RenameMode,
         now: Timestamp,
     ) -> Result<()> {
-        let replaced = match (new_parent.find(new_name), mode) {
+        let specials = &self.fs.specials;
+        let is_taken = specials.get(new_parent.number, new_name).is_some();
+        match mode {
             // The protocol has no such request.
-            (_, RenameMode::Exchange) => return Err(Errno::EINVAL),
+            RenameMode::Exchange => return Err(Errno::EINVAL),
+            RenameMode::NoReplace if is_taken => return Err(Errno::EEXIST),
+            _ => {}
+        }
+        if specials.get(self.number, old_name).is_some() {
+            return self.rename_special(old_name, (new_parent, new_name), mode, now);
+        }
+        let replaced = match (new_parent.find(new_name), mode) {
             (Ok(_), RenameMode::NoReplace) => return Err(Errno::EEXIST),
-            (Ok(found), RenameMode::Replace) => Some(found),
+            (Ok(found), _) => Some(found),
             (Err(Errno::ENOENT), _) => None,
             (Err(error), _) => return Err(error),
         };
@@ -143,13 +215,50 @@ impl NinepInode {
             },
             |_| Some(()),
         )?;
+        specials.remove(new_parent.number, new_name, now);
         if let Some(replaced) = replaced {
             replaced.note_unlinked(now);
         }
+        self.note_changed(old_name, None);
+        self.fs.beliefs.change(new_parent.number, new_name);
         // Met by its new name, it gets a fid that leads there.
         new_parent.find(new_name).map(drop)?;
-        self.refresh(0);
-        new_parent.refresh(0);
+        self.tell_change();
+        new_parent.tell_change();
         Ok(())
     }
+
+    /// The same of a node that is in memory: what the server has by the new name goes first.
+    fn rename_special(
+        &self,
+        old_name: &[u8],
+        (new_parent, new_name): (&Self, &[u8]),
+        mode: RenameMode,
+        now: Timestamp,
+    ) -> Result<()> {
+        if self.fs.specials.get(new_parent.number, new_name).is_none() {
+            match (new_parent.find(new_name), mode) {
+                (Ok(_), RenameMode::NoReplace) => return Err(Errno::EEXIST),
+                (Ok(_), _) => new_parent.remove_name(new_name, false, now)?,
+                (Err(Errno::ENOENT), _) => {}
+                (Err(error), _) => return Err(error),
+            }
+        }
+        self.fs.specials.rename((self.number, old_name), (new_parent.number, new_name), now);
+        self.doubt_attributes();
+        new_parent.doubt_attributes();
+        Ok(())
+    }
+}
+
+/// Whether a node that the server would not make is made in memory: one that is for the pod itself. A device is, where
+/// the whole tree is the pod's own.
+fn is_for_memory(node: &NewNode<'_>, error: Errno, is_own: bool) -> bool {
+    let is_refused = matches!(error, Errno::ENXIO | Errno::EPERM | Errno::EOPNOTSUPP);
+    is_refused
+        && match node {
+            NewNode::Fifo | NewNode::Socket => true,
+            NewNode::CharacterDevice(_) | NewNode::BlockDevice(_) => is_own,
+            _ => false,
+        }
 }

@@ -294,6 +294,8 @@ impl NinepInode {
         now: Timestamp,
     ) -> Result<(u64, usize)> {
         let fid = self.opened(true)?;
+        // Else two who append would both be told the same end.
+        let _appending = matches!(position, WritePosition::End).then(|| self.appending.lock());
         let begin = match position {
             WritePosition::At(offset) => offset,
             WritePosition::End => {
@@ -368,6 +370,7 @@ impl NinepInode {
         attributes.size_bytes = attributes.size_bytes.max(end);
         attributes.modified = now;
         attributes.changed = now;
+        state.is_written = true;
     }
 
     /// Sets the size, at the server and here.

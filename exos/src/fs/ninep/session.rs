@@ -101,6 +101,12 @@ pub trait Requester: Send + Sync {
         0
     }
 
+    /// A number that has grown whenever somebody spoke to the pod, before a program could know of it: input of its
+    /// streams, further programs. What its servers answer and what its network carries does not count.
+    fn input(&self) -> u64 {
+        0
+    }
+
     /// The session is over: waiters are answered by [`Silence`] at once.
     fn give_up(&self);
 }

@@ -22,7 +22,6 @@ use exos::fs::terminal::tty::Tty;
 use exos::fs::walk::LookupFlags;
 use exos::load::mapping_base;
 use exos::sync::Mutex;
-use exos::task::capability::Capabilities;
 use exos::task::limits::Resource;
 use exos::task::signal::SignalSet;
 
@@ -30,9 +29,9 @@ use super::News;
 use super::session::{Ends, Session};
 use crate::file::files::ProcessFiles;
 use crate::file::paths::Access;
+use crate::host::rights;
 use crate::task::caller::Caller;
 use crate::task::exec::{ExecRequest, StartError, prepare, search_path, start as start_program};
-use crate::task::identities::Identities;
 use crate::task::memory::{Space, space_limits};
 use crate::task::process::{Birth, Ending, NO_PARENT, Process, Thread};
 use crate::task::system::{System, ThreadStart};
@@ -121,15 +120,10 @@ fn new_process(system: &Arc<System>, pid: u32, config: &Config) -> Arc<Process> 
         session: pid,
         memory: system.empty_space.clone(),
         files: ProcessFiles::new(namespace, namespace.root().clone()),
-        identities: Identities {
-            uid: [config.uid; 4],
-            gid: [config.gid; 4],
-            groups: config.groups.clone(),
-            capabilities: Capabilities::of_user(config.uid),
-            has_no_new_privileges: false,
-        },
+        identities: rights::identities(config),
         start_ns: system.kernel.now_ns(),
     });
+    rights::settle(&process, &config.rights);
     // Programs see it as an orphan's.
     process.show_parent();
     Arc::new(process)
