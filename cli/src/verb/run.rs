@@ -111,12 +111,8 @@ pub(crate) fn run_attended(options: &RunOptions, start: Instant, name: Option<&s
     let Some(profiled) = profiled else {
         let status = run_machine(options, &starter, machine, session)?;
         // A signal's end says nothing about files.
-        if (1..STATUS_TIMEOUT).contains(&status)
-            && !options.machine.quiet
-            && let Some(line) = pod.advice(&cwd)
-        {
-            eprintln!("aegis: {line}");
-        }
+        let has_failed = (1..STATUS_TIMEOUT).contains(&status) && !options.machine.quiet;
+        has_failed.then(|| pod.advice(&cwd)).flatten().iter().for_each(|line| eprintln!("aegis: {line}"));
         return Ok(status);
     };
     let Profiling { profile, mappings, path } = profiled.start(options, &starter, &files)?;

@@ -184,8 +184,7 @@ pub(crate) fn run_pods(file: &UpFile, folder: &Path, options: &Wanted<'_>, start
     web.iter().filter(|_| !options.machine.quiet).for_each(say_page);
     let server = Some(informed(server.with_ports(ports).with_web(web), file));
     (options.on_start)(&name)?;
-    let has_marks = options.has_marks;
-    let hands_on = options.hands_on;
+    let (has_marks, hands_on) = (options.has_marks, options.hands_on);
     let session = Session { names: &names, has_marks, server, has_terminal: false, hands_on, start, mappings: None };
     let (finished, _) = starter.run(machine, session)?;
     let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);

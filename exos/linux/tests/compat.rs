@@ -93,6 +93,8 @@ const OTHER_LIMITS: &[&str] = &[
     "Only x86-64 programs run; `int 0x80` and 32-bit programs do not.",
     "Nothing is ever paged out. Memory that runs out is `ENOMEM` or the end of the program with a \
            line that says so.",
+    "`/proc/PID/cmdline` shows the arguments that a program was started with, also where it has \
+     written a title over them in its memory.",
     "`/proc` has the files that programs read, in Linux 6.1's formats. What exos does not count \
            (context switches, bytes read and written, block devices) is 0 there.",
     "Processor time is measured as a whole; what of it is system time is sampled every 10 ms. There \
