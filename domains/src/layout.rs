@@ -40,7 +40,7 @@ pub const PLAN_BASE: u64 = BOOT_INFO_BASE;
 /// Where the stack begins.
 pub const STACK_BASE: u64 = LIBOS_BASE + (4 << 20);
 /// Pages of the stack.
-pub const STACK_PAGE_COUNT: u64 = 80;
+pub const STACK_PAGE_COUNT: u64 = 128;
 /// Frames of the save area: no upcall is taken.
 pub const SAVE_AREA_PAGE_COUNT: u64 = 1;
 /// Where the driver's memory is.

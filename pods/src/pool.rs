@@ -19,6 +19,7 @@
 use core::sync::atomic::AtomicU64;
 
 use aegis_abi::boot::{BootInfo, BundlePart};
+use aegis_abi::call::TICKET_AMOUNT_MAX;
 use aegis_abi::layout::{LIBOS_BASE, PAGE_SIZE};
 use aegis_abi::memory::BindFlags;
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_NONE, SLOT_SELF};
@@ -219,7 +220,10 @@ impl<'a> Pool<'a> {
         }
         plan.clients[OWN_CLIENT].session_page_count = OWN_PAGE_COUNT;
         let page = PlanPage { memory_frame: self.memory_frame, words: &plan.to_words() };
-        make::start(&mut PoolMaker, &self.image, &self.slots, &page)
+        make::start(&mut PoolMaker, &self.image, &self.slots, &page)?;
+        // As much as those together that wait for it, so that none of them keeps the others' driver from running.
+        let all = self.plan.pods().map(|pod| pod.ticket_amount).fold(0, u64::saturating_add);
+        call::ticket_amount(SLOT_ENVIRONMENT, all.clamp(1, TICKET_AMOUNT_MAX)).map(|_| ())
     }
 
     /// Gives a pod that is made its sessions and a bell for its processor.
@@ -259,16 +263,21 @@ impl<'a> Pool<'a> {
         let take = |bell| call::bell_take(bell).unwrap_or(0) > 0;
         let has_stopped = take(SLOT_WATCH);
         if self.is_given_up {
-            take(SLOT_DOUBT);
+            // Whoever has begun a session in the same moment is told again.
+            if take(SLOT_DOUBT) {
+                self.withdraw();
+            }
             return;
         }
         if has_stopped && make::is_stopped(&self.slots) {
             self.replace("stopped");
         } else if let Some(end_ns) = self.ping_end_ns {
-            if self.client.state(words_of(OWN_CLIENT, OWN_PAGE_COUNT)) == State::Up {
+            // Not sooner, so that there is one look in this time, however often they ring.
+            if now_ns() >= end_ns {
                 self.ping_end_ns = None;
-            } else if now_ns() >= end_ns {
-                self.replace("silent");
+                if self.client.state(words_of(OWN_CLIENT, OWN_PAGE_COUNT)) != State::Up {
+                    self.replace("silent");
+                }
             }
         } else if take(SLOT_DOUBT) {
             self.generation = self.generation.wrapping_add(2);

@@ -31,6 +31,9 @@ pub(crate) extern "C" fn start() -> ! {
         *session = function::show_session(index, client.session_page_count, client.session_page_count);
     }
     let mut service = Service::new(disk, DomainHost::new(sessions));
+    if plan.clients_offer {
+        service.limit_requests();
+    }
     for (index, client) in clients_of(&plan).filter(|_| !plan.clients_offer) {
         // A client whose session is none has none.
         let _ = service.attach(index, &extents_of(&service, client), client.tickets as u32);
@@ -75,6 +78,8 @@ fn serve(mut service: Service, plan: &Plan, mut irq: BellIrq, mut random: Keyed)
     loop {
         let mut now_ns = function::now_ns();
         let visit = service.visit(now_ns, &mut random);
+        // Whatever keeps us from sleeping, a disk that hangs is found.
+        service.watch(now_ns);
         if service.health() == Health::Dead {
             fault();
         }

@@ -128,6 +128,8 @@ impl Host for DomainHost {
 
     fn bind(&mut self, client: usize, buffer: Buffer) -> Option<u64> {
         let slot = buffer_slot(client, buffer.slot)?;
+        // Once: ranges that the disk may reach are few, and others' too.
+        self.bound.get(client)?.get(buffer.slot as usize).filter(|bound| bound.page_count == 0)?;
         // SAFETY: a client's frames, of which nothing is mapped here but to be copied; the kernel checks that they are
         // as many.
         let address = unsafe { call::device_dma_bind(SLOT_DEVICE, slot, 0, u64::from(buffer.page_count)) }.ok()?;

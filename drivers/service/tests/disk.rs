@@ -507,6 +507,37 @@ fn a_session_that_is_none_is_looked_at_again_with_its_next_generation() {
 }
 
 #[test]
+fn clients_that_are_limited_ask_for_a_turn_at_most() {
+    let mut test = Test::new(CompletionOrder::Oldest);
+    test.service.limit_requests();
+    let words = test.sessions.clone();
+    test.sides[0].client.restart(&**words[0], 4);
+    assert!(test.service.adopt(
+        0,
+        &[ServedExtent { first_sector: 0, extent: Extent { sector_count: 256, rights: RIGHTS } }],
+        1
+    ));
+    let said = test.sides[0].client.description(&**words[0]);
+    assert_eq!(said.sector_count_max, 128);
+    let ranges = [said.discard, said.write_zeroes];
+    assert!(ranges.iter().flatten().all(|range| range.sector_count_max <= 32_768));
+    let segments = Segments::Inline(Default::default(), 0);
+    for (tag, sector_count) in [(0, 129), (1, 128)] {
+        // The driver's own limit would let it through.
+        let operation = if tag == 0 { Operation::Read } else { Operation::WriteZeroes };
+        let request = Request { operation, extent: 0, first_sector: 0, sector_count, segments, tag };
+        test.sides[0].client.submit(&**words[0], &request).unwrap();
+    }
+    let _ = test.sides[0].client.publish(&**words[0]);
+    test.visit();
+    test.visit();
+    let mut told = Vec::new();
+    test.sides[0].client.poll(&**words[0], &mut |tag, outcome| told.push((tag, outcome))).unwrap();
+    told.sort_by_key(|(tag, _)| *tag);
+    assert_eq!(told, [(0, Outcome::Refused), (1, Outcome::Done)]);
+}
+
+#[test]
 fn a_disk_that_was_cut_off_goes_on_and_is_not_to_blame() {
     use aegis_hal::block::BlockDevice;
     let mut test = Test::new(CompletionOrder::ByHand);

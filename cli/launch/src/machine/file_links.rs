@@ -38,6 +38,15 @@ impl PartialEq for FileLink {
 
 impl Eq for FileLink {}
 
+/// Copies a file with its mode, and its owner and time as far as this user may.
+fn copy_whole(file: &Path, copy: &Path) -> io::Result<()> {
+    let metadata = std::fs::metadata(file)?;
+    std::fs::copy(file, copy)?;
+    let _ = std::os::unix::fs::chown(copy, Some(metadata.uid()), Some(metadata.gid()));
+    let copied = File::open(copy)?;
+    metadata.modified().and_then(|modified| copied.set_modified(modified))
+}
+
 impl FileLink {
     /// One beside the file, for what is to be written to it.
     pub(super) fn make(file: &Path) -> io::Result<Self> {
@@ -49,7 +58,7 @@ impl FileLink {
     pub(super) fn copy(file: &Path) -> io::Result<Self> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
         let parent = runtime.unwrap_or_else(std::env::temp_dir);
-        Self::make_in(&parent, file, |file, copy| std::fs::copy(file, copy).map(drop))
+        Self::make_in(&parent, file, copy_whole)
     }
 
     fn make_in(parent: &Path, file: &Path, put: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<Self> {

@@ -1,6 +1,6 @@
 //! A request, held against what its client may and has given.
 
-use aegis_hal::block::{BlockLimits, BlockOperation, SECTOR_BYTES};
+use aegis_hal::block::{BlockLimits, BlockOperation, RangeLimits, SECTOR_BYTES};
 use aegis_hal::net::Place;
 use aegis_proto::block::{BUFFER_COUNT_MAX, Offence, Operation, Outcome, Request, Segment};
 
@@ -35,6 +35,12 @@ pub(crate) fn operation_of(operation: Operation) -> BlockOperation {
     }
 }
 
+/// Whether a range may have so many sectors.
+fn may_have(limits: Option<RangeLimits>, sector_count: u32) -> Result<(), Fault> {
+    let limits = limits.ok_or(Fault::Answer(Outcome::Unsupported))?;
+    if sector_count > limits.sector_count_max { Err(Fault::Answer(Outcome::Refused)) } else { Ok(()) }
+}
+
 /// The first sector on the disk (0 for what names none).
 pub(crate) fn first_sector(client: &Client, request: &Request, limits: &BlockLimits) -> Result<u64, Fault> {
     let served = client.extents.get(usize::from(request.extent)).filter(|served| served.extent.sector_count > 0);
@@ -49,8 +55,8 @@ pub(crate) fn first_sector(client: &Client, request: &Request, limits: &BlockLim
         Operation::Read | Operation::Write if request.sector_count > limits.sector_count_max => {
             return Err(Fault::Answer(Outcome::Refused));
         }
-        Operation::Discard if limits.discard.is_none() => return Err(Fault::Answer(Outcome::Unsupported)),
-        Operation::WriteZeroes if limits.write_zeroes.is_none() => return Err(Fault::Answer(Outcome::Unsupported)),
+        Operation::Discard => may_have(limits.discard, request.sector_count)?,
+        Operation::WriteZeroes => may_have(limits.write_zeroes, request.sector_count)?,
         _ => {}
     }
     let end = request.first_sector.checked_add(count).filter(|end| *end <= served.extent.sector_count);

@@ -22,8 +22,10 @@ pub const RESTART_WITHIN_NS: u64 = 10_000_000_000;
 const ROUND_COUNT_MAX: u32 = 4;
 /// Bytes of transfer that a drawn client has.
 const TURN_BYTES: u32 = 64 << 10;
-/// What a request without memory counts for.
+/// What a flush counts for; a range that is discarded or set to zeros counts for a whole turn.
 const PLAIN_BYTES: u32 = 4096;
+/// Longest such range of clients whose requests are limited: 16 MiB.
+const RANGE_SECTOR_COUNT_MAX: u32 = 32_768;
 
 /// Why a client was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,8 @@ pub struct DiskService<D, H, const CLIENTS: usize, const DEPTH: usize> {
     device: D,
     host: H,
     limits: BlockLimits,
+    /// What clients may ask for at once, if that is less than the disk's: of transfer, and of a range without memory.
+    sector_counts_max: [u32; 2],
     clients: [Option<Client>; CLIENTS],
     /// The generation of each place's session that was taken last.
     taken: [Option<u32>; CLIENTS],
@@ -99,6 +103,7 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
             device,
             host,
             limits,
+            sector_counts_max: [u32::MAX; 2],
             clients: [const { None }; CLIENTS],
             taken: [None; CLIENTS],
             flights: [None; DEPTH],
@@ -142,6 +147,24 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
     #[must_use]
     pub fn flight_count(&self) -> usize {
         self.flight_count
+    }
+
+    /// Has nobody ask for more than a turn at once, nor for ranges that keep the disk for long: for clients that do not
+    /// trust each other. What was under way from before stays.
+    pub fn limit_requests(&mut self) {
+        self.sector_counts_max = [TURN_BYTES / SECTOR_BYTES, RANGE_SECTOR_COUNT_MAX];
+        self.take_limits();
+    }
+
+    /// Asks the disk what it is, now that it was started or reset.
+    fn take_limits(&mut self) {
+        let [transfer, range] = self.sector_counts_max;
+        let limited =
+            |limits: RangeLimits| RangeLimits { sector_count_max: limits.sector_count_max.min(range), ..limits };
+        self.limits = self.device.limits();
+        self.limits.sector_count_max = self.limits.sector_count_max.min(transfer);
+        self.limits.discard = self.limits.discard.map(limited);
+        self.limits.write_zeroes = self.limits.write_zeroes.map(limited);
     }
 
     /// The disk.
@@ -218,7 +241,7 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
     /// It does not come back, and is as it was.
     pub fn revive(&mut self) -> Result<(), D::Error> {
         self.device.reset()?;
-        self.limits = self.device.limits();
+        self.take_limits();
         if self.health == Health::Dead {
             // Nothing is under way: all sessions have ended.
             self.free_all();
@@ -315,7 +338,8 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
             return;
         }
         let is_back = self.device.reset().is_ok();
-        (self.limits, self.progress_ns, self.is_ask_due) = (self.device.limits(), now_ns, true);
+        self.take_limits();
+        (self.progress_ns, self.is_ask_due) = (now_ns, true);
         if !is_back || !self.begin_again(now_ns) {
             self.restart(now_ns);
         }
@@ -367,7 +391,8 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
             match client.session.visit(self.host.words(index)) {
                 Ok(count) => {
                     client.seen_count = count;
-                    visit.has_more |= count >= aegis_proto::VISIT_SLOT_COUNT_MAX;
+                    // One that waits for the disk's room is heard when the disk is.
+                    visit.has_more |= count >= aegis_proto::VISIT_SLOT_COUNT_MAX && client.waiting.is_none();
                 }
                 Err(_) => self.end(index),
             }
@@ -420,10 +445,10 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
                     continue;
                 }
             };
-            let bytes = if request.operation.has_memory() {
-                request.sector_count.saturating_mul(SECTOR_BYTES)
-            } else {
-                PLAIN_BYTES
+            let bytes = match request.operation {
+                Operation::Read | Operation::Write => request.sector_count.saturating_mul(SECTOR_BYTES),
+                Operation::Discard | Operation::WriteZeroes => TURN_BYTES,
+                Operation::Flush | Operation::Forget => PLAIN_BYTES,
             };
             match self.begin(index, position, &request, now_ns, None) {
                 Begun::Given => {
@@ -607,7 +632,7 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
             if self.device.reset().is_err() {
                 break;
             }
-            self.limits = self.device.limits();
+            self.take_limits();
             self.progress_ns = now_ns;
             self.is_ask_due = true;
             if self.begin_again(now_ns) {

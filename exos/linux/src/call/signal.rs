@@ -220,12 +220,7 @@ pub(super) fn send(context: &Context<'_>, target: &Process, signal: Option<Signa
     {
         return Err(Errno::EAGAIN);
     }
-    signal.filter(|signal| !is_spared(target, *signal)).map_or(Ok(()), |signal| target.queue(signal, info))
-}
-
-/// Whether the process is what a container's first is, which its like cannot kill or stop.
-fn is_spared(target: &Process, signal: Signal) -> bool {
-    signal.is_unstoppable() && target.signals.lock().dispositions.spares(signal)
+    signal.filter(|signal| !target.spares(*signal)).map_or(Ok(()), |signal| target.queue(signal, info))
 }
 
 /// `kill(2)`.
@@ -297,7 +292,7 @@ fn send_to_thread(
     if !may_signal(context, &process, signal) {
         return Err(Errno::EPERM);
     }
-    if let Some(signal) = signal.filter(|signal| !is_spared(&process, *signal)) {
+    if let Some(signal) = signal.filter(|signal| !process.spares(*signal)) {
         process.raise_in_thread(&thread, signal, info)?;
     }
     Ok(0)

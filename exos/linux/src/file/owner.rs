@@ -255,6 +255,9 @@ impl FileOwner {
                 return;
             }
             let thread = process.thread(owner.number).filter(|_| owner.kind == Kind::Thread);
+            if process.spares(signal) {
+                return;
+            }
             let send = |signal, info| match &thread {
                 Some(thread) => process.raise_in_thread(thread, signal, info),
                 None => process.queue(signal, info),

@@ -92,6 +92,12 @@ impl DiskPlace for DiskDomain {
         Some((FrameNumber(first), count))
     }
 
+    const PATIENCE: u64 = 1;
+
+    fn is_given_up(&self) -> bool {
+        false
+    }
+
     fn take_back(&self, grant: CapSlot) {
         // SAFETY: what goes is the domain's way to frames that no request names.
         let _ = kernel::with_tables(|| unsafe { call::cap_revoke(grant) });

@@ -152,6 +152,12 @@ impl DiskPlace for Place {
         self.bind(Bound { slot, first, count }, KernelCall::Register, number as u64).then_some((first, count))
     }
 
+    const PATIENCE: u64 = 1;
+
+    fn is_given_up(&self) -> bool {
+        false
+    }
+
     fn take_back(&self, grant: CapSlot) {
         let mut bound = self.bound.lock();
         let Some(index) = bound.iter().position(|range| range.slot == grant) else { return };

@@ -92,11 +92,11 @@ impl SessionPlace for Extent {
 
     fn start(&self) -> bool {
         self.ring();
-        !self.is_stopped()
+        true
     }
 
     fn is_stopped(&self) -> bool {
-        Client::is_given_up(self.words())
+        self.is_given_up()
     }
 
     fn now_ns(&self) -> u64 {
@@ -111,6 +111,13 @@ impl DiskPlace for Extent {
     }
 
     fn take_back(&self, _: CapSlot) {}
+
+    // Neighbours with more tickets may come first for long.
+    const PATIENCE: u64 = 5;
+
+    fn is_given_up(&self) -> bool {
+        Client::is_given_up(self.words())
+    }
 }
 
 impl Transfers for Extent {

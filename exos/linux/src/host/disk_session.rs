@@ -52,6 +52,10 @@ pub trait DiskPlace: SessionPlace {
     fn give(&self, number: usize, frame: FrameNumber) -> Option<(FrameNumber, u64)>;
     /// Takes a grant back that goes to the kernel, if it was given; no request names its frames.
     fn take_back(&self, grant: CapSlot);
+    /// How often the usual time a service may take: more where others have it, too.
+    const PATIENCE: u64;
+    /// Nobody will serve it any more: said in the session's words, by whoever places the service.
+    fn is_given_up(&self) -> bool;
 }
 
 #[derive(Clone, Copy)]
@@ -95,6 +99,9 @@ pub struct SessionDisk<P> {
 impl<P: DiskPlace> SessionDisk<P> {
     /// Starts a domain and waits until it serves, by `pause` again and again. `None`: there is none.
     pub fn open(place: P, log: Box<dyn Fn(&str) + Send + Sync>, pause: impl Fn()) -> Option<Self> {
+        if place.is_given_up() {
+            return None;
+        }
         let mut generation = Client::generation_before(place.words()).wrapping_add(2);
         let mut client = Client::new(place.words(), SHAPE, generation)?;
         let begin_ns = place.now_ns();
@@ -107,8 +114,11 @@ impl<P: DiskPlace> SessionDisk<P> {
             pause();
         }
         while client.state(place.words()) != State::Up {
-            if place.is_stopped() || place.now_ns().saturating_sub(begin_ns) > START_NS {
+            if place.is_stopped() || place.now_ns().saturating_sub(begin_ns) > START_NS * P::PATIENCE {
                 let _ = place.end();
+                return None;
+            }
+            if place.is_given_up() {
                 return None;
             }
             if Client::is_withdrawn(place.words()) {
@@ -150,8 +160,8 @@ impl<P: DiskPlace> SessionDisk<P> {
     /// Whether the domain is lost: the kernel has stopped it, or it has told nothing for too long.
     fn is_lost(&self, inner: &mut Inner) -> bool {
         if !inner.is_broken && inner.starts_ns.is_none() {
-            let is_hung =
-                inner.client.under_way_count() > 0 && self.place.now_ns().saturating_sub(inner.progress_ns) > STUCK_NS;
+            let is_hung = inner.client.under_way_count() > 0
+                && self.place.now_ns().saturating_sub(inner.progress_ns) > STUCK_NS * P::PATIENCE;
             let is_up = inner.client.state(self.place.words()) == State::Up;
             inner.is_broken = is_hung || !is_up || self.place.is_stopped();
         }
@@ -292,6 +302,9 @@ impl<P: DiskPlace> SessionDisk<P> {
 
     /// Begins a session of the next generation.
     fn begin(&self, inner: &mut Inner, now_ns: u64) -> DiskReset {
+        if self.place.is_given_up() {
+            return DiskReset::Failed;
+        }
         inner.given_count = 0;
         inner.last = 0;
         inner.given[0].count = 0;
@@ -431,7 +444,7 @@ impl<P: DiskPlace> Disk for SessionDisk<P> {
         if Client::is_withdrawn(self.place.words()) {
             return self.begin(&mut inner, begin_ns);
         }
-        let is_late = self.place.now_ns().saturating_sub(begin_ns) > START_NS;
+        let is_late = self.place.now_ns().saturating_sub(begin_ns) > START_NS * P::PATIENCE;
         if is_late || self.place.is_stopped() { self.restart(&mut inner) } else { DiskReset::Pending }
     }
 }

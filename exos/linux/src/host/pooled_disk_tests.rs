@@ -8,7 +8,8 @@ use std::sync::Mutex;
 
 use aegis_abi::{CapSlot, FrameNumber};
 use aegis_proto::block::{
-    Completion, Description, Extent, Operation, Outcome, RIGHT_DISCARD, RIGHT_READ, RIGHT_WRITE, Segments, Session,
+    Client, Completion, Description, Extent, Operation, Outcome, RIGHT_DISCARD, RIGHT_READ, RIGHT_WRITE, Segments,
+    Session,
 };
 use exos::block::disk::{Disk, DiskOperation, DiskRequest, DiskReset, DiskSubmitError};
 use exos::mem::pinned::FramePiece;
@@ -133,6 +134,10 @@ impl DiskPlace for Shared {
         (number == 0).then_some((FrameNumber(0), TRANSFER_PAGE_COUNT))
     }
     fn take_back(&self, _: CapSlot) {}
+    const PATIENCE: u64 = 5;
+    fn is_given_up(&self) -> bool {
+        Client::is_given_up(&self.0.words[..])
+    }
 }
 
 impl Transfers for Shared {
@@ -248,6 +253,19 @@ fn what_was_read_before_a_loss_reaches_nobody() {
     place.serve();
     assert_eq!(poll(&disk), [9]);
     assert_eq!(place.0.frames.lock().unwrap()[3 * 4096..][..512], [7; 512]);
+}
+
+#[test]
+fn a_pool_that_was_given_up_is_an_error_at_once() {
+    let place = Shared::new();
+    let disk = open(&place);
+    *place.0.session.lock().unwrap() = None;
+    Session::withdraw(&place.0.words[..], true);
+    assert!(disk.poll(&mut |_, _| panic!("nothing was told")).is_err());
+    assert_eq!(disk.reset(), DiskReset::Failed);
+    assert_eq!(disk.reset(), DiskReset::Failed);
+    let served = place.clone();
+    assert!(SessionDisk::open(place.clone(), Box::new(|_| {}), move || served.adopt()).is_none());
 }
 
 #[test]

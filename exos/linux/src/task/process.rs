@@ -427,6 +427,12 @@ impl Process {
         }
     }
 
+    /// Whether it is what a container's first is, which its like cannot kill or stop.
+    #[must_use]
+    pub fn spares(&self, signal: Signal) -> bool {
+        signal.is_unstoppable() && self.signals.lock().dispositions.spares(signal)
+    }
+
     /// Sends a signal to the process as a whole. Ignored signals are dropped as Linux drops them; a full queue is told
     /// (`EAGAIN`). Stop signals and `SIGCONT` cancel each other, and `SIGCONT` continues also where it is blocked.
     pub fn queue(&self, signal: Signal, info: SignalInfo) -> exos::error::Result<()> {

@@ -29,7 +29,7 @@ use super::listing::Listing;
 use super::message::{Attributes, Reader, Request, open_flag, set_flag};
 use super::pages::Page;
 use super::session::Fid;
-use super::{ATTRIBUTE_AGE_NS_MAX, NINEP_MAGIC, NinepFs, attributes_of};
+use super::{ATTRIBUTE_AGE_NS_MAX, NINEP_MAGIC, NinepFs, OWN_AGE_NS_MAX, attributes_of};
 use crate::error::{Errno, Result};
 use crate::mem::source::{FilePage, PageError, PageIntent};
 use crate::sync::Mutex;
@@ -59,8 +59,12 @@ pub(super) struct State {
     origin: Option<(u64, Box<[u8]>)>,
     pub(super) attributes: Attributes,
     checked: Stamp,
-    /// The pod wrote to it, and the server has not told of it since.
-    pub(super) is_written: bool,
+    /// When the pod wrote to it, if the server has not told of it since.
+    pub(super) written: Option<Stamp>,
+    /// Changes of attributes by the pod: an answer that one has overtaken says nothing.
+    pub(super) change_count: u64,
+    /// The name that `path` goes by was taken from it: by now it may be another file's.
+    is_path_gone: bool,
     /// Opened for reading; a directory's while it is listed.
     reader: Option<Arc<Fid>>,
     /// Opened for writing.
@@ -90,7 +94,9 @@ impl NinepInode {
             origin: origin.map(|(number, name)| (number, name.into())),
             attributes,
             checked: fs.stamp(),
-            is_written: false,
+            written: None,
+            change_count: 0,
+            is_path_gone: false,
             reader: None,
             writer: None,
             pages: BTreeMap::new(),
@@ -118,13 +124,15 @@ impl NinepInode {
         if let Some((fid, origin)) = walked {
             state.path = Arc::new(fid);
             state.origin = origin.map(|(number, name)| (number, name.into()));
+            state.is_path_gone = false;
         }
         let before = &state.attributes;
         let is_same = before.modified == attributes.modified
             && before.size_bytes == attributes.size_bytes
             && before.qid.version == attributes.qid.version;
         // What the pod wrote has changed the times by the server's clock, and its pages are those that were written.
-        let is_own_change = self.fs.is_own() && state.is_written && before.size_bytes == attributes.size_bytes;
+        let is_lately = state.written.is_some_and(|written| stamp.at_ns.saturating_sub(written.at_ns) < OWN_AGE_NS_MAX);
+        let is_own_change = self.fs.is_own() && is_lately && before.size_bytes == attributes.size_bytes;
         let is_same = is_same || is_own_change;
         if !is_same && !self.fs.is_fixed() {
             state.pages.values_mut().for_each(Page::doubt);
@@ -134,8 +142,15 @@ impl NinepInode {
             }
         }
         state.attributes = attributes;
-        state.is_written = false;
+        state.written = None;
         state.checked = stamp;
+    }
+
+    /// The same of attributes that were asked for after so many changes, unless there is one more by now.
+    fn learn_unless_changed(&self, attributes: Attributes, change_count: u64) {
+        if self.state.lock().change_count == change_count {
+            self.learn(None, attributes);
+        }
     }
 
     pub(super) fn path(&self) -> Arc<Fid> {
@@ -152,18 +167,18 @@ impl NinepInode {
 
     /// Asks for attributes if those at hand may be too old. An error leaves them.
     pub(super) fn refresh(&self, age_ns_max: u64) {
-        let path = {
+        let (path, change_count) = {
             let state = self.state.lock();
             if self.fs.is_fixed() || state.is_unlinked || self.fs.is_young(state.checked, age_ns_max) {
                 return;
             }
-            state.path.clone()
+            (state.path.clone(), state.change_count)
         };
         if let Ok(attributes) = attributes_of(&self.fs.session, &path)
             && self.fs.number_of(attributes.qid) == self.number
             && attributes.kind == self.kind
         {
-            self.learn(None, attributes);
+            self.learn_unless_changed(attributes, change_count);
         }
     }
 
@@ -228,6 +243,12 @@ impl NinepInode {
         attributes.link_count = if is_directory { 0 } else { attributes.link_count.saturating_sub(1) };
         state.is_unlinked = state.attributes.link_count == 0;
         state.origin = None;
+        state.is_path_gone = true;
+    }
+
+    /// Whether it has no name any more: what is done to it then is done here.
+    pub(super) fn is_unlinked(&self) -> bool {
+        self.state.lock().is_unlinked
     }
 
     /// Whether `child` is still what the last walk by `name` from here led to, as far as its path can tell.
@@ -469,11 +490,21 @@ impl Inode for NinepInode {
     }
 
     fn set_attributes(&self, attributes: SetAttributes, _now: Timestamp) -> Result<()> {
-        self.send_attributes(attributes, None)?;
+        let is_unlinked = self.is_unlinked();
+        if !is_unlinked {
+            self.send_attributes(attributes, None)?;
+        }
         let mut state = self.state.lock();
         // The server knows best what came of it; until it is asked again this is the nearest.
         let known = &mut state.attributes;
         known.permissions = attributes.permissions.unwrap_or(known.permissions);
+        if is_unlinked {
+            known.uid = attributes.uid.unwrap_or(known.uid);
+            known.gid = attributes.gid.unwrap_or(known.gid);
+            known.accessed = attributes.accessed.unwrap_or(known.accessed);
+            known.modified = attributes.modified.unwrap_or(known.modified);
+        }
+        state.change_count += 1;
         drop(state);
         self.refresh(0);
         Ok(())
@@ -579,9 +610,10 @@ impl NinepInode {
         if !self.has_origin(name, child) {
             return self.find(name).is_ok_and(|found| Arc::ptr_eq(&found, child));
         }
+        let change_count = child.state.lock().change_count;
         match attributes_of(&self.fs.session, &child.path()) {
             Ok(attributes) if self.fs.number_of(attributes.qid) == child.number && child.is_still(&attributes) => {
-                child.learn(None, attributes);
+                child.learn_unless_changed(attributes, change_count);
                 true
             }
             _ => false,
@@ -593,7 +625,11 @@ impl NinepInode {
         if !self.fs.is_own() {
             return None;
         }
-        self.fs.beliefs.get(self.number, name, |stamp| self.fs.is_young(stamp, ATTRIBUTE_AGE_NS_MAX))
+        let known = self.fs.beliefs.get(self.number, name, |stamp| self.fs.is_young(stamp, ATTRIBUTE_AGE_NS_MAX))?;
+        // A file of several names goes by one of them, which may be another's by now: it is walked to anew.
+        let goes_by_it =
+            known.as_ref().is_none_or(|child| child.kind == FileKind::Directory || self.has_origin(name, child));
+        goes_by_it.then_some(known)
     }
 
     /// Keeps what a look-up was answered.
@@ -617,7 +653,13 @@ impl NinepInode {
     }
 
     /// `Tsetattr`.
+    ///
+    /// # Errors
+    /// `ENOENT`: the name that it went by was taken from it, and no other of its names was met since.
     pub(super) fn send_attributes(&self, attributes: SetAttributes, size_bytes: Option<u64>) -> Result<()> {
+        if self.state.lock().is_path_gone {
+            return Err(Errno::ENOENT);
+        }
         let path = self.path();
         let mut valid = 0;
         for (is_given, flags) in [

@@ -33,7 +33,13 @@ impl NinepInode {
                 self.note_changed(name, None);
                 Ok(made)
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                // Whatever was believed of the name, the server knows better.
+                if self.fs.is_own() {
+                    self.fs.beliefs.change(self.number, name);
+                }
+                Err(error)
+            }
             Ok(made) => {
                 if self.fs.is_own() && creation.uid != self.fs.options.uid {
                     // As far as the server may.
@@ -206,6 +212,9 @@ impl NinepInode {
         let moved = self.find(old_name)?;
         if replaced.as_ref().is_some_and(|replaced| Arc::ptr_eq(replaced, &moved)) {
             return Ok(());
+        }
+        if replaced.as_ref().is_some_and(|replaced| specials.has_any(replaced.number)) {
+            return Err(Errno::ENOTEMPTY);
         }
         let (from, to) = (self.path(), new_parent.path());
         self.fs.session.call(

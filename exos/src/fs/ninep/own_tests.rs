@@ -13,7 +13,7 @@ use crate::fake::FakeMachine;
 use crate::fs::description::StatusFlags;
 use crate::fs::metadata::{DeviceNumber, FileKind};
 use crate::fs::namespace::{Access, OpenFlags};
-use crate::fs::test_support::{NOW, World};
+use crate::fs::test_support::{NOW, World, contents};
 use crate::fs::vnode::{DirectoryEntry, InodeRef, NewNode, RenameMode};
 use crate::fs::walk::LookupFlags;
 use crate::mem::frames::FramePool;
@@ -265,4 +265,74 @@ fn what_several_append_at_once_is_all_there() {
         });
         assert_eq!(rig.server.data("log").unwrap(), b"line\n".repeat(800));
     }
+}
+
+/// QEMU's fids are paths. A file of several names goes by the one it was walked by last, which another file may have by
+/// now.
+#[test]
+fn a_file_of_several_names_is_walked_to_by_the_one_that_is_meant() {
+    let rig = rig(Consistency::Own);
+    let (world, plain) = (&rig.world, StatusFlags::empty());
+    world.put("/b", b"old");
+    let (caller, root) = (world.caller(), &world.root);
+    world.namespace.link(&caller, (root, b"/b"), false, (root, b"/b2")).unwrap();
+    world.put("/t", b"new");
+    assert_eq!(rig.kind("/b2"), Ok(FileKind::Regular));
+    rig.rename("/t", "/b", RenameMode::Replace).unwrap();
+    world.open("/b2", Access::ReadWrite, OpenFlags::TRUNCATE, plain).unwrap();
+    assert_eq!((rig.server.data("b"), rig.server.data("b2")), (Some(b"new".to_vec()), Some(Vec::new())));
+    world.put("/b2", b"again");
+    assert_eq!(world.get("/b").unwrap(), b"new");
+    rig.unlink("/b").unwrap();
+    assert_eq!(world.get("/b2").unwrap(), b"again");
+}
+
+#[test]
+fn what_is_done_to_a_file_without_a_name_is_done_to_no_other() {
+    let rig = rig(Consistency::Own);
+    let (world, plain) = (&rig.world, StatusFlags::empty());
+    world.put("/f", &[7; 10_000]);
+    world.put("/g", b"another");
+    let file = world.open("/f", Access::ReadWrite, OpenFlags::empty(), plain).unwrap();
+    assert_eq!(file.write_at(0, &mut &b"x"[..], NOW), Ok(1));
+    rig.rename("/g", "/f", RenameMode::Replace).unwrap();
+    file.truncate(&world.credentials, 5_000, NOW).unwrap();
+    file.truncate(&world.credentials, 12_000, NOW).unwrap();
+    assert_eq!(rig.server.data("f"), Some(b"another".to_vec()));
+    let found = contents(&file).unwrap();
+    assert_eq!((found.len(), &found[..5_000][4_990..], &found[5_000..]), (12_000, &[7; 10][..], &[0; 7_000][..]));
+    // One that has another name is said to be gone until that is met.
+    world.put("/h", b"two");
+    let (caller, root) = (world.caller(), &world.root);
+    world.namespace.link(&caller, (root, b"/h"), false, (root, b"/h2")).unwrap();
+    let file = world.open("/h", Access::ReadWrite, OpenFlags::empty(), plain).unwrap();
+    rig.unlink("/h").unwrap();
+    world.put("/h", b"other");
+    assert_eq!(file.truncate(&world.credentials, 0, NOW), Err(Errno::ENOENT));
+    assert_eq!(rig.kind("/h2"), Ok(FileKind::Regular));
+    file.truncate(&world.credentials, 1, NOW).unwrap();
+    assert_eq!((rig.server.data("h"), rig.server.data("h2")), (Some(b"other".to_vec()), Some(b"t".to_vec())));
+}
+
+/// The server's clock tells the time of the pod's own writes; a second later a change of times is somebody else's.
+#[test]
+fn a_change_by_the_host_is_seen_though_the_pod_wrote_before() {
+    let rig = rig(Consistency::Own);
+    rig.world.put("/flag", b"0");
+    assert_eq!(rig.world.get("/flag").unwrap(), b"0");
+    rig.machine.set_now_ns(rig.machine.now_ns() + 30 * OWN_AGE_NS_MAX);
+    rig.server.put("flag", b"1");
+    assert_eq!(rig.world.get("/flag").unwrap(), b"1");
+}
+
+#[test]
+fn a_directory_with_a_node_in_memory_is_not_empty() {
+    let rig = rig(Consistency::Own);
+    rig.refuse_nodes();
+    rig.make("/a", NewNode::Directory).unwrap();
+    rig.make("/b", NewNode::Directory).unwrap();
+    rig.make("/b/p", NewNode::Fifo).unwrap();
+    assert_eq!(rig.rename("/a", "/b", RenameMode::Replace), Err(Errno::ENOTEMPTY));
+    rig.unlink("/b/p").unwrap();
+    assert_eq!(rig.rename("/a", "/b", RenameMode::Replace), Ok(()));
 }

@@ -358,6 +358,7 @@ impl NinepInode {
     /// Brings cached pages and attributes up to a write that the server has taken.
     fn note_written(&self, offset: u64, bytes: &[u8], now: Timestamp) {
         let end = offset + bytes.len() as u64;
+        let stamp = self.fs.stamp();
         let mut state = self.state.lock();
         let pages = state.pages.range(offset / PAGE..end.div_ceil(PAGE));
         for (index, page) in pages.filter(|(_, page)| !page.is_doubted) {
@@ -370,7 +371,8 @@ impl NinepInode {
         attributes.size_bytes = attributes.size_bytes.max(end);
         attributes.modified = now;
         attributes.changed = now;
-        state.is_written = true;
+        state.written = Some(stamp);
+        state.change_count += 1;
     }
 
     /// Sets the size, at the server and here.
@@ -378,19 +380,44 @@ impl NinepInode {
         if size_bytes > OFFSET_MAX {
             return Err(Errno::EFBIG);
         }
-        self.send_attributes(SetAttributes::default(), Some(size_bytes))?;
+        // The server goes by names: of one that has none the end is cut off here, and what is behind it becomes zeros.
+        match self.is_unlinked() {
+            true => self.clear_from(size_bytes)?,
+            false => self.send_attributes(SetAttributes::default(), Some(size_bytes))?,
+        }
         let gone = {
             let mut state = self.state.lock();
             let attributes = &mut state.attributes;
             attributes.size_bytes = size_bytes;
             attributes.modified = now;
             attributes.changed = now;
+            state.change_count += 1;
             if let Some(page) = state.pages.get(&(size_bytes / PAGE)) {
                 zero_range(&self.fs.pool, &page.frame, (size_bytes % PAGE) as usize);
             }
             state.pages.split_off(&size_bytes.div_ceil(PAGE))
         };
         self.fs.cache.remove(gone.len() as u64);
+        Ok(())
+    }
+
+    /// Writes zeros from `first` to the file's end at the server.
+    fn clear_from(&self, first: u64) -> Result<()> {
+        const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+        let (mut at, end) = (first, self.size_bytes());
+        if at >= end {
+            return Ok(());
+        }
+        let fid = self.opened(true)?;
+        let mut pace = Pace::default();
+        while at < end {
+            let count = (end - at).min(PAGE - at % PAGE) as usize;
+            if self.send(&fid, at, &ZEROS[..count])? < count {
+                return Err(Errno::EIO);
+            }
+            at += count as u64;
+            pace.offer_page();
+        }
         Ok(())
     }
 
