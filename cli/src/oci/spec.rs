@@ -336,7 +336,8 @@ impl Spec {
         let network = self.network(&linux)?;
         let mut warnings: Vec<String> =
             linux.sysctl.keys().map(|key| format!("linux.sysctl: {key} is passed over")).collect();
-        let mut words: Vec<OsString> = ["aegis", "run", "--quiet", "--root"].map(Into::into).to_vec();
+        let mut words: Vec<OsString> =
+            ["aegis", "run", "--quiet", "--first-process", "--root"].map(Into::into).to_vec();
         let rootfs = self.root(bundle)?;
         let changes = self.root_changes(&rootfs, is_privileged)?;
         words.push(rootfs.clone().into());

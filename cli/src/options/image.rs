@@ -47,6 +47,9 @@ pub(crate) struct ImageOptions {
     /// Let a signal that the image's program has no handler for end it, and let ended orphans be forgotten
     #[arg(long, requires = "image")]
     pub(crate) init: bool,
+    /// The program is process 1 as one of an image is; for a runtime that an engine calls
+    #[arg(long, hide = true)]
+    pub(crate) first_process: bool,
     /// How to look whether it is well.
     #[command(flatten)]
     pub(crate) health: HealthOptions,

@@ -184,7 +184,8 @@ impl<'a> Pod<'a> {
         let hostname = self.options.network.hostname.as_ref().map_or(hostname, |name| name.as_bytes());
         let mut flags = switches | etc_files(self.options, hostname, network);
         flags.set(Flags::READ_ONLY_ROOT, self.options.read_only);
-        flags.set(Flags::INIT, self.options.image.image.is_some() && !self.options.image.init);
+        let image = &self.options.image;
+        flags.set(Flags::INIT, image.first_process || image.image.is_some() && !image.init);
         flags.set(Flags::VERBOSE, machine.verbose);
         flags.set(Flags::QUIET, machine.quiet);
         flags.set(Flags::STDERR_IS_STDOUT, are_one_file(std::io::stdout().as_fd(), std::io::stderr().as_fd()));
