@@ -29,7 +29,8 @@ fn a_container_becomes_the_words_of_a_run() {
     let plain = plan(|_| {}).expect("a plan");
     assert_eq!(
         words(&plain),
-        "aegis|run|--quiet|--first-process|--root|/b/rootfs|--write-root|-w|/w|--network|none|-e|PATH=/bin|-e|A=b c|--|sh|-c|x y|"
+        "aegis|run|--quiet|--first-process|--root|/b/rootfs|--write-root|-w|/w|--network|none|-e|PATH=/bin|-e|A=b c|\
+         --|sh|-c|x y|"
     );
     assert_eq!((plain.network, plain.has_terminal), (Network::None, false));
     assert_eq!(plain.identity, Identity { uid: 5, gid: 6, groups: vec![7], home: None });

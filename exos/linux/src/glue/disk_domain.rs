@@ -92,7 +92,7 @@ impl DiskPlace for DiskDomain {
         Some((FrameNumber(first), count))
     }
 
-    const PATIENCE: u64 = 1;
+    const TIMEOUT_FACTOR: u64 = 1;
 
     fn is_given_up(&self) -> bool {
         false

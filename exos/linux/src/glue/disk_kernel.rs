@@ -152,7 +152,7 @@ impl DiskPlace for Place {
         self.bind(Bound { slot, first, count }, KernelCall::Register, number as u64).then_some((first, count))
     }
 
-    const PATIENCE: u64 = 1;
+    const TIMEOUT_FACTOR: u64 = 1;
 
     fn is_given_up(&self) -> bool {
         false

@@ -113,7 +113,7 @@ impl DiskPlace for Extent {
     fn take_back(&self, _: CapSlot) {}
 
     // Neighbours with more tickets may come first for long.
-    const PATIENCE: u64 = 5;
+    const TIMEOUT_FACTOR: u64 = 5;
 
     fn is_given_up(&self) -> bool {
         Client::is_given_up(self.words())

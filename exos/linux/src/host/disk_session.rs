@@ -53,7 +53,7 @@ pub trait DiskPlace: SessionPlace {
     /// Takes a grant back that goes to the kernel, if it was given; no request names its frames.
     fn take_back(&self, grant: CapSlot);
     /// How often the usual time a service may take: more where others have it, too.
-    const PATIENCE: u64;
+    const TIMEOUT_FACTOR: u64;
     /// Nobody will serve it any more: said in the session's words, by whoever places the service.
     fn is_given_up(&self) -> bool;
 }
@@ -114,7 +114,7 @@ impl<P: DiskPlace> SessionDisk<P> {
             pause();
         }
         while client.state(place.words()) != State::Up {
-            if place.is_stopped() || place.now_ns().saturating_sub(begin_ns) > START_NS * P::PATIENCE {
+            if place.is_stopped() || place.now_ns().saturating_sub(begin_ns) > START_NS * P::TIMEOUT_FACTOR {
                 let _ = place.end();
                 return None;
             }
@@ -161,7 +161,7 @@ impl<P: DiskPlace> SessionDisk<P> {
     fn is_lost(&self, inner: &mut Inner) -> bool {
         if !inner.is_broken && inner.starts_ns.is_none() {
             let is_hung = inner.client.under_way_count() > 0
-                && self.place.now_ns().saturating_sub(inner.progress_ns) > STUCK_NS * P::PATIENCE;
+                && self.place.now_ns().saturating_sub(inner.progress_ns) > STUCK_NS * P::TIMEOUT_FACTOR;
             let is_up = inner.client.state(self.place.words()) == State::Up;
             inner.is_broken = is_hung || !is_up || self.place.is_stopped();
         }
@@ -444,7 +444,7 @@ impl<P: DiskPlace> Disk for SessionDisk<P> {
         if Client::is_withdrawn(self.place.words()) {
             return self.begin(&mut inner, begin_ns);
         }
-        let is_late = self.place.now_ns().saturating_sub(begin_ns) > START_NS * P::PATIENCE;
+        let is_late = self.place.now_ns().saturating_sub(begin_ns) > START_NS * P::TIMEOUT_FACTOR;
         if is_late || self.place.is_stopped() { self.restart(&mut inner) } else { DiskReset::Pending }
     }
 }

@@ -134,7 +134,7 @@ impl DiskPlace for Shared {
         (number == 0).then_some((FrameNumber(0), TRANSFER_PAGE_COUNT))
     }
     fn take_back(&self, _: CapSlot) {}
-    const PATIENCE: u64 = 5;
+    const TIMEOUT_FACTOR: u64 = 5;
     fn is_given_up(&self) -> bool {
         Client::is_given_up(&self.0.words[..])
     }
