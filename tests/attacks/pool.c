@@ -12,8 +12,9 @@ static void offer(word generation) {
     POOL[2] = 0;
     POOL[3] = DEPTH | (word)DEPTH << 32;
     POOL[RINGS + 0] = POOL[RINGS + 8] = 0;
-    // The buffer is as the service was given it.
-    POOL[64] = 512ull << 32;
+    // The buffer is as the service was given it, under as many numbers as would use up what the disk may reach.
+    for (int number = 0; number < 16; number++)
+        POOL[64 + number] = 512ull << 32;
     POOL[0] = MAGIC;
     POOL[1] = generation;
     enter(BELL_RING, SLOT_SERVICE, 0, 0, 0, 0, 0);
@@ -23,7 +24,7 @@ static void offer(word generation) {
 static void forge(word position, word neighbour) {
     volatile word *slot = POOL + RINGS + 16 + position % DEPTH * 8;
     word operation = 1 + random_word() % 6, extent = random_word() % 4 ? 0 : random_word() % 20;
-    word buffer = random_word() % 4 ? 0 : random_word() % 300, offset = random_word() % (4 << 20);
+    word buffer = random_word() % 4 ? random_word() % 16 : random_word() % 300, offset = random_word() % (4 << 20);
     slot[1] = random_word() % 2 ? neighbour + random_word() % 32768 : random_word() % 2 ? -neighbour : random_word();
     slot[2] = random_word() % 3 ? 8 : random_word();
     slot[3] = (random_word() % 3 ? 4096 : random_word() % (1 << 24)) | offset << 24 | buffer << 52;

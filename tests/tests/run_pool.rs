@@ -149,6 +149,7 @@ fn who_forges_its_session_hurts_itself_alone() {
     let image = Image::new("attack", 64);
     let pods = format!(
         "[pod.honest]\nprogram = \"{verify}\"\nargs = [\"/dev/vda\", \"4\"]\ndisk = [\"pool:h,size=16M\"]\n\
+         depends_on = [\"hostile\", \"beside\"]\n\
          [pod.hostile]\nprogram = \"{attack}\"\nargs = [\"8000\", \"0\"]\ndisk = [\"pool:e,size=16M\"]\n\
          [pod.beside]\nprogram = \"{attack}\"\nargs = [\"8000\", \"32768\"]\ndisk = [\"pool:f,size=16M\"]\n"
     );
