@@ -49,6 +49,9 @@ fn clients_of(plan: &Plan) -> impl Iterator<Item = (usize, &PlanClient)> {
 fn adopt(service: &mut Service, plan: &Plan) -> bool {
     let mut is_taken = false;
     for (index, client) in clients_of(plan) {
+        if !service.is_adoption_due(index) {
+            continue;
+        }
         is_taken |= service.adopt(index, &extents_of(service, client), client.tickets as u32);
     }
     is_taken

@@ -207,18 +207,23 @@ impl<D: BlockDevice, H: Host, const CLIENTS: usize, const DEPTH: usize> DiskServ
         Ok(())
     }
 
+    /// Whether a client offers a session of another generation than was taken, or none any more: [`Self::adopt`] is
+    /// due.
+    #[must_use]
+    pub fn is_adoption_due(&self, index: usize) -> bool {
+        let taken = self.taken.get(index).filter(|_| self.health == Health::Up);
+        taken.is_some_and(|taken| Session::offered(self.host.words(index)) != *taken)
+    }
+
     /// Takes a client that offers its session by itself ([`Self::attach`] says with what), whenever it begins one of
     /// another generation than was taken before: the one before ends, and the next begins when the disk is done with
     /// that. A session that cannot be taken is looked at again with its next generation. Whether one was taken.
     pub fn adopt(&mut self, index: usize, extents: &[ServedExtent], tickets: u32) -> bool {
-        let offered = Session::offered(self.host.words(index));
-        let Some(place) = self.clients.get(index) else { return false };
-        if self.health == Health::Dead || offered == self.taken[index] {
+        if !self.is_adoption_due(index) {
             return false;
         }
-        if place.is_some() {
-            self.end(index);
-        }
+        self.end(index);
+        let offered = Session::offered(self.host.words(index));
         let (Some(generation), None) = (offered, &self.clients[index]) else { return false };
         let is_taken = self.attach(index, extents, tickets).is_ok();
         if !is_taken {
